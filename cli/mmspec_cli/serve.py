@@ -7,6 +7,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mmspec.ground.errors import not_installed
 from mmspec_cli.terminal.interrupt import ending_handled
@@ -31,7 +32,7 @@ def serve(**values: Any) -> None:
     """Answer browsers and programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 
     MODEL is a name, repository or directory, as `--model` of `mmspec chat`. Temperature, top-p,
-    seed and the number of tokens apply where a request names none.
+    the number of tokens and, if it is given, the seed apply where a request names none.
     """
     _require_packages()
     from mmspec_server.app import Service
@@ -40,6 +41,7 @@ def serve(**values: Any) -> None:
 
     share_one_heap()
     chosen = choose(ServerSettings, values)
+    source = click.get_current_context().get_parameter_source("seed")
     models = {name: values.pop(name) for name in MODELS}
     setup = Setup(models, decoding_options(values))
     queue = DecodingQueue(chosen.queue)
@@ -47,7 +49,8 @@ def serve(**values: Any) -> None:
         with bound(chosen.host, chosen.port) as listener:
             screen = Screen()
             engine = _loaded(setup, queue, screen)
-            service = Service(engine, setup.options, chosen, queue)
+            seeded = source != ParameterSource.DEFAULT
+            service = Service(engine, setup.options, chosen, queue, seeded)
             address = f"http://{chosen.host}:{listener.getsockname()[1]}"
             screen.note(
                 f"{service.model} answers at {address}/v1, and browsers at {address}; "

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import randbits
 from typing import Any
 
 from starlette.applications import Starlette
@@ -37,6 +38,9 @@ from mmspec_server.streams import EventStream, ReplyWriter, streamed, whole
 
 READ_TOGETHER = 4
 """Requests whose messages and images are read at the same time; others hold only their bodies."""
+
+SEED_BITS = 32
+"""Bits of a seed that the server draws; a JSON number of any client holds them."""
 
 FOLDER = Path(__file__).parent / "page"
 KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
@@ -78,6 +82,8 @@ class Service:
     settings: ServerSettings
     queue: DecodingQueue
     """On its thread the engine was loaded."""
+    seeded: bool = False
+    """True if requests that name no seed use that of `options`; else each draws its own."""
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -155,9 +161,12 @@ class Service:
             body = await read_body(request, most, self.settings.body_seconds)
             fields = read_json(body)
             self._check_model(fields.text("model", self.model))
-            asked = read(fields, self.options)
+            asked = read(fields, self._defaults())
             async with self._reading:
                 return asked, await asyncio.to_thread(self._prompt, asked)
+
+    def _defaults(self) -> Options:
+        return self.options if self.seeded else replace(self.options, seed=randbits(SEED_BITS))
 
     def _prompt(self, asked: ChatRequest) -> RequestPrompt:
         """The prompt of a request of at most as many images as the limit and the context allow."""
@@ -177,7 +186,7 @@ class Service:
 
     def _events(self, asked: ChatRequest, prompt: RequestPrompt) -> Generator[Event | None]:
         """The answer's events, on the decoding thread."""
-        for event in answer(self.cache, prompt, asked.options, asked.stops, plain=asked.plain):
+        for event in answer(self.cache, prompt, asked.options, plain=asked.plain):
             if isinstance(event, Finished):
                 self.metrics.answer(event.statistics)
             # An event wakes the thread of the replies, which takes time from this one.
@@ -211,7 +220,7 @@ def create_app(service: Service) -> Starlette:
             CORSMiddleware,
             allow_origins=service.settings.allow_origin,
             allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
+            allow_headers=["*"],  # a preflight's answer repeats those that were asked for
         ),
         Middleware(Guard, settings=service.settings, public=("/health", *FILES)),
     ]

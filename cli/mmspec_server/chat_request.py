@@ -46,7 +46,6 @@ class ChatRequest:
     messages: Sequence[Fields]
     param: str = "messages"
     """The field that held the messages."""
-    stops: Sequence[str] = ()
     stream: bool = False
     include_usage: bool = False
     details: bool = False
@@ -67,8 +66,7 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
     sampling = _sampling_options(fields, defaults, most)
     logprobs = _logprobs(fields, "logprobs: true", wanted=fields.flag("logprobs"))
     return ChatRequest(
-        replace(sampling, logprobs=logprobs),
-        stops=_stops(fields),
+        replace(sampling, logprobs=logprobs, stop_strings=_stops(fields)),
         stream=stream,
         include_usage=stream and fields.block("stream_options").flag("include_usage"),
         details=own.flag("details"),
@@ -141,13 +139,13 @@ def _logprobs(fields: Fields, switch: str, *, wanted: bool) -> int | None:
     return count if wanted else None
 
 
-def _stops(fields: Fields) -> list[str]:
+def _stops(fields: Fields) -> tuple[str, ...]:
     stops = fields.get("stop", [])
     stops = [stops] if isinstance(stops, str) else stops
     texts = isinstance(stops, list) and all(isinstance(stop, str) and stop for stop in stops)
     if not texts or len(stops) > MOST_STOPS:
         raise fields.error("stop", f"a string or a list of up to {MOST_STOPS}, none of them empty")
-    return list(stops)
+    return tuple(stops)
 
 
 @dataclass(slots=True)

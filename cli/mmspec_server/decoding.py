@@ -238,5 +238,5 @@ class ConversationCache:
 
 def _same_options(first: Options, second: Options) -> bool:
     """True if the caches of one serve the other: both sample alike."""
-    ours, seed, most = second.logprobs, second.seed, second.max_new_tokens
-    return replace(first, logprobs=ours, seed=seed, max_new_tokens=most) == second
+    own = ("logprobs", "seed", "max_new_tokens", "stop_strings")
+    return replace(first, **{name: getattr(second, name) for name in own}) == second

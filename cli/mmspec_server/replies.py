@@ -66,11 +66,12 @@ class Completion:
         return _event(error.body) + DONE
 
     def _figures(self, finished: Finished) -> dict[str, Any]:
-        """The figures of an answer, if they were asked for."""
-        if not self.request.details:
-            return {}
-        figures = {"speed_up": finished.speed_up, "plain_reason": finished.plain_reason}
-        return {"mmspec": {**figures, "stats": finished.statistics.as_dict()}}
+        """The field `mmspec` at the end; with figures, if they were asked for."""
+        own = _own(self.request, finished)
+        if self.request.details:
+            own |= {"speed_up": finished.speed_up, "plain_reason": finished.plain_reason}
+            own |= {"stats": finished.statistics.as_dict()}
+        return {"mmspec": own}
 
     def _chunk(
         self,
@@ -114,6 +115,7 @@ class ResponseReply:
         reply["incomplete_details"] = {"reason": "max_output_tokens"} if cut else None
         reply["usage"] = _usage(finished.statistics, "input", "output")
         reply["usage"]["output_tokens_details"]["reasoning_tokens"] = 0
+        reply["mmspec"] = _own(self.request, finished)
         return reply
 
     def start(self) -> str:
@@ -203,6 +205,11 @@ def _output_text(text: str, tokens: Sequence[Entry]) -> dict[str, Any]:
 
 def _logprobs(tokens: Sequence[Entry]) -> dict[str, Any]:
     return {"logprobs": {"content": list(tokens), "refusal": None} if tokens else None}
+
+
+def _own(request: ChatRequest, finished: Finished) -> dict[str, Any]:
+    """What every reply says in the field `mmspec`."""
+    return {"seed": request.options.seed, "notes": list(finished.notes)}
 
 
 def _event(value: Mapping[str, Any]) -> str:

@@ -1,25 +1,34 @@
 """An answer: its text and statistics, and the stream in which it arrives."""
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from weakref import finalize
 
 from mmspec.chat.session import Prefilled
+from mmspec.decoding.likelihoods import Likelihood
 from mmspec.decoding.statistics import Round, Statistics
 from mmspec.drafters.views import PLAIN, Drafting
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text that one round adds: of its accepted drafted tokens, then of the target's own token."""
+    """Text that a round adds: of accepted drafted tokens, then of the target's own token."""
 
     accepted: str
     own: str
+    likelihoods: tuple[Likelihood, ...] = ()
+    """Those of tokens, if they were asked for; none comes before the start of its token's text."""
 
     @property
     def text(self) -> str:
-        """The text of the whole round."""
+        """The text of the whole piece."""
         return self.accepted + self.own
+
+    def split(self, length: int) -> tuple["Piece", "Piece"]:
+        """The first `length` characters, and the rest."""
+        own = max(length - len(self.accepted), 0)
+        first = Piece(self.accepted[:length], self.own[:own])
+        return first, Piece(self.accepted[length:], self.own[own:])
 
 
 @dataclass(slots=True)
@@ -54,26 +63,24 @@ class Answer:
             return None
         return min(statistics.tokens * self.plain_seconds / seconds, statistics.block_efficiency)
 
-    def start(self, piece: Piece) -> Piece:
-        """`piece`; while there is no text, without the space that tokenizers put before a word."""
-        if self.text:
-            return piece
-        if piece.accepted:
-            return Piece(piece.accepted.removeprefix(" "), piece.own)
-        return Piece("", piece.own.removeprefix(" "))
-
     def add(self, round_: Round) -> None:
         """Count a round and append its tokens; the text follows as it is decoded."""
         self.statistics.count(round_)
         self.rounds.append(round_)
         self.token_ids += round_.tokens
 
-    def finish(self, stop: Collection[int], plain_reason: str | None, repeated: int = 0) -> None:
+    def show(self, piece: Piece) -> Piece:
+        """Append the text of `piece`, which is returned."""
+        self.text += piece.text
+        return piece
+
+    def finish(self, *, stopped: bool, plain_reason: str | None, repeated: int = 0) -> None:
         """Complete the answer; notes `plain_reason` unless the previous answer had one too.
 
-        repeated: the number of tokens after whose repetition the answer was ended, if it was.
+        stopped: whether a stop token or a stop string ended it.  repeated: the number of tokens
+        after whose repetition the answer was ended, if it was.
         """
-        self.finish_reason = "stop" if self.token_ids[-1] in stop else "length"
+        self.finish_reason = "stop" if stopped else "length"
         if repeated and self.finish_reason == "length":
             self.finish_reason = "repetition"
             self.notes.append(

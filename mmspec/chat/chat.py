@@ -7,6 +7,7 @@ from statistics import median_low
 from time import perf_counter
 
 from mmspec.chat.answer import Answer, Piece, Stream
+from mmspec.chat.answer_text import AnswerText
 from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pictures, spec_for
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.models import Models
@@ -19,7 +20,7 @@ from mmspec.decoding.statistics import Round
 from mmspec.draft_length.policy import DraftLength, FixedDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
 from mmspec.prompt.any_image import AnyImage, pictures_of
-from mmspec.prompt.conversation import Chunk, Conversation, Message
+from mmspec.prompt.conversation import Chunk, Conversation, Message, answer_ids
 from mmspec.prompt.images import Picture
 
 PLAIN_ROUNDS = 9
@@ -179,12 +180,18 @@ class Chat:
             yield from self._prefilled(chunks, drafter)
             yield from self._decoded(drafter)
         finally:
-            stop = models.target.stop
-            ids = tuple(token for token in answer.token_ids if token not in stop)
-            self.conversation.answer(ids, answer.text)
+            self.conversation.answer(self._answer_ids(answer), answer.text)
             answer.statistics.peak_memory_bytes = models.backend.peak_memory()
             answer.statistics.seconds["load"] = models.load_seconds
             answer.statistics.seconds["total"] = perf_counter() - started
+
+    def _answer_ids(self, answer: Answer) -> tuple[int, ...]:
+        """The tokens of an answer's text, without the stop token."""
+        target = self.models.target
+        ids = tuple(token for token in answer.token_ids if token not in target.stop)
+        # The token that completes a stop string may begin within the text.
+        cut = self.options.stop_strings and target.tokenizer.decode(ids) != answer.text
+        return answer_ids(answer.text, target.template, target.tokenizer) if cut else ids
 
     def positions(self, conversation: Conversation) -> int:
         """The number of positions that a conversation takes in the target's context."""
@@ -241,31 +248,34 @@ class Chat:
 
     def _decoded(self, drafter: OpenDrafter | None) -> Iterator[Piece]:
         options, answer = self.options, self.answer
-        stream = self.models.target.tokenizer.stream()
+        target = self.models.target
+        text = AnswerText(target.tokenizer.stream(), options.stop_strings)
         draft_length = self._draft_length(drafter)
         rounds = self._session.decode(
             draft_length,
             max_tokens=options.max_new_tokens,
-            stop=self.models.target.stop,
+            stop=target.stop,
             seed=options.seed,
             likeliest=options.logprobs,
         )
         repetition, cut = Repetition(options.repeat_limit), None
         for round_ in answer.statistics.timed("decode", rounds):
             cut = repetition.cut(round_.tokens)
-            answer.add(round_.until(cut))
+            counted, pieces = text.push(round_.until(cut))
+            answer.add(counted)
             self._observe(round_)
-            shown = answer.rounds[-1]
-            accepted = stream.push(shown.tokens[: shown.accepted])
-            yield self._piece(accepted, stream.push(shown.tokens[shown.accepted :]))
-            if cut:
+            yield from map(answer.show, pieces)
+            if cut or text.is_over:
                 break
+        rest = text.finish()
         if drafter:
             answer.weights = drafter.weights() or answer.weights
-        repeated = options.repeat_limit if cut else 0
-        answer.finish(self.models.target.stop, draft_length.plain_reason(), repeated)
-        if rest := stream.finish():
-            yield self._piece("", rest)
+        answer.finish(
+            stopped=text.is_over or answer.token_ids[-1] in target.stop,
+            plain_reason=draft_length.plain_reason(),
+            repeated=options.repeat_limit if cut else 0,
+        )
+        yield from map(answer.show, rest)
 
     def _observe(self, round_: Round) -> None:
         """Update the measured cost of plain rounds."""
@@ -280,11 +290,6 @@ class Chat:
         if self.options.gamma == "auto":
             return self.models.adaptive_length(self.options, drafter.drafting)
         return FixedDraftLength(self.options.gamma)
-
-    def _piece(self, accepted: str, own: str) -> Piece:
-        piece = self.answer.start(Piece(accepted, own))
-        self.answer.text += piece.text
-        return piece
 
 
 def _drafter_options(options: Options) -> tuple[object, ...]:

@@ -44,6 +44,8 @@ class Options:
     sampling: Sampling = GREEDY
     seed: int = 0
     max_new_tokens: int = 512
+    stop_strings: tuple[str, ...] = ()
+    """Texts before the first of which an answer ends, with the token that completes it."""
     repeat_limit: int = 0
     """Tokens that repeat one part of the answer, after which it ends; 0: it does not end so."""
     tree: Tree | Literal["auto"] | None = "auto"
@@ -88,6 +90,8 @@ class Options:
         _require("pool", self.pool, int | None, "a whole number or None")
         _require("sampling", self.sampling, Sampling, "a Sampling, such as Sampling(0.7)")
         _require("seed", self.seed, int, "a whole number")
+        if not all(isinstance(stop, str) and stop for stop in self.stop_strings):
+            raise UsageError(f"`stop_strings={self.stop_strings!r}`: give texts that are not empty")
         if self.tree != "auto":
             _require("tree", self.tree, Tree | None, "a Tree, such as Tree(), None or 'auto'")
 

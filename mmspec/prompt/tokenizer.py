@@ -6,7 +6,7 @@ are passed as ids; `split_special` finds them in a template's text.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -141,6 +141,20 @@ class Tokenizer:
         with tokenizer_errors(self._file):
             return self._backend.decode(with_text, skip_special_tokens=skip_special)
 
+    def bytes_of(self, id: int) -> bytes:
+        """The bytes of a token within a text; the token may be a part of a character."""
+        before = [self.newline_id]  # a decoder trims the start of a text
+        text = self.decode([*before, id])[len(self.decode(before)) :]
+        token = self.token(id) or ""
+        if "\ufffd" not in text:
+            return text.encode()
+        if _is_byte(token):
+            return bytes([int(token[3:-1], 16)])
+        letters = byte_letters()
+        if letters.keys() >= set(token):
+            return bytes(letters[letter] for letter in token)
+        return text.encode()
+
     def stream(self) -> "TextStream":
         """A stream whose pieces concatenate to `decode` of all pushed ids."""
         return TextStream(self.decode, self._visible_token)
@@ -211,6 +225,11 @@ class TextStream:
             stable -= 1
         return self._release(stable) if stable else ""
 
+    @property
+    def withheld(self) -> str:
+        """The whole characters of the text that is withheld."""
+        return self._text_of(self._pending).rstrip("\ufffd") if self._pending else ""
+
     def finish(self) -> str:
         """The withheld text; resets the stream."""
         piece = self._text_of(self._pending)
@@ -245,6 +264,18 @@ def shared_vocabulary(target: Tokenizer, draft: Tokenizer) -> int:
 
 def _is_byte(token: str | None) -> bool:
     return token is not None and len(token) == 6 and token.startswith("<0x") and token[-1] == ">"
+
+
+@cache
+def byte_letters() -> dict[str, int]:
+    """The byte that each letter of a byte-level vocabulary stands for: GPT-2's table.
+
+    Bytes that Latin-1 prints are written as themselves, the others as the letters from 256 on.
+    """
+    printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printed]
+    letters = {chr(byte): byte for byte in printed}
+    return letters | {chr(256 + place): byte for place, byte in enumerate(others)}
 
 
 def _written(token: "AddedToken") -> str:

@@ -7,7 +7,7 @@ from statistics import median_low
 import pytest
 from PIL import Image
 
-from mmspec.chat.answer import Answer, Piece
+from mmspec.chat.answer import Piece
 from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
@@ -164,21 +164,6 @@ def test_a_stream_has_its_answer_and_its_texts(engine):
     assert len(chat.conversation.turns) == 2
     with pytest.raises(StopIteration):
         next(other)
-
-
-@pytest.mark.parametrize(
-    ("accepted", "own", "shown"),
-    [
-        (" A blue", " square", "A blue square"),
-        ("", " A", "A"),
-        ("A", " B", "A B"),
-        ("", "  two", " two"),
-        ("", "", ""),
-    ],
-)
-def test_an_answer_does_not_begin_with_the_space_of_its_first_word(accepted, own, shown):
-    assert Answer().start(Piece(accepted, own)).text == shown
-    assert Answer(text="x").start(Piece(accepted, own)).text == accepted + own
 
 
 def test_a_closed_chat_computes_its_prompt_anew_and_says_the_same(engine):

@@ -140,6 +140,17 @@ def test_text_is_streamed_as_soon_as_it_is_complete(tokenizers, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40)
+@given(text=st.text(max_size=12))
+def test_the_bytes_of_tokens_are_those_of_the_text(tokenizers, kind, text):
+    tokenizer = tokenizers[kind]
+    # A first space belongs to the decoder, and some normalizers change the text.
+    ids = tokenizer.encode("a" + text)
+    content = b"".join(map(tokenizer.bytes_of, ids))
+    assert content.removeprefix(b" ").decode() == tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_long_text_is_not_decoded_again_and_again(tokenizers, kind, monkeypatch):
     tokenizer = tokenizers[kind]
     ids = tokenizer.encode("the cat sat on the mat. " * 40)

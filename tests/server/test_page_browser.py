@@ -66,7 +66,7 @@ class Speaker:
         self.seconds, self.cached = 0.01, repeat(6)
         self.read, self.go_on = (), Flag()
 
-    def __call__(self, cache, prompt, options, stops, *, plain=False):
+    def __call__(self, cache, prompt, options, *, plain=False):
         self.asked.append((prompt, options, plain))
         statistics = Statistics(prompt_tokens=7, cached_tokens=next(self.cached))
         try:
@@ -146,6 +146,15 @@ def test_a_dropped_image_is_asked_about_and_drafted_text_is_tinted(page, draftin
     assert all(word in figures for word in ("accepted", "cached +", "new", "peak"))
     assert not page.all("#pictures img")
     assert len(page.all(".question img")) == 1
+
+
+def test_text_that_is_copied_with_its_picture_is_pasted_as_text(page, spoken):
+    page.open(address(spoken))
+    picture = ("image.png", "image/png", png())
+    assert not page.give("paste", picture, text="Name\tPrice")  # the browser pastes the text
+    assert not page.all("#pictures li")
+    assert page.give("paste", picture, text="image.png")  # a copied file
+    page.until(lambda: page.all("#pictures li"))
 
 
 def test_images_are_pasted_picked_and_taken_back(page, spoken, speaker, tmp_path):

@@ -36,21 +36,21 @@ class Client:
     def __init__(self, engine, count=4, size=LARGE):
         self.engine, self.cache = engine, ConversationCache(engine, count, size)
 
-    def ask(self, asked, options=OPTIONS, stops=(), cache=None, *, plain=False):
+    def ask(self, asked, options=OPTIONS, cache=None, *, plain=False):
         """The text, and the number of cached tokens."""
         cache = self.cache if cache is None else cache
         prompt = prepare(self.engine, asked)
-        events = list(answer(cache, prompt, options, stops, plain=plain))
+        events = list(answer(cache, prompt, options, plain=plain))
         text = "".join(event.text for event in events if isinstance(event, Text))
         [finished] = [event for event in events if isinstance(event, Finished)]
         return text, finished.statistics
 
-    def check(self, asked, options=OPTIONS, stops=()):
+    def check(self, asked, options=OPTIONS):
         """The statistics of an answer, whose text is that of a cold plain run."""
-        text, statistics = self.ask(asked, options, stops)
+        text, statistics = self.ask(asked, options)
         cold = ConversationCache(self.engine, 1, LARGE)
         plain = replace(options, drafting="none")
-        assert text == self.ask(asked, plain, stops, cold)[0]
+        assert text == self.ask(asked, plain, cold)[0]
         return statistics
 
 
@@ -128,7 +128,7 @@ def test_other_sampling_has_a_cache_of_its_own(engine):
 def test_an_answer_that_breaks_or_is_dropped_leaves_a_sound_cache(engine):
     client, asked = Client(engine), dialogue(["what is this?", A])
     for events in range(1, 6):
-        dropped = answer(client.cache, prepare(engine, asked), OPTIONS, ())
+        dropped = answer(client.cache, prepare(engine, asked), OPTIONS)
         for _ in range(events):
             next(dropped)
         dropped.close()
@@ -151,7 +151,7 @@ def test_whatever_came_before_the_text_is_a_cold_run_s(engine, asked, count):
     client = Client(engine, count)
     for questions, options in asked:
         answers = ["a red circle.", "three"][: len(questions) - 1]
-        client.check(dialogue(*questions, answers=answers), options, ["\x00"])
+        client.check(dialogue(*questions, answers=answers), options)
     assert len(client.cache) <= count
 
 

@@ -1,15 +1,9 @@
 """The field `mmspec` of a request: what was drafted, all figures, and plain decoding."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from mmspec.chat.answer import Piece
-from mmspec_server.answers import Origins
 from support.live_server import Live, shown, text_of, words
 
 ASKED = [{"role": "user", "content": [shown("red"), words("What?")]}]
 DETAILS = {"details": True}
-TEXTS = st.text("abc", max_size=4)
 
 
 def chunks(server: Live, **fields):
@@ -23,20 +17,6 @@ def parts(found):
         for chunk in found
         if "drafted" in chunk.get("mmspec", {})
     ]
-
-
-@given(st.lists(st.tuples(TEXTS, TEXTS)), st.lists(st.integers(0, 9)))
-def test_withheld_text_keeps_its_origin(rounds, lengths):
-    origins, expected = Origins(), ""
-    for accepted, own in rounds:
-        origins.add(Piece(accepted, own))
-        expected += accepted.upper() + own
-    for length in lengths:
-        taken = list(origins.take(length))
-        assert all(part.text for part in taken)
-        marked = "".join(part.text.upper() if part.drafted else part.text for part in taken)
-        assert marked == expected[:length]
-        expected = expected[length:]
 
 
 def test_every_event_says_whether_its_text_was_drafted(pair: Live):
@@ -83,7 +63,7 @@ def test_plain_decoding_says_the_same_with_a_round_for_every_token(pair: Live):
     plain = pair.chat(ASKED, mmspec={"details": True, "plain": True}).json()
     again = pair.chat(ASKED, mmspec=DETAILS).json()
     assert text_of(plain) == text_of(drafted) == text_of(again)
-    assert plain["mmspec"].keys() == {"speed_up", "plain_reason", "stats"}
+    assert plain["mmspec"].keys() == {"seed", "notes", "speed_up", "plain_reason", "stats"}
     stats = plain["mmspec"]["stats"]
     assert (stats["rounds"], stats["drafted"]) == (12, 0)
     accepted = drafted["usage"]["completion_tokens_details"]["accepted_prediction_tokens"]
@@ -94,6 +74,8 @@ def test_plain_decoding_says_the_same_with_a_round_for_every_token(pair: Live):
     assert cached == [plain["usage"]["prompt_tokens"] - 1] * 2
 
 
-def test_without_the_field_replies_are_those_of_the_api(pair: Live):
-    assert all("mmspec" not in chunk for chunk in chunks(pair))
-    assert "mmspec" not in pair.chat(ASKED, mmspec={"unknown": 1}).json()
+def test_without_the_field_a_reply_says_its_seed_and_notes_alone(pair: Live):
+    assert pair.chat(ASKED, seed=7).json()["mmspec"] == {"seed": 7, "notes": []}
+    *before, last = chunks(pair, seed=8)
+    assert all("mmspec" not in chunk for chunk in before)
+    assert last["mmspec"] == {"seed": 8, "notes": []}

@@ -1,19 +1,30 @@
 """Log-probabilities: the model's own, one entry a token, drafted or not, streamed or not."""
 
+from base64 import b64encode
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import mmspec_models
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
 from mmspec.diagnostics.single_turn import feed, prefilled_target
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import decode_picture
-from support.live_server import Live, png, shown, text_of, words
+from support.live_server import Live, live, png, shown, text_of, words
 
 ASKED = [{"role": "user", "content": [shown("red"), words("What?")]}]
 FIELDS = {"logprobs": True, "top_logprobs": 3}
 
 
+SHAPES = Path(mmspec_models.__file__).parent / "samples" / "shapes.png"
+
+
 def content(reply):
-    return reply["choices"][0]["logprobs"]["content"]
+    return (reply["choices"][0]["logprobs"] or {"content": []})["content"]
 
 
 def expected(server: Live, count):
@@ -42,7 +53,7 @@ def test_they_are_the_log_softmax_of_the_target_s_logits(pair: Live):
         top = [likely["logprob"] for likely in entry["top_logprobs"]]
         assert top == pytest.approx(sorted(row)[::-1][:3], abs=1e-4)
         assert entry["top_logprobs"][0]["token"] == entry["token"]
-        assert bytes(entry["bytes"]) == entry["token"].encode()
+        assert bytes(entry["bytes"]).decode(errors="replace") == entry["token"]
 
 
 def test_a_sampled_token_need_not_be_the_likeliest(pair: Live):
@@ -58,13 +69,39 @@ def test_a_stream_has_the_same_entries(mini: Live):
     choices = [chunk["choices"][0] for chunk in chunks]
     streamed = [e for c in choices if c["logprobs"] for e in c["logprobs"]["content"]]
     assert [e["token"] for e in streamed] == [e["token"] for e in content(whole)]
-    assert "".join(e["token"] for e in streamed).strip() == text_of(whole)
+    assert "".join(e["token"] for e in streamed) == text_of(whole)
     assert all(e["top_logprobs"] == [] and e["logprob"] <= 0 for e in streamed)
 
 
-def test_no_tokens_are_told_after_a_stop_string(mini: Live):
-    text = text_of(mini.chat(ASKED, max_tokens=20).json())
-    stop = text.split()[3]
-    reply = mini.chat(ASKED, max_tokens=20, stop=f" {stop}", logprobs=True).json()
-    told = "".join(entry["token"] for entry in content(reply)).strip()
-    assert told == text_of(reply) == text[: text.index(f" {stop}")]
+@pytest.fixture(scope="module")
+def drafting() -> Iterator[Live]:
+    """A server of the bundled pair that drafts four tokens a round."""
+    options = Options(max_new_tokens=40, gamma=4)
+    with live(lambda: load("mini", backend="torch"), options) as server:
+        yield server
+
+
+def test_drafts_change_nothing_before_a_stop_string(drafting: Live):
+    url = f"data:image/png;base64,{b64encode(SHAPES.read_bytes()).decode()}"
+    asked = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+    text = text_of(drafting.chat(asked).json())
+    stops = (" " + text.split()[2], text[4:9], text[10:20], text[1], "!")
+    for stop, most in product(stops, (40, 3, 8, 13)):
+        fields = {"stop": [stop], "max_tokens": most, **FIELDS}
+        plain, drafted = (
+            drafting.chat(asked, **fields, mmspec={"plain": plain}).json()
+            for plain in (True, False)
+        )
+        assert said(drafted) == said(plain)
+        shown, entries = text_of(plain), content(plain)
+        before = b"".join(bytes(entry["bytes"]) for entry in entries[:-1]).decode()
+        assert text.startswith(shown)
+        assert shown.startswith(before)
+        assert before != shown or not shown
+
+
+def said(reply):
+    """What a client sees, with rounded log-probabilities: forwards of other sizes round too."""
+    choice, tokens = reply["choices"][0], reply["usage"]["completion_tokens"]
+    entries = [(entry["bytes"], round(entry["logprob"], 3)) for entry in content(reply)]
+    return text_of(reply), choice["finish_reason"], tokens, entries

@@ -1,10 +1,7 @@
 """Requests that are refused, each with OpenAI's error object naming the field."""
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from mmspec_server.answers import StopStrings
 from support.live_server import CHAT, Live, data_url, png, shown
 
 USER = [{"role": "user", "content": "What?"}]
@@ -118,22 +115,3 @@ def test_a_body_that_is_no_json_object_is_refused(scripted: Live, body):
     reply = scripted.client.post(CHAT, content=body, headers={"Content-Type": "application/json"})
     assert reply.status_code == 400
     assert "JSON" in reply.json()["error"]["message"]
-
-
-stops = st.lists(st.text("ab", min_size=1, max_size=4), max_size=3)
-
-
-@given(st.lists(st.text("abc", max_size=3), max_size=12), stops)
-@example(["ca", "b"], ["ab"])
-def test_text_in_pieces_ends_at_the_first_stop_string(pieces, stops):
-    text, shown = "".join(pieces), ""
-    ends = [text.index(stop) for stop in stops if stop in text]
-    filtered = StopStrings(stops)
-    for piece in pieces:
-        shown += filtered.push(piece)
-        if filtered.is_over:
-            break
-    shown += filtered.finish()
-    assert filtered.is_over == bool(ends)
-    # The stop string that is whole first ends the text, although another may begin before it.
-    assert shown in {text[:end] for end in ends} if ends else shown == text

@@ -127,6 +127,16 @@ def test_a_form_of_a_web_page_is_no_request(scripted: Live):
         assert reply.status_code == 415
 
 
+def test_an_allowed_origin_may_send_the_headers_that_it_asks_for(guarded: Live):
+    """OpenAI's SDK sends headers of its own."""
+    wanted = {"authorization", "content-type", "x-stainless-os", "x-stainless-helper-method"}
+    headers = {"Origin": "http://page.example", "Access-Control-Request-Method": "POST"}
+    headers["Access-Control-Request-Headers"] = ",".join(wanted)
+    reply = guarded.client.options(CHAT, headers=headers)
+    allowed = reply.headers["access-control-allow-headers"].split(",")
+    assert wanted <= {name.strip().lower() for name in allowed}
+
+
 def test_an_allowed_origin_is_named_and_no_wildcard_is_sent(guarded: Live):
     origin = {"Origin": "http://page.example"}
     asked = origin | {"Access-Control-Request-Method": "POST"}

@@ -18,8 +18,9 @@ MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
 SWITCHES = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
 
 FILES = """
-const [kind, files] = arguments;
+const [kind, files, text] = arguments;
 const data = new DataTransfer();
+if (text) data.setData("text/plain", text);
 for (const [name, type, content] of files) {
   const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
   data.items.add(new File([bytes], name, {type}));
@@ -65,10 +66,13 @@ class Browser:
         """Type into whatever has the focus."""
         ActionChains(self.driver).send_keys(*keys).perform()
 
-    def give(self, kind: str, *files: tuple[str, str, bytes]) -> bool:
-        """Drop or paste files: name, type and content; true if the page took them."""
+    def give(self, kind: str, *files: tuple[str, str, bytes], text: str = "") -> bool:
+        """Drop or paste files: name, type and content; true if the page took them.
+
+        text: what is on the clipboard beside them.
+        """
         packed = [[name, mime, base64.b64encode(it).decode()] for name, mime, it in files]
-        return bool(self.script(FILES, kind, packed))
+        return bool(self.script(FILES, kind, packed, text))
 
     def idle(self) -> bool:
         """True if no answer comes."""

@@ -180,9 +180,13 @@ byId("files").onchange = async ({ target }) => {
   target.value = "";
 };
 document.onpaste = (event) => {
-  if (!event.clipboardData.files.length) return;
+  const files = [...event.clipboardData.files];
+  const text = event.clipboardData.getData("text/plain").trim();
+  // Office programs copy a text and its picture; file managers a file and its name.
+  const isText = text && text !== files.map(({ name }) => name).join("\n");
+  if (isText || !files.length) return;
   event.preventDefault();
-  add(event.clipboardData.files);
+  add(files);
 };
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 document.ondragover = (event) => {

@@ -1,0 +1,100 @@
+"""Turns the tokens of an answer's rounds into its text, up to a stop string.
+
+Text, number of tokens and log-probabilities do not depend on what was drafted: with stop strings
+every token is read by itself, as plain decoding does.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from mmspec.chat.answer import Piece
+from mmspec.chat.stop_strings import StopStrings
+from mmspec.decoding.likelihoods import Likelihood
+from mmspec.decoding.statistics import Round
+from mmspec.prompt.tokenizer import TextStream
+
+
+class AnswerText:
+    """The text of one answer, as its rounds come."""
+
+    def __init__(self, stream: TextStream, stops: Sequence[str] = ()) -> None:
+        self._stream, self._stops = stream, StopStrings(stops)
+        self._reads_tokens = bool(stops)
+        self._begun = False
+        self._read = self._shown = 0  # characters
+        self._held: list[Piece] = []
+        self._likelihoods: list[tuple[int, Likelihood]] = []  # each after the start of its text
+
+    @property
+    def is_over(self) -> bool:
+        """True after a stop string."""
+        return self._stops.is_over
+
+    def push(self, round_: Round) -> tuple[Round, list[Piece]]:
+        """The round up to the token that completes a stop string, and what can be shown of it."""
+        singly, shown = self._reads_tokens or bool(round_.likelihoods), 0
+        runs = [round_.tokens[: round_.accepted], round_.tokens[round_.accepted :]]
+        count = 0
+        for run, drafted in zip(runs, (True, False), strict=True):
+            for tokens in [[token] for token in run] if singly else [run]:
+                self._note_starts(round_.likelihoods[count : count + len(tokens)])
+                shown += self._add(self._stream.push(tokens), drafted=drafted)
+                count += len(tokens)
+                if self.is_over:
+                    return round_.until(count), self._pieces(shown)
+        return round_, self._pieces(shown) or [Piece("", "")]
+
+    def finish(self) -> list[Piece]:
+        """What was withheld, at the answer's end."""
+        shown = self._add(self._stream.finish(), drafted=False)
+        shown += len(self._stops.finish())
+        pieces = self._pieces(shown)
+        if self.is_over or not self._likelihoods:
+            return pieces
+        rest = tuple(likelihood for _, likelihood in self._likelihoods)
+        return [*pieces, Piece("", "", rest)]
+
+    def _note_starts(self, likelihoods: Sequence[Likelihood]) -> None:
+        start = self._read + (len(self._stream.withheld) if likelihoods else 0)
+        self._likelihoods += [(start, likelihood) for likelihood in likelihoods]
+
+    def _add(self, text: str, *, drafted: bool) -> int:
+        """Read text of one origin; returns how many more characters can be shown."""
+        if text and not self._begun:  # without the space that tokenizers put before a word
+            self._begun, text = True, text.removeprefix(" ")
+        self._read += len(text)
+        self._held.append(Piece(text, "") if drafted else Piece("", text))
+        return len(self._stops.push(text))
+
+    def _pieces(self, length: int) -> list[Piece]:
+        """The next `length` characters, with the log-probabilities of tokens that begin in them."""
+        pieces = list(joined(self._take(length)))
+        self._shown += length
+        ready = [each for start, each in self._likelihoods if start < self._shown]
+        self._likelihoods = self._likelihoods[len(ready) :]
+        if not ready:
+            return pieces
+        first, *others = pieces or [Piece("", "")]
+        return [replace(first, likelihoods=tuple(ready)), *others]
+
+    def _take(self, length: int) -> Iterator[Piece]:
+        while length and self._held:
+            held = self._held.pop(0)
+            shown, rest = held.split(length)
+            length -= len(shown.text)
+            yield shown
+            if rest.text:
+                self._held.insert(0, rest)
+
+
+def joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The same text in as few pieces as there can be."""
+    last = Piece("", "")
+    for piece in pieces:
+        if last.own and piece.accepted:
+            yield last
+            last = piece
+        else:
+            last = Piece(last.accepted + piece.accepted, last.own + piece.own)
+    if last.text:
+        yield last
