@@ -90,8 +90,9 @@ class Options:
         _require("pool", self.pool, int | None, "a whole number or None")
         _require("sampling", self.sampling, Sampling, "a Sampling, such as Sampling(0.7)")
         _require("seed", self.seed, int, "a whole number")
-        if not all(isinstance(stop, str) and stop for stop in self.stop_strings):
-            raise UsageError(f"`stop_strings={self.stop_strings!r}`: give texts that are not empty")
+        _require("stop_strings", self.stop_strings, tuple, "a tuple of texts")
+        for text in self.stop_strings:
+            _require("stop_strings", text or None, str, "texts that are not empty")
         if self.tree != "auto":
             _require("tree", self.tree, Tree | None, "a Tree, such as Tree(), None or 'auto'")
 
