@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from mmspec.chat.engine import Engine
+from mmspec.chat.plugins import load_backend
 from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import show_tables, split
 from mmspec_bench.report.merge import merge
@@ -14,6 +15,7 @@ from mmspec_bench.report.tables import drafting
 from mmspec_bench.suite.drafts import load_drafts
 from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.metrics import block_efficiency
+from mmspec_bench.suite.replay import open_replay, refuse_heads
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow
 from mmspec_bench.suite.run_folder import SuiteSettings
 from mmspec_bench.suite.runner import Runner, prepare
@@ -67,6 +69,11 @@ COUNT = click.IntRange(min=1)
 @click.option("--limit", type=COUNT, help="Samples of each task. Default: 100, as published.")
 @click.option("--turns", type=COUNT, help="Turns of each conversation. Default: all.")
 @click.option("--seed", default=0, help="First seed of synthetic samples.")
+@click.option(
+    "--target-answers",
+    metavar="FILE",
+    help="JSON lines with answers of --model: its tokens, without its weights.",
+)
 @click.option("--out", type=Path, required=True, metavar="DIR", help=f"Gets {ROWS}, {PROVENANCE}.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")
@@ -125,6 +132,8 @@ def _settings(values: dict[str, Any]) -> SuiteSettings:
     names = [name for name in SuiteSettings.__dataclass_fields__ if name in values]
     chosen = {name: values.pop(name) for name in names}
     methods = tuple(method.name for method in read_methods(chosen.pop("methods")))
+    if chosen["target_answers"] and chosen["exact"] == "auto":
+        chosen["exact"] = "off"  # nothing is computed whose bits could differ
     return SuiteSettings(methods=methods, tasks=tuple(split(chosen.pop("tasks"))), **chosen)
 
 
@@ -136,6 +145,10 @@ def _engines(
     named = [draft for name in settings.methods if (draft := name.partition("@")[2])]
     models = loading | {"captioner": settings.captioner, "captions": settings.captions}
     models["progress"] = screen.progress
+    if settings.target_answers:
+        backend = load_backend(loading["backend"]).name
+        refuse_heads([*drafts, *named], backend)
+        models["model"] = open_replay(loading["model"], backend, loading["max_image_tokens"])
     engines = load_drafts([*drafts, *named], models, settings.options)
     for note in dict.fromkeys(note for engine in engines for note in engine.notes):
         screen.note(note)

@@ -84,12 +84,12 @@ class Original:
 def _llava_bench(file: Path) -> Iterator[Read]:
     for number, line in enumerate(read_lines(file), start=1):
         if line.strip():
-            asked = _parsed(_BenchQuestion, line, f"{file}:{number}")
+            asked = parsed(_BenchQuestion, line, f"{file}:{number}")
             yield partial(_questions, [file.parent / "images" / asked.image], asked.text)
 
 
 def _scienceqa(file: Path) -> Iterator[Read]:
-    problems = _parsed(dict[str, _Problem], read_whole(file, FILE_BYTES), str(file))
+    problems = parsed(dict[str, _Problem], read_whole(file, FILE_BYTES), str(file))
     for key, problem in problems.items():
         if problem.split == SPLIT and problem.image:
             place = Path(SPLIT, key, problem.image)
@@ -98,7 +98,7 @@ def _scienceqa(file: Path) -> Iterator[Read]:
 
 
 def _coco(file: Path) -> Iterator[Read]:
-    captions = _parsed(_Captions, read_whole(file, FILE_BYTES), str(file))
+    captions = parsed(_Captions, read_whole(file, FILE_BYTES), str(file))
     root = file.parent.parent if file.parent.name == "annotations" else file.parent
     year = file.stem.removeprefix("captions_")
     for image in captions.images:
@@ -124,7 +124,8 @@ def _questions(images: list[Path], text: str) -> tuple[Message, ...]:
     return (interleaved(text, [picture]),)
 
 
-def _parsed(kind: type[T], text: str, where: str) -> T:
+def parsed(kind: type[T], text: str, where: str) -> T:
+    """The JSON `text` as `kind`; raises UsageError naming `where` for any other text."""
     try:
         return read_value(kind, parse_json(text))
     except MismatchError as error:

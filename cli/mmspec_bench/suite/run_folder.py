@@ -39,6 +39,8 @@ class SuiteSettings:
     shard: str = "1/1"
     captioner: str = "auto"
     captions: str = ""
+    target_answers: str | None = None
+    """A file of answers that the target repeats; None for a target that computes."""
 
     @property
     def options(self) -> Options:

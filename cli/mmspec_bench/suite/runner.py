@@ -12,6 +12,7 @@ from mmspec_bench.measure.timing import rotated
 from mmspec_bench.suite.answerer import Answerer, answer_row, open_answerer
 from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method
+from mmspec_bench.suite.replay import with_answers
 from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, rewrite
 from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder, record_skipped
 from mmspec_bench.suite.samples import SuiteSample, shard
@@ -120,7 +121,7 @@ def _samples(engine: Engine, settings: SuiteSettings) -> list[SuiteSample]:
     vision = engine.target.model.config.vision
     if vision is None:
         raise UsageError(f"{engine.target.name} is text-only: a suite asks about images")
-    return suite_samples(
+    samples = suite_samples(
         settings.suite,
         vision.image_size,
         limit=settings.limit,
@@ -128,3 +129,6 @@ def _samples(engine: Engine, settings: SuiteSettings) -> list[SuiteSample]:
         tasks=settings.tasks,
         seed=settings.seed,
     )
+    if settings.target_answers:
+        return with_answers(samples, settings.target_answers, engine.target)
+    return samples

@@ -14,6 +14,8 @@ from mmspec.prompt.conversation import Message
 from mmspec.prompt.file_kinds import CLIP_SUFFIXES
 from mmspec.prompt.film import open_clip
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
+from mmspec_bench.suite.mmspec_files import NAME as MMSPEC
+from mmspec_bench.suite.mmspec_files import mmspec_samples
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
 from mmspec_bench.suite.original_files import ORIGINALS
 from mmspec_bench.suite.samples import Read, SuiteSample, asked_after, with_follow_up
@@ -29,7 +31,7 @@ FILM_FPS = 1.0
 """Frames a second of films in a folder, as in FLASH (Wang et al. 2025)."""
 OWN_ROWS = 100
 """Samples of a dataset's own files, if --limit does not say how many."""
-OWN_FILES_ONLY = tuple(f"{name}=DIR" for name in ORIGINALS if name not in DATASETS)
+OWN_FILES_ONLY = tuple(f"{name}=DIR" for name in (MMSPEC, *ORIGINALS) if name not in DATASETS)
 NAMES = (*SYNTHETIC, *GROUPS, *DATASETS, *OWN_FILES_ONLY)
 
 
@@ -73,7 +75,7 @@ def _samples(
     word: str, size: int, limit: int | None, seed: int, words: Sequence[str]
 ) -> list[SuiteSample]:
     """The samples of a word; `words` are all words, which may name folders of other datasets."""
-    name, equals, _ = word.partition("=")
+    name, equals, path = word.partition("=")
     if word in SYNTHETIC:
         return offline(size, limit=limit, seed=seed, tasks=SYNTHETIC[word])
     if word in GROUPS:
@@ -82,8 +84,10 @@ def _samples(
         parts = [each.partition("=") for each in words]
         folders = {name: expand_home(path) for name, _, path in parts if path}
         return _of_dataset(name, folders, limit)
+    if equals and name == MMSPEC:
+        return list(mmspec_samples(expand_home(path), limit))
     if equals:
-        raise choice("dataset", name, (*DATASETS, *ORIGINALS))
+        raise choice("dataset", name, (*DATASETS, *ORIGINALS, MMSPEC))
     return _of_path(expand_home(word), limit)
 
 

@@ -1,0 +1,187 @@
+"""A target without weights, which repeats answers that a real model once gave.
+
+Drafters that read no hidden states draft for it: lookup, or a draft model of the same vocabulary.
+Its rounds have the tokens that the real model's would have; their seconds mean nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple, Never
+
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.decoding.acceptance import Verdict
+from mmspec.decoding.contract import Float32
+from mmspec.decoding.draft import DeviceDraft, Draft, HostDraft
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.segment import Segment
+from mmspec.decoding.tree import Tree
+from mmspec.families.grid import Grid
+from mmspec.ground.errors import UsageError
+
+Item = int | str
+"""A token, or the digest of the image that stands at a position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Implements `Features` by an image's visual positions alone, at which nothing is computed."""
+
+    digest: str
+    grid: Grid
+    nbytes: int = 0
+
+    @property
+    def positions(self) -> int:
+        """The number of visual positions."""
+        return self.grid.positions
+
+    def pooled(self, positions: int) -> Never:
+        """Raises UsageError: a target sees images whole."""
+        raise UsageError(f"repeated answers are to whole images, not to {positions} positions")
+
+
+class Reply(NamedTuple):
+    """What the target says after one sequence."""
+
+    sequence: list[Item]
+    tokens: list[int]
+    """Those of the answer, then the stop token."""
+
+
+@dataclass(slots=True)
+class ReplayModel:
+    """Implements `mmspec.decoding.contract.Model`: says the replies of one conversation."""
+
+    config: ModelConfig
+    replies: Sequence[Reply] = ()
+    device: str = field(default="no device", init=False)
+    dtype: str = field(default="repeated answers", init=False)
+    quantize: str = field(default="none", init=False)
+    tower: str = field(default="", init=False)
+
+    @property
+    def stop(self) -> int:
+        """The token that ends an answer."""
+        return self.config.eos_token_ids[0]
+
+    def play(self, segments: Iterable[Segment]) -> None:
+        """Say from now on the answers among the segments of a conversation, after those before."""
+        replies, sequence = [], list[Item]()
+        for segment in segments:
+            own = _items(segment)
+            if segment.is_answer:
+                replies.append(Reply([*sequence], [*segment.token_ids(self.stop), self.stop]))
+            sequence += own
+        self.replies = replies
+
+    def encode(self, pixels: Float32, grid: Grid | None = None) -> Never:  # noqa: ARG002
+        """Raises UsageError: it has no tower."""
+        raise _cannot("see images")
+
+    def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> "ReplayTarget":
+        """Open an empty sequence; raises UsageError for sampling and for exact rows."""
+        if not sampling.greedy or exact:
+            raise _cannot("sample, nor be made exact: leave --temperature at 0 and --exact at auto")
+        return ReplayTarget(self)
+
+    def open_branches(
+        self,
+        count: int,  # noqa: ARG002
+        vocabulary: int,  # noqa: ARG002
+        sampling: Sampling,  # noqa: ARG002
+        tree: Tree | None = None,  # noqa: ARG002
+        *,
+        probabilities: bool = False,  # noqa: ARG002
+    ) -> Never:
+        """Raises UsageError: it cannot draft."""
+        raise _cannot("draft")
+
+
+class ReplayTarget:
+    """Implements `mmspec.decoding.contract.Target`; the sequence is all its state."""
+
+    def __init__(self, model: ReplayModel) -> None:
+        self._model = model
+        self._sequence: list[Item] = []
+        self._verdict = Verdict([], [], [])
+
+    @property
+    def length(self) -> int:
+        """Number of positions in the sequence."""
+        return len(self._sequence)
+
+    def extend(self, segment: Segment) -> None:
+        """Append a segment."""
+        self._sequence = [*self._sequence, *_items(segment)]
+
+    def rewind(self, length: int) -> None:
+        """Forget all positions from `length` on."""
+        self._sequence = self._sequence[:length]
+
+    def verify(self, draft: Draft | None, noise: Noise) -> Verdict:  # noqa: ARG002
+        """The answer's tokens after the root and the nodes on its path, elsewhere the stop token.
+
+        Raises UsageError for a sequence after which the model knows no answer.
+        """
+        rest = self._rest()
+        drafted, parents = _nodes(draft)
+        depths = {-1: 0}
+        for node, (token, parent) in enumerate(zip(drafted, parents, strict=True)):
+            depth = depths.get(parent, len(rest))
+            if depth + 1 < len(rest) and token == rest[depth]:
+                depths[node] = depth + 1
+        best = [rest[depths.get(node, -1)] for node in range(-1, len(drafted))]
+        self._verdict = Verdict(drafted, parents, best)
+        return self._verdict
+
+    def commit(self, path: Sequence[int], token: int) -> None:
+        """Append the nodes on `path`, then `token`."""
+        self._sequence = [*self._sequence, *self._verdict.along(path), token]
+
+    def logits(self) -> Never:
+        """Raises UsageError, for no logits were kept."""
+        raise _cannot("give logits")
+
+    def fed_rows(self, draft: Draft | None) -> Never:  # noqa: ARG002
+        """Raises UsageError, for no states were kept."""
+        raise _cannot("give logits or states")
+
+    def hidden_states(self, layers: Sequence[int] = ()) -> Never:  # noqa: ARG002
+        """Raises UsageError, for no states were kept."""
+        raise _cannot("give hidden states, which this draft reads: draft by lookup or a text model")
+
+    def _rest(self) -> list[int]:
+        """The tokens that follow the sequence, the stop token last."""
+        for sequence, tokens in self._model.replies:
+            said = self._sequence[len(sequence) :]
+            if self._sequence[: len(sequence)] == sequence and tokens[: len(said)] == said:
+                return tokens[len(said) :] or tokens[-1:]
+        raise _cannot("answer this prompt: no answer to it was given")
+
+
+def _items(segment: Segment) -> list[Item]:
+    places = (
+        [part.digest] * part.positions if isinstance(part, Places) else part
+        for part in segment.parts
+    )
+    return [*chain.from_iterable(places)]
+
+
+def _nodes(draft: Draft | None) -> tuple[list[int], list[int]]:
+    """The drafted tokens and the nodes' parents, of a draft of any backend.  Blocks."""
+    match draft:
+        case HostDraft(tokens, parents):
+            pass
+        case DeviceDraft(ids=ids, parents=on_device):
+            tokens = ids.tolist()
+            parents = None if on_device is None else on_device.tolist()
+        case _:
+            tokens, parents = [], None
+    return tokens, [*range(-1, len(tokens) - 1)] if parents is None else parents
+
+
+def _cannot(what: str) -> UsageError:
+    return UsageError(f"a target that repeats answers cannot {what}")
