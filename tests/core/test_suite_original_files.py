@@ -9,6 +9,7 @@ from test_suite_datasets import colours, texts
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec_bench.suite.sources import suite_samples
 from mmspec_world.prompts import DETAILED_CAPTION, STEPS
+from support.mmspec_suite import write_benchmark
 
 PROBLEM = {
     "question": "Which of these is a cat?",
@@ -108,6 +109,20 @@ def test_coco_is_the_images_of_its_validation_captions(tmp_path, images, annotat
         samples[1].read()
 
 
+def test_mmspec_is_asked_by_topic_with_the_image_before_the_first_question(tmp_path):
+    samples = suite_samples(write_benchmark(tmp_path), 16, limit=2)
+    assert [sample.name for sample in samples] == [
+        "general vqa/mmspec_001",
+        "general vqa/mmspec_002",
+        "chats/mmspec_003",
+    ]
+    first, second = samples[2].read()
+    assert (texts(first), texts(second)) == ("<image>What is in the image?", "What colour is it?")
+    assert first.pictures == samples[0].read()[0].pictures
+    [only] = suite_samples(f"mmspec={tmp_path / 'test'}", 16, tasks=["chats"])
+    assert only.name == samples[2].name
+
+
 @pytest.mark.parametrize(
     ("suite", "file", "content", "message"),
     [
@@ -118,6 +133,8 @@ def test_coco_is_the_images_of_its_validation_captions(tmp_path, images, annotat
         ("scienceqa", "problems.json", "{}", "there is no sample in it"),
         ("scienceqa", "other.json", "{}", "there is no problems.json"),
         ("coco", "captions_val.json", '{"images": [{}]}', r"images\[0\].file_name is missing"),
+        ("mmspec", "mmspec.jsonl", '{"id": "1"}', "mmspec.jsonl:1: image is missing"),
+        ("mmspec", "questions.jsonl", "", "there is no test/mmspec.jsonl or mmspec.jsonl"),
         ("coco", "val.json", "{}", r"there is no annotations/captions_val\*.json"),
     ],
 )

@@ -15,7 +15,7 @@ from mmspec_bench.report.tables import drafting
 from mmspec_bench.suite.drafts import load_drafts
 from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.metrics import block_efficiency
-from mmspec_bench.suite.replay import open_replay, refuse_heads
+from mmspec_bench.suite.replay import open_replay, refuse_settings
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow
 from mmspec_bench.suite.run_folder import SuiteSettings
 from mmspec_bench.suite.runner import Runner, prepare
@@ -147,7 +147,7 @@ def _engines(
     models["progress"] = screen.progress
     if settings.target_answers:
         backend = load_backend(loading["backend"]).name
-        refuse_heads([*drafts, *named], backend)
+        refuse_settings(settings, [*drafts, *named], backend)
         models["model"] = open_replay(loading["model"], backend, loading["max_image_tokens"])
     engines = load_drafts([*drafts, *named], models, settings.options)
     for note in dict.fromkeys(note for engine in engines for note in engine.notes):

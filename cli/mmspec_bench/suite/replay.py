@@ -24,6 +24,7 @@ from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.original_files import parsed
 from mmspec_bench.suite.replay_target import Places, ReplayModel
+from mmspec_bench.suite.run_folder import SuiteSettings
 from mmspec_bench.suite.samples import SuiteSample
 
 Identifier = Annotated[str, Length(1, 1000)]
@@ -75,8 +76,12 @@ def open_replay(name: str, backend: str, max_image_tokens: int | None) -> Loaded
     return LoadedModel(name, directory, model, tokenizer, load_template(directory), features)
 
 
-def refuse_heads(drafts: Sequence[str], backend: str) -> None:
-    """Raise UsageError for a head, which reads hidden states that no answer has."""
+def refuse_settings(settings: SuiteSettings, drafts: Sequence[str], backend: str) -> None:
+    """Raise UsageError for sampling, exact rows, and heads: an answer has no logits and states."""
+    if settings.temperature:
+        raise UsageError("--target-answers: nothing is sampled: leave --temperature at 0")
+    if settings.exact == "on":
+        raise UsageError("--target-answers: nothing is computed: leave --exact at auto")
     for name in drafts:
         if name not in ("auto", "none") and is_head(resolve(name, backend)):
             raise UsageError(

@@ -6,7 +6,6 @@ Its rounds have the tokens that the real model's would have; their seconds mean 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple, Never
 
 from mmspec.checkpoints.config import ModelConfig
@@ -81,10 +80,12 @@ class ReplayModel:
         """Raises UsageError: it has no tower."""
         raise _cannot("see images")
 
-    def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> "ReplayTarget":
-        """Open an empty sequence; raises UsageError for sampling and for exact rows."""
-        if not sampling.greedy or exact:
-            raise _cannot("sample, nor be made exact: leave --temperature at 0 and --exact at auto")
+    def open_target(
+        self,
+        sampling: Sampling,  # noqa: ARG002
+        exact: ExactRows | None = None,  # noqa: ARG002
+    ) -> "ReplayTarget":
+        """Open an empty sequence, whose next tokens are given, however they were chosen."""
         return ReplayTarget(self)
 
     def open_branches(
@@ -163,11 +164,14 @@ class ReplayTarget:
 
 
 def _items(segment: Segment) -> list[Item]:
-    places = (
-        [part.digest] * part.positions if isinstance(part, Places) else part
-        for part in segment.parts
-    )
-    return [*chain.from_iterable(places)]
+    items: list[Item] = []
+    for part in segment.parts:
+        if isinstance(part, Sequence):
+            items += part
+        else:
+            assert isinstance(part, Places), "this model's images are places"
+            items += [part.digest] * part.positions
+    return items
 
 
 def _nodes(draft: Draft | None) -> tuple[list[int], list[int]]:

@@ -1,0 +1,98 @@
+"""Recorded answers as a target: the rounds of the model that gave them, without its weights."""
+
+import json
+
+import pytest
+
+from mmspec.checkpoints.cards import card, present
+from mmspec.checkpoints.hub import resolve
+from mmspec_bench.suite.rows import PLAIN, ROWS, read_rows
+from support.mmspec_suite import write_answers, write_benchmark, write_lines
+
+pytestmark = pytest.mark.skipif(
+    present(card("mini"), "torch") is None, reason="the weights of mini are not in the tree"
+)
+METHODS = ("none", "ngram", "tree12w4:MT")
+
+
+def arguments(suite, out, *more, methods=METHODS):
+    chosen = ["--suite", suite, "--limit", "2", "--methods", ",".join(methods)]
+    length = ["--max-new-tokens", "16", "--backend", "torch"]
+    return ["bench", "run", *chosen, *length, "--out", str(out), *more]
+
+
+@pytest.fixture(scope="module")
+def benchmark(tmp_path_factory):
+    return write_benchmark(tmp_path_factory.mktemp("benchmark"))
+
+
+@pytest.fixture
+def unweighed(tmp_path):
+    """The directory of `mini` without its weights."""
+    folder, whole = tmp_path / "unweighed", resolve("mini", "torch")
+    folder.mkdir()
+    for file in whole.iterdir():
+        if file.suffix in (".json", ".jinja") and "safetensors" not in file.name:
+            (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+@pytest.fixture
+def answers(tmp_path):
+    """Answers to the first sample alone."""
+    file = tmp_path / "answers.jsonl"
+    write_lines(file, [{"question_id": "mmspec_001", "choices": [{"turns": ["A circle."]}]}])
+    return file
+
+
+def counts(rows):
+    return {(row.key, row.method): [one[:3] for one in row.rounds] for row in rows}
+
+
+def test_its_rounds_are_those_of_the_model_that_gave_the_answers(
+    run, benchmark, unweighed, tmp_path
+):
+    assert run(*arguments(benchmark, tmp_path / "own", "--model", "mini")).status == 0
+    own = read_rows(tmp_path / "own" / ROWS)
+    file = tmp_path / "answers.jsonl"
+    write_answers(file, [row for row in own if row.method == PLAIN])
+    again = ["--model", unweighed, "--draft", "mini-draft", "--target-answers", file]
+    assert run(*arguments(benchmark, tmp_path / "again", *again)).status == 0
+    rows = read_rows(tmp_path / "again" / ROWS)
+    assert [row.token_ids for row in rows] == [row.token_ids for row in own]
+    assert counts(rows) == counts(own)
+    assert {row.task for row in rows} == {"general vqa", "chats"}
+    assert [row.turn for row in rows if row.method == "ngram" and row.task == "chats"] == [0, 1]
+    assert all(row.identical for row in rows if row.method != PLAIN)
+    assert sum(row.accepted for row in rows if row.method == METHODS[-1]) > 0
+
+
+REFUSED = {
+    "no model": ([], "--model"),
+    "a head": (["--draft", "mini-msd"], "hidden states"),
+    "sampling": (["--temperature", "1"], "--temperature"),
+    "exact rows": (["--exact", "on"], "--exact"),
+    "an answer that is missing": (["--draft", "none"], "mmspec_002: --target-answers"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_answers_cannot_do_is_refused_in_a_line(
+    case, run, benchmark, unweighed, answers, tmp_path
+):
+    more, part = REFUSED[case]
+    model = [] if case == "no model" else ["--model", unweighed]
+    out = arguments(benchmark, tmp_path / "out", *model, *more, methods=["ngram"])
+    result = run(*out, "--target-answers", answers)
+    assert result.status == 2
+    assert part in result.err
+    assert len(result.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("line", ["{", "[]", json.dumps({"question_id": "a", "choices": []})])
+def test_a_malformed_line_is_named(line, run, benchmark, unweighed, tmp_path):
+    file = tmp_path / "answers.jsonl"
+    file.write_text(f"\n{line}\n")
+    more = ["--model", unweighed, "--draft", "none", "--target-answers", file]
+    result = run(*arguments(benchmark, tmp_path / "out", *more, methods=[PLAIN]))
+    assert (result.status, f"{file}:2" in result.err) == (2, True)
