@@ -20,7 +20,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mmspec_bench.report.merge import BenchRun, merge
-from mmspec_bench.suite.confidence import Difference, difference
+from mmspec_bench.suite.confidence import Interval, difference
 from mmspec_bench.suite.metrics import block_efficiency
 from support.view_pairs import BREAK_EVEN, ViewPair, compare
 
@@ -102,7 +102,7 @@ class Result:
         """Where M and T are right, and MT where one of them is."""
         return compare(*(self.run.of(name) for name in ("M", "T", "MT")))
 
-    def gain(self, mixture: str) -> Difference:
+    def gain(self, mixture: str) -> Interval:
         """The mixture against the best single view."""
         found = difference(self.run.of(mixture), self.run.of(self.best))
         assert found
@@ -166,7 +166,7 @@ def draw(found: list[Result], file: Path) -> None:
     figure.savefig(file, dpi=160, metadata={"Software": None})
 
 
-def _interval(gain: Difference) -> str:
+def _interval(gain: Interval) -> str:
     low, high = 100 * (gain.low or 0), 100 * (gain.high or 0)
     return f"{100 * gain.value:+.1f} [{low:+.1f}..{high:+.1f}]"
 

@@ -45,5 +45,9 @@ def test_a_report_stands_alone_and_has_a_line_for_every_method_task_and_turn(tmp
         for line in lines
         if (line["task"], line["turn"], line["method"]) == ("vist", "0", "M/run")
     )
+    with (tmp_path / "methods.csv").open(newline="") as opened:
+        lines = list(csv.DictReader(opened))
+    assert [line["method"] for line in lines if line["task"] == "all"] == names
+    assert len(lines) == (1 + 3) * len(names)
     assert 1 <= float(one["block_efficiency"]) <= 6
     assert float(one["seconds_vision"]) == pytest.approx(0.06, rel=0.05)

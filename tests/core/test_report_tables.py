@@ -56,9 +56,32 @@ def test_block_efficiency_by_images_and_turns(run):
     table = tables.by_images(bench_run)
     assert table.columns == ("method", "1 image", "2 images")
     assert table.rows == [("M", "3.00", "1.00"), ("MT", "2.00", "1.00")]
-    first, later = tables.by_task(bench_run, later=False), tables.by_task(bench_run, later=True)
+    first, later = tables.by_turn(bench_run, later=False), tables.by_turn(bench_run, later=True)
     assert first.rows == [("M", "3.00"), ("MT", "2.00")]
     assert later.rows == [("M", "1.00"), ("MT", "1.00")]
+
+
+def test_every_task_has_its_intervals_nodes_and_speeds(run):
+    rows = [
+        row(f"{task}/{n}", "M", [(3, n, n + 1)], identical=bool(n), seconds=seconds(1.0, 2.0))
+        for task in ("chart", "spot")
+        for n in range(2)
+    ]
+    bench_run = run(*rows, *(plain(one.sample, 4, seconds=seconds(4.0, 5.0)) for one in rows))
+    table = tables.by_task(bench_run.task_summaries)
+    # Of two samples with 1 and 2 tokens in a round, a quarter of the resamples has one alone.
+    ends = ("1.50", "1.00", "2.00", "3.00", "1.50", "50.0 %")
+    assert table.rows == [
+        (task, "M", count, *ends) for task, count in (("all", "4"), ("chart", "2"), ("spot", "2"))
+    ]
+    assert "of 2 to 4 samples" in table.note
+
+
+def test_a_target_that_repeats_answers_has_no_seconds(run):
+    bench_run = run(FAST, PLAIN, target_answers="answers.jsonl")
+    every = report_tables(bench_run, bench_run.task_summaries, [])
+    assert {"Time", "Seconds by stage"}.isdisjoint(table.title for table in every)
+    assert every[0].rows[0][6] == ""
 
 
 def test_methods_beside_the_best_single_view(run):
@@ -156,7 +179,7 @@ def test_what_was_left_out_and_what_answers_noted(run):
 
 def test_a_run_without_drafts_has_a_report_too(run):
     bench_run = run(PLAIN, methods=("none",))
-    result = report_tables(bench_run, bench_run.summaries, ())
+    result = report_tables(bench_run, bench_run.task_summaries, ())
     assert [table.title for table in result] == ["Drafting", "Time", "Seconds by stage", "Settings"]
 
 

@@ -6,7 +6,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from mmspec_bench.suite.confidence import difference
+from mmspec_bench.suite.confidence import difference, tokens_per_round
 from support.suite_row import row
 
 
@@ -44,6 +44,15 @@ def test_ends_are_the_percentiles_of_all_resamples():
     values = [(6 * k + 2 * (10 - k)) / 40 - 1 for k in range(11)]
     expected = [values[int(np.searchsorted(shares, each))] for each in (0.025, 0.975)]
     assert [found.low, found.high] == pytest.approx(expected)
+
+
+def test_tokens_per_round_are_resampled_as_differences_are():
+    # Beside a method of one token a round, tokens per round are the difference and one.
+    rows = answers("MT", [(6, 2), (2, 2), (9, 3), (3, 1), (8, 2)])
+    ones = answers("none", [(1, 1)] * 5)
+    found, other = tokens_per_round(rows), difference(rows, ones)
+    assert found == pytest.approx((5, 1 + other.value, 1 + other.low, 1 + other.high))
+    assert tokens_per_round([]) == (0, 0, None, None)
 
 
 def test_a_method_differs_from_itself_by_nothing():

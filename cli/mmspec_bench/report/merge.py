@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mmspec.ground.errors import UsageError
+from mmspec_bench.suite.confidence import tokens_per_round
 from mmspec_bench.suite.metrics import Summary, summarise
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, AnswerRow, read_rows
 from mmspec_bench.suite.run_folder import SuiteSettings, read_provenance
@@ -15,6 +16,8 @@ SHARED = (
     *("models", "backend", "device", "dtype"),
 )
 """Entries of the provenance in which all shards of a run must agree; the machines may differ."""
+ALL = "all"
+"""The name of all tasks together."""
 NEEDED = ("methods", "shard", "models", "backend", "device", "dtype")
 """Entries of the provenance without which there is no report."""
 
@@ -58,7 +61,33 @@ class BenchRun:
     @property
     def summaries(self) -> list[Summary]:
         """All measures of each method, in the order of the methods."""
-        return [summarise(self.of(name), self.plain) for name in self.methods]
+        return [summarise(self.of(name), self.timed_plain) for name in self.methods]
+
+    @property
+    def task_summaries(self) -> list[Summary]:
+        """All measures of each method over all tasks and, if there are several, on each of them.
+
+        `low` and `high` are the ends of the interval of tokens per round over `samples`.
+        """
+        groups = grouped(self.rows, lambda row: (ALL, row.method))
+        if len(self.tasks) > 1:
+            groups |= grouped(self.rows, lambda row: (row.task, row.method))
+        lines = []
+        for (task, _), rows in groups.items():
+            samples, _, low, high = tokens_per_round(rows)
+            ends = {"samples": samples, "low": low, "high": high}
+            lines.append({"task": task} | summarise(rows, self.timed_plain) | ends)
+        return lines
+
+    @property
+    def is_replay(self) -> bool:
+        """True if the target repeated answers, so that seconds mean nothing."""
+        return bool(self.settings.get("target_answers"))
+
+    @property
+    def timed_plain(self) -> list[AnswerRow]:
+        """The rows of plain decoding with which speeds are compared."""
+        return [] if self.is_replay else self.plain
 
     @property
     def plain(self) -> list[AnswerRow]:

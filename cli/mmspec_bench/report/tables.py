@@ -1,16 +1,16 @@
 """The tables of a run: block efficiency, time, equality with plain decoding, settings."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mmspec.checkpoints.quantization import computed
 from mmspec_bench.report.merge import BenchRun, grouped
 from mmspec_bench.suite import metrics
-from mmspec_bench.suite.confidence import DRAWS, LEVEL, Difference, difference
+from mmspec_bench.suite.confidence import DRAWS, LEVEL, difference
 from mmspec_bench.suite.methods import is_single_view
 from mmspec_bench.suite.metrics import Summary, block_efficiency
-from mmspec_bench.suite.rows import AnswerRow
+from mmspec_bench.suite.rows import PLAIN, AnswerRow
 from mmspec_bench.table import (
     Table,
     count_of,
@@ -78,7 +78,31 @@ def by_images(run: BenchRun) -> Table:
     return _pivot("By images", note, run, rows, lambda row: count_of(row.images, "image"))
 
 
-def by_task(run: BenchRun, *, later: bool) -> Table:
+def by_task(lines: Sequence[Summary]) -> Table:
+    """What every drafting method gains on each task and on all, with intervals."""
+    drafting = [line for line in lines if line["method"] != PLAIN]
+    cells = [
+        (
+            *(line["task"], line["method"], str(line["answers"])),
+            *(number(line[name]) for name in ("block_efficiency", "low", "high")),
+            *map(positive, (line["nodes_per_round"], line["speed_up_paired"])),
+            percent(line["identical"]),
+        )
+        for line in drafting
+    ]
+    counts = [line["samples"] for line in drafting if line["low"] is not None]
+    note = (
+        "Tokens per round (micro), all turns. Nodes: drafted tokens in a round. Times plain: "
+        f"decoding speed over that of none, mean over answers. {_ends(counts, 'resamples')}"
+    )
+    columns = (
+        *("task", "method", "answers", "tokens per round", "from", "to"),
+        *("nodes", "times plain", "same tokens"),
+    )
+    return Table("By task", columns, cells, note, text_columns=2, in_terminal=True)
+
+
+def by_turn(run: BenchRun, *, later: bool) -> Table:
     """Block efficiency by task, over first turns or, if `later`, over later turns."""
     rows = [row for row in run.rows if (row.turn > 0) == later]
     which = "later turns" if later else "first turns"
@@ -121,21 +145,22 @@ def against_best_view(run: BenchRun) -> Table:
         (name, number(values[name]), *map(signed_percent, interval[1:]))
         for name, interval in intervals.items()
     ]
+    counts = [each.samples for each in intervals.values() if each.low is not None]
     note = (
         f"Tokens per round (micro) beside the {number(values[best])} of {best}, the best single "
-        f"view, which was chosen on the same answers. {_ends(intervals.values())}"
+        f"view, which was chosen on the same answers. {_ends(counts, 'paired resamples')}"
     )
     return Table(title, columns, lines, note, in_terminal=True)
 
 
-def _ends(intervals: Iterable[Difference]) -> str:
-    """What the ends of the intervals mean."""
-    with_ends = [each.samples for each in intervals if each.low is not None]
-    if not with_ends:
+def _ends(counts: Sequence[int], drawn: str) -> str:
+    """What the ends of intervals mean; counts: the numbers of their samples."""
+    if not counts:
         return "All samples are of one image: there is no interval."
-    samples = count_of(with_ends[0], "sample")
-    text = f"From, to: {percent(LEVEL, 0)} of {DRAWS:,} paired resamples of {samples}."
-    if with_ends[0] < FEW_SAMPLES:
+    few, most = min(counts), max(counts)
+    samples = count_of(most, "sample") if few == most else f"{few} to {most} samples"
+    text = f"From, to: {percent(LEVEL, 0)} of {DRAWS:,} {drawn} of {samples}."
+    if few < FEW_SAMPLES:
         text += f" With fewer than {FEW_SAMPLES} samples the interval is too narrow to rely on."
     return text
 

@@ -9,10 +9,9 @@ from typing import Any
 
 from mmspec.ground.output_files import replace_text
 from mmspec_bench.report import published, tables
-from mmspec_bench.report.merge import BenchRun, grouped
+from mmspec_bench.report.merge import ALL, BenchRun, grouped
 from mmspec_bench.report.published import Paper
 from mmspec_bench.suite.metrics import Summary, summarise
-from mmspec_bench.suite.rows import PLAIN
 from mmspec_bench.table import Table, count_of, escaped
 
 REPORT = "report.md"
@@ -31,12 +30,13 @@ class Report:
 
 def write(run: BenchRun, papers: Sequence[Paper], folder: Path) -> Report:
     """Write Markdown and CSV into a folder."""
-    summaries = run.summaries
+    lines = run.task_summaries
+    summaries = [line for line in lines if line["task"] == ALL]
     remarks = [_subject(run)]
     remarks += [line for paper in papers for line in published.conditions(run, paper)]
-    every = report_tables(run, summaries, papers)
+    every = report_tables(run, lines, papers)
     blocks = ["# Benchmark report", *map(escaped, remarks), *(each.markdown() for each in every)]
-    texts = {REPORT: "\n\n".join(blocks) + "\n", **csv_files(run, summaries)}
+    texts = {REPORT: "\n\n".join(blocks) + "\n", **csv_files(run, lines)}
     for name, text in texts.items():
         replace_text(folder / name, text)
     return Report(summaries, remarks, every, [folder / name for name in texts])
@@ -47,22 +47,25 @@ def _subject(run: BenchRun) -> str:
     tasks, methods = count_of(len(run.tasks), "task"), count_of(len(run.methods), "method")
     missing = ", ".join(run.missing_shards)
     absent = f" Not all of the run: no shard {missing}." if missing else ""
-    return f"{tables.title(run)}: {questions} of {tasks}, {methods}.{absent}"
+    repeated = " The target repeats given answers: no seconds are shown." if run.is_replay else ""
+    return f"{tables.title(run)}: {questions} of {tasks}, {methods}.{repeated}{absent}"
 
 
-def report_tables(
-    run: BenchRun, summaries: Sequence[Summary], papers: Sequence[Paper]
-) -> list[Table]:
-    """All tables of a report that have rows."""
+def report_tables(run: BenchRun, lines: Sequence[Summary], papers: Sequence[Paper]) -> list[Table]:
+    """All tables of a report that have rows; no seconds of a target that repeated answers.
+
+    lines: what each method did on all tasks, and on each.
+    """
+    summaries = [line for line in lines if line["task"] == ALL]
     every = [
         tables.drafting(summaries),
         tables.by_images(run),
         tables.against_best_view(run),
-        tables.by_task(run, later=False),
-        tables.by_task(run, later=True),
+        tables.by_task(lines),
+        tables.by_turn(run, later=False),
+        tables.by_turn(run, later=True),
         tables.by_position(summaries),
-        tables.time(summaries),
-        tables.stages(run),
+        *(() if run.is_replay else (tables.time(summaries), tables.stages(run))),
         tables.divergences(run),
         *(table for paper in papers for table in published.compared_tables(run, paper)),
         tables.notes(run),
@@ -72,14 +75,14 @@ def report_tables(
     return [table for table in every if table.rows]
 
 
-def csv_files(run: BenchRun, summaries: Sequence[Summary]) -> dict[str, str]:
-    """Unrounded measures by file: by method; by task, turn, images and method."""
+def csv_files(run: BenchRun, lines: Sequence[Summary]) -> dict[str, str]:
+    """Unrounded measures by file: by task and method; by task, turn, images and method."""
     groups = grouped(run.rows, lambda row: (row.task, row.turn, row.images, row.method))
-    by_task = []
+    by_turn = []
     for (task, turn, images, method), rows in groups.items():
         place = {"task": task, "turn": turn, "images": images, "method": method}
-        by_task.append(place | summarise(rows, groups.get((task, turn, images, PLAIN), [])))
-    return {"methods.csv": csv_text(summaries), "tasks.csv": csv_text(by_task)}
+        by_turn.append(place | summarise(rows, run.timed_plain))
+    return {"methods.csv": csv_text(lines), "tasks.csv": csv_text(by_turn)}
 
 
 def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:

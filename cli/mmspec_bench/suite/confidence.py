@@ -1,6 +1,6 @@
-"""Confidence intervals of differences between two methods: a paired bootstrap over images."""
+"""Confidence intervals of tokens per round, and of differences: a bootstrap over images."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +12,12 @@ DRAWS, SEED = 10_000, 0
 LEVEL = 0.95
 
 Counts = NDArray[np.int64]
+Formula = Callable[[Counts], NDArray[np.float64]]
+"""From sums [m, n] of counts to m values."""
 
 
-class Difference(NamedTuple):
-    """The relative difference in block efficiency between two methods."""
+class Interval(NamedTuple):
+    """A value computed from samples, and the ends between which the true one is."""
 
     samples: int
     value: float
@@ -26,28 +28,46 @@ class Difference(NamedTuple):
 
 def difference(
     rows: Iterable[AnswerRow], others: Iterable[AnswerRow], draws: int = DRAWS, seed: int = SEED
-) -> Difference | None:
-    """Compare tokens per round over the samples that both methods answered; None without any.
+) -> Interval | None:
+    """The relative difference in tokens per round on the samples that both methods answered.
 
-    A resample draws images, each with all samples about it and all turns of both methods, because
-    their difficulties correlate.  A sample without images is drawn alone.  The interval is between
-    percentiles of the resamples (Efron 1979).
+    None without any.  The resamples are paired.
     """
     rows = list(rows)
     ours, theirs = _by_sample(rows), _by_sample(others)
     shared = [sample for sample in ours if sample in theirs]
     if not shared:
         return None
-    counts = _by_image(np.array([[*ours[s], *theirs[s]] for s in shared]), _images(rows, shared))
-    [value] = _relative(counts.sum(axis=0, keepdims=True))
+    counts = np.array([[*ours[s], *theirs[s]] for s in shared])
+    return _interval(counts, _images(rows, shared), _relative, draws, seed)
+
+
+def tokens_per_round(rows: Iterable[AnswerRow], draws: int = DRAWS, seed: int = SEED) -> Interval:
+    """Tokens per round over all rounds; 0 without any."""
+    rows = list(rows)
+    samples = _by_sample(rows)
+    if not samples:
+        return Interval(0, 0.0, None, None)
+    return _interval(np.array([*samples.values()]), _images(rows, [*samples]), _mean, draws, seed)
+
+
+def _interval(
+    counts: Counts, images: Sequence[str], value: Formula, draws: int, seed: int
+) -> Interval:
+    """The value of counts [samples, n], and percentiles of those of resamples (Efron 1979).
+
+    A resample draws images, each with all samples about it and all turns of all methods, because
+    their difficulties correlate.  A sample without images is drawn alone.
+    """
+    samples, counts = len(counts), _by_image(counts, images)
+    [whole] = value(counts.sum(axis=0, keepdims=True))
     if len(counts) == 1:
-        return Difference(len(shared), float(value), None, None)
+        return Interval(samples, float(whole), None, None)
     even = np.full(len(counts), 1 / len(counts))
     times = np.random.default_rng(seed).multinomial(len(counts), even, size=draws)
-    resampled = _relative(times @ counts)
     tail = 50 * (1 - LEVEL)
-    low, high = np.percentile(resampled, [tail, 100 - tail])
-    return Difference(len(shared), float(value), float(low), float(high))
+    low, high = np.percentile(value(times @ counts), [tail, 100 - tail])
+    return Interval(samples, float(whole), float(low), float(high))
 
 
 def _by_sample(rows: Iterable[AnswerRow]) -> dict[str, tuple[int, int]]:
@@ -66,11 +86,16 @@ def _images(rows: Iterable[AnswerRow], samples: Sequence[str]) -> list[str]:
 
 
 def _by_image(counts: Counts, images: Sequence[str]) -> Counts:
-    """Sum counts [samples, 4] over the samples of each image."""
+    """Sum counts [samples, n] over the samples of each image."""
     _, image_of = np.unique(images, return_inverse=True)
     sums = np.zeros((image_of.max() + 1, counts.shape[1]), np.int64)
     np.add.at(sums, image_of, counts)
     return sums
+
+
+def _mean(sums: Counts) -> NDArray[np.float64]:
+    """Tokens per round [m] from sums [m, 2]: tokens and rounds."""
+    return sums[:, 0] / sums[:, 1]
 
 
 def _relative(sums: Counts) -> NDArray[np.float64]:

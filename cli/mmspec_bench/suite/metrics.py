@@ -30,6 +30,9 @@ def summarise(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow]) -> Summary:
         "rounds": sum(len(row.rounds) for row in rows),
         "tokens": sum(row.emitted for row in rows),
         "block_efficiency": block_efficiency(rows),
+        "nodes_per_round": ratio(
+            sum(row.drafted for row in rows), sum(len(row.rounds) for row in rows)
+        ),
         "macro_block_efficiency": mean(block_efficiency([row]) for row in rows),
         # Of trees, levels count instead of nodes: at most one node of a level can be accepted.
         "acceptance_rate": ratio(sum(row.accepted for row in rows), sum(row.depth for row in rows)),

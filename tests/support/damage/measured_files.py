@@ -44,4 +44,4 @@ def make_run(folder: Path) -> None:
 def use_run(file: Path, _: str) -> None:
     """Report on the run."""
     run = merge([file.parent])
-    report_tables(run, run.summaries, [])
+    report_tables(run, run.task_summaries, [])
