@@ -31,7 +31,7 @@ def test_a_folder_of_clips_is_captioned_at_a_frame_a_second(tmp_path):
     (tmp_path / "notes.txt").write_text("not a film")
     samples = suite_samples(str(tmp_path), 16)
     assert [item.name for item in samples] == [f"{tmp_path.name}/{n}" for n in range(3)]
-    clips = [item.read()[0].clips[0] for item in samples]
+    clips = [item.read()[0].pictures[0] for item in samples]
     assert [len(clip.frames) for clip in clips] == [5, 6, 8]
     assert texts(samples[0].read()[0]) == f"<image>{VIDEO[0]}"
     assert len(suite_samples(str(tmp_path), 16, limit=2)) == 2
