@@ -1,6 +1,7 @@
 """Stateless requests reuse what they share with earlier ones, and say what a cold run says."""
 
 from dataclasses import replace
+from time import perf_counter
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from mmspec_server.answers import Finished, Text, answer, prepare
 from mmspec_server.chat_request import Transcript
 from mmspec_server.decoding import ConversationCache
 from support.live_server import Live, live, shown, text_of, words
-from support.scripted_engine import picture, scripted_engine
+from support.scripted_engine import SEES, picture, scripted_engine, with_positions
 
 OPTIONS = Options(max_new_tokens=8, gamma=3)
 LARGE = 2**30
@@ -71,6 +72,21 @@ def test_the_next_turn_costs_its_own_tokens_alone(engine):
     assert statistics.cached_tokens >= prompt - 1
     again = client.check(asked)
     assert again.cached_tokens == again.prompt_tokens - 1
+
+
+def test_a_long_history_that_is_cached_starts_soon(directory):
+    """All of the host's part, which is linear; the forward's part is the model's own."""
+    client = Client(scripted_engine(directory, with_positions(SEES, 100_000)))
+    asked = dialogue(*[["what is in the picture?"]] * 800, answers=["a red circle."] * 799)
+    plain = replace(OPTIONS, drafting="none", max_new_tokens=1)
+    client.ask(asked, plain)
+    seconds = []
+    for _ in range(3):
+        started = perf_counter()
+        statistics = client.ask(asked, plain)[1]
+        seconds.append(perf_counter() - started)
+        assert statistics.cached_tokens == statistics.prompt_tokens - 1 > 10_000
+    assert min(seconds) < 0.6
 
 
 def test_other_images_under_the_same_text_are_not_shared(engine):
