@@ -33,6 +33,7 @@ HEAVY = LAZY | {
     "prompt_toolkit",
     "starlette",
     "uvicorn",
+    "llguidance",
 }
 
 CORE = {"mmspec", "msgspec", "numpy"}
@@ -57,7 +58,10 @@ ALLOWED = {
         "cli/mmspec_cli",
         {"mmspec", "mmspec_bench", "mmspec_cli", "mmspec_terminal", "click"},
     ),
-    "mmspec_server": ("cli/mmspec_server", CORE | {"mmspec_server", "starlette", "uvicorn", "PIL"}),
+    "mmspec_server": (
+        "cli/mmspec_server",
+        CORE | {"mmspec_server", "starlette", "uvicorn", "PIL", "llguidance"},
+    ),
     "mmspec_bench": ("cli/mmspec_bench", BENCH),
     "mmspec_models": ("models/mmspec_models", {"mmspec_models"}),
     "mmspec_world": ("models/mmspec_world", {"mmspec_world", "numpy", "PIL"}),

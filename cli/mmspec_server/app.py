@@ -30,6 +30,7 @@ from mmspec_server.chat_request import (
 )
 from mmspec_server.decoding import ConversationCache, DecodingQueue, Job
 from mmspec_server.endpoint import ApiError, Fields, guarded, http_error, read_body, read_json
+from mmspec_server.grammar import Grammars
 from mmspec_server.images import MEGA, ImageReader
 from mmspec_server.metrics import Counted, Metrics
 from mmspec_server.replies import Completion, ResponseReply
@@ -95,6 +96,7 @@ class Service:
         self.cache = ConversationCache(self.engine, settings.conversations, settings.cache * 2**20)
         self.metrics = Metrics()
         self.created = int(time.time())
+        self._grammars = Grammars(self.engine.target)
         self._reading = asyncio.Semaphore(READ_TOGETHER)
 
     @property
@@ -163,10 +165,17 @@ class Service:
             self._check_model(fields.text("model", self.model))
             asked = read(fields, self._defaults())
             async with self._reading:
-                return asked, await asyncio.to_thread(self._prompt, asked)
+                return await asyncio.to_thread(self._prepared, asked)
 
     def _defaults(self) -> Options:
         return self.options if self.seeded else replace(self.options, seed=randbits(SEED_BITS))
+
+    def _prepared(self, asked: ChatRequest) -> tuple[ChatRequest, RequestPrompt]:
+        """A request with its constraint, and its prompt."""
+        if asked.form:
+            constraint = self._grammars.json(asked.form.values, asked.form.path)
+            asked = replace(asked, options=replace(asked.options, constraint=constraint))
+        return asked, self._prompt(asked)
 
     def _prompt(self, asked: ChatRequest) -> RequestPrompt:
         """The prompt of a request of at most as many images as the limit and the context allow."""

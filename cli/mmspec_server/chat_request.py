@@ -52,6 +52,8 @@ class ChatRequest:
     """True if the reply tells what was drafted, and all figures."""
     plain: bool = False
     """True if nothing is drafted."""
+    form: Fields | None = None
+    """The JSON schema that the answer obeys, if there is one."""
 
 
 def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
@@ -61,6 +63,7 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
     """
     _refuse_unsupported(fields)
     stream, own = fields.flag("stream"), fields.block("mmspec")
+    form = fields.block("response_format")
     older = fields.integer("max_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
     most = fields.integer("max_completion_tokens", older, 1, MOST_TOKENS)
     sampling = _sampling_options(fields, defaults, most)
@@ -72,6 +75,7 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
         details=own.flag("details"),
         plain=own.flag("plain"),
         messages=fields.blocks("messages"),
+        form=_form(form, form.block("json_schema")),
     )
 
 
@@ -79,7 +83,6 @@ def read_responses_request(fields: Fields, defaults: Options) -> ChatRequest:
     """A request to `/v1/responses`, whose `input` is a string or a list of messages."""
     fields.refuse(STORED)
     _refuse_unsupported(fields)
-    _require_text(fields.block("text").block("format"))
     most = fields.integer("max_output_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
     sampling = _sampling_options(fields, defaults, most)
     included = fields.get("include", [])
@@ -90,7 +93,8 @@ def read_responses_request(fields: Fields, defaults: Options) -> ChatRequest:
     instructions = fields.text("instructions", "")
     first = [Fields({"role": "system", "content": instructions})] if instructions else []
     options = replace(sampling, logprobs=logprobs)
-    return ChatRequest(options, [*first, *messages], "input", stream=stream)
+    form = fields.block("text").block("format")
+    return ChatRequest(options, [*first, *messages], "input", stream=stream, form=_form(form, form))
 
 
 def _input(fields: Fields) -> Sequence[Fields]:
@@ -108,13 +112,22 @@ def _refuse_unsupported(fields: Fields) -> None:
     fields.refuse(UNSUPPORTED)
     fields.integer("n", 1, 1, 1)
     for name in ("presence_penalty", "frequency_penalty"):
-        fields.number(name, 0.0, 0.0, 0.0)
-    _require_text(fields.block("response_format"))
+        if fields.number(name, 0.0, -2.0, 2.0):
+            raise fields.error(name, "0 or left out: no token is made less likely")
 
 
-def _require_text(form: Fields) -> None:
-    if form.get("type", "text") != "text":
-        raise form.error("type", "text: JSON schemas are not enforced")
+def _form(form: Fields, named: Fields) -> Fields | None:
+    """The JSON schema of an answer's form; None for text.  named: the object with the schema."""
+    kind = form.get("type", "text")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return Fields({"type": "object"}, f"{form.path}type")
+    if kind != "json_schema":
+        raise form.error("type", "text, json_object or json_schema")
+    if not isinstance(named.get("schema"), dict):
+        raise named.error("schema", "a JSON schema, which is an object")
+    return Fields(named.get("schema"), f"{named.path}schema")
 
 
 def _sampling_options(fields: Fields, defaults: Options, most_tokens: int) -> Options:

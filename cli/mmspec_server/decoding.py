@@ -238,5 +238,5 @@ class ConversationCache:
 
 def _same_options(first: Options, second: Options) -> bool:
     """True if the caches of one serve the other: both sample alike."""
-    own = ("logprobs", "seed", "max_new_tokens", "stop_strings")
+    own = ("logprobs", "seed", "max_new_tokens", "stop_strings", "constraint")
     return replace(first, **{name: getattr(second, name) for name in own}) == second

@@ -2,7 +2,8 @@
 
 import math
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from statistics import median_low
 from time import perf_counter
 
@@ -16,6 +17,8 @@ from mmspec.chat.rendering import Rendering
 from mmspec.chat.repetition import Repetition
 from mmspec.chat.requirements import require_own_answer, require_room, require_sight
 from mmspec.chat.session import OpenDrafter, Prefilled, Session
+from mmspec.decoding.constraint import ConstrainedTarget
+from mmspec.decoding.contract import Verifier
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.policy import DraftLength, FixedDraftLength
 from mmspec.drafters.views import NGRAM, PLAIN, Drafting
@@ -257,6 +260,7 @@ class Chat:
             stop=target.stop,
             seed=options.seed,
             likeliest=options.logprobs,
+            constrained=self._constrained(),
         )
         repetition, cut = Repetition(options.repeat_limit), None
         for round_ in answer.statistics.timed("decode", rounds):
@@ -276,6 +280,17 @@ class Chat:
             repeated=options.repeat_limit if cut else 0,
         )
         yield from map(answer.show, rest)
+
+    def _constrained(self) -> Callable[[Verifier], Verifier] | None:
+        options = self.options
+        if options.constraint is None:
+            return None
+        return partial(
+            ConstrainedTarget,
+            constraint=options.constraint(),
+            sampling=options.sampling,
+            stop=self.models.target.stop,
+        )
 
     def _observe(self, round_: Round) -> None:
         """Update the measured cost of plain rounds."""

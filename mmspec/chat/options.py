@@ -6,6 +6,7 @@ from types import UnionType
 from typing import Literal
 
 from mmspec.chat.plugins import is_kind
+from mmspec.decoding.constraint import OpenConstraint
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
@@ -60,6 +61,8 @@ class Options:
     'auto' is 'on' where a probe shows that it works and a plain token costs at most 10 % more.
     """
 
+    constraint: OpenConstraint | None = None
+    """What answers may say; None: anything."""
     logprobs: int | None = None
     """Number of likeliest tokens to report beside each token's log-probability; None for neither.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from mmspec.chat.measured_rounds import MeasuredRounds
-from mmspec.decoding.contract import Drafter, Target
+from mmspec.decoding.contract import Drafter, Target, Verifier
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
 from mmspec.drafters.views import Branch, Drafting, Views
@@ -167,9 +167,14 @@ class Session:
         stop: Collection[int],
         seed: int,
         likeliest: int | None = None,
+        constrained: Callable[[Verifier], Verifier] | None = None,
     ) -> Iterator[Round]:
-        """Decode the answer; the caches stay valid if the caller stops early."""
-        opened, measured = self._drafter, MeasuredRounds(self.target, draft_length, likeliest)
+        """Decode the answer; the caches stay valid if the caller stops early.
+
+        constrained: function that returns the target within the constraint of this answer.
+        """
+        target = constrained(self.target) if constrained else self.target
+        opened, measured = self._drafter, MeasuredRounds(target, draft_length, likeliest)
         drafter = opened.drafter if opened else None
         starts = self.target.length, drafter.length if drafter else 0
         token_ids: list[int] = []

@@ -4,6 +4,7 @@ Text is literal: "</s>" or "<image>" in it are characters, never the special tok
 are passed as ids; `split_special` finds them in a template's text.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
@@ -154,6 +155,12 @@ class Tokenizer:
         if letters.keys() >= set(token):
             return bytes(letters[letter] for letter in token)
         return text.encode()
+
+    def to_json(self) -> str:
+        """The tokenizer as a tokenizer.json, for other libraries."""
+        content = json.loads(self._backend.to_str())
+        added = [token for token in content["added_tokens"] if token["content"] != _MARK]
+        return json.dumps({**content, "added_tokens": added})
 
     def stream(self) -> "TextStream":
         """A stream whose pieces concatenate to `decode` of all pushed ids."""

@@ -57,7 +57,7 @@ REFUSED = {
     "tools": ({"messages": USER, "tools": [{"type": "function"}]}, "tools"),
     "a schema": (
         {"messages": USER, "response_format": {"type": "json_schema"}},
-        "response_format.type",
+        "response_format.json_schema.schema",
     ),
     "a penalty": ({"messages": USER, "presence_penalty": 1}, "presence_penalty"),
     "a hot temperature": ({"messages": USER, "temperature": 2.5}, "temperature"),

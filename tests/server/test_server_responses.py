@@ -126,7 +126,7 @@ def part(kind):
         ({"input": "x", "previous_response_id": "resp_1"}, "previous_response_id"),
         ({"input": "x", "tools": [{"type": "web_search"}]}, "tools"),
         ({"input": "x", "background": True}, "background"),
-        ({"input": "x", "text": {"format": {"type": "json_schema"}}}, "text.format.type"),
+        ({"input": "x", "text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
         ({"input": "x", "max_output_tokens": 0}, "max_output_tokens"),
         ({"input": "x", "model": "gpt-5"}, "model"),
         ({"input": "x", "top_logprobs": 2}, "top_logprobs"),

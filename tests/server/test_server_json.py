@@ -1,0 +1,120 @@
+"""Answers in JSON: they obey the schema, whatever is drafted and at every temperature."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from support.live_server import CHAT, Live, live, shown, text_of, words
+
+pytest.importorskip("llguidance", reason="JSON answers need llguidance, of mmspec[server]")
+jsonschema = pytest.importorskip("jsonschema", reason="the oracle comes with mmspec[test]")
+
+ASKED = [{"role": "user", "content": [shown("red"), words("What is in this picture?")]}]
+DEFINED = {
+    "type": "object",
+    "properties": {
+        "colour": {"enum": ["red", "blue", "été"]},
+        "shapes": {"$ref": "#/$defs/shapes"},
+    },
+    "required": ["colour", "shapes"],
+    "additionalProperties": False,
+    "$defs": {"shapes": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3}},
+}
+
+leaves = (
+    st.sampled_from([{"type": "boolean"}, {"type": "null"}, {"enum": ["a", 'b"', "é", 7]}])
+    | st.integers(0, 99).map(lambda most: {"type": "integer", "minimum": 0, "maximum": most})
+    | st.integers(1, 6).map(lambda most: {"type": "string", "maxLength": most})
+)
+schemas = st.recursive(
+    leaves,
+    lambda inner: (
+        st.tuples(inner, st.integers(0, 3)).map(
+            lambda pair: {"type": "array", "items": pair[0], "maxItems": pair[1]}
+        )
+        | st.dictionaries(st.sampled_from(["a", "b c", "été"]), inner, max_size=3).map(
+            lambda fields: {
+                "type": "object",
+                "properties": fields,
+                "required": list(fields),
+                "additionalProperties": False,
+            }
+        )
+    ),
+    max_leaves=4,
+)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Live]:
+    """A server of the bundled pair that drafts three tokens a round."""
+    options = Options(max_new_tokens=200, gamma=3)
+    with live(lambda: load("mini", backend="torch"), options) as server:
+        yield server
+
+
+def obeying(schema):
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(schemas, st.sampled_from([0, 0.7, 1.5]), st.integers(0, 99))
+def test_an_answer_obeys_its_schema_and_drafts_do_not_change_it(server, schema, heat, seed):
+    fields = {"response_format": obeying(schema), "temperature": heat, "seed": seed}
+    drafted = server.chat(ASKED, **fields).json()
+    plain = server.chat(ASKED, **fields, mmspec={"plain": True}).json()
+    assert text_of(drafted) == text_of(plain)
+    assert drafted["choices"][0]["finish_reason"] == "stop"
+    jsonschema.validate(json.loads(text_of(drafted)), schema)
+
+
+def test_drafts_are_accepted_within_a_schema(server: Live):
+    reply = server.chat(ASKED, response_format=obeying({"enum": ["a blue square", 1]})).json()
+    assert text_of(reply) in ('"a blue square"', "1")
+    free = server.chat(ASKED, max_tokens=20).json()
+    letters = obeying({"type": "string", "pattern": "^[A-Za-z ,.]{30,60}$"})
+    reply = server.chat(ASKED, response_format=letters).json()
+    assert all(
+        r["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] for r in (free, reply)
+    )
+
+
+def test_json_object_is_any_object(server: Live):
+    stream = server.chunks(ASKED, response_format={"type": "json_object"}, max_tokens=60)
+    text = "".join(c["choices"][0]["delta"].get("content", "") for c in stream)
+    assert text.startswith("{")
+    assert stream[-1]["choices"][0]["finish_reason"] == "length" or isinstance(
+        json.loads(text), dict
+    )
+
+
+def test_responses_and_log_probabilities_have_it_too(server: Live):
+    form = {"type": "json_schema", "name": "answer", "schema": DEFINED}
+    question = {"input": "What do you know?", "text": {"format": form}}
+    reply = server.client.post("/v1/responses", json=question).json()
+    jsonschema.validate(json.loads(reply["output"][0]["content"][0]["text"]), DEFINED)
+    reply = server.chat(ASKED, response_format=obeying(DEFINED), logprobs=True).json()
+    tokens = [entry["token"] for entry in reply["choices"][0]["logprobs"]["content"]]
+    assert "".join(tokens) == text_of(reply)
+
+
+@pytest.mark.parametrize(
+    ("form", "param"),
+    [
+        ({"type": "yaml"}, "response_format.type"),
+        ({"type": "json_schema"}, "response_format.json_schema.schema"),
+        (obeying(None), "response_format.json_schema.schema"),
+        (obeying({"type": "nothing"}), "response_format.json_schema.schema"),
+        (obeying({"not": {"type": "string"}}), "response_format.json_schema.schema"),
+        (obeying({"$ref": "https://example.com/schema"}), "response_format.json_schema.schema"),
+    ],
+)
+def test_what_cannot_be_enforced_is_refused(server: Live, form, param):
+    reply = server.client.post(CHAT, json={"messages": ASKED, "response_format": form})
+    assert reply.status_code == 400
+    assert reply.json()["error"]["param"] == param
