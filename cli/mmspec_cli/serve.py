@@ -37,7 +37,7 @@ def serve(**values: Any) -> None:
     _require_packages()
     from mmspec_server.app import Service
     from mmspec_server.decoding import DecodingQueue
-    from mmspec_server.server import Server, bound, share_one_heap
+    from mmspec_server.server import Server, addresses, bound, share_one_heap
 
     share_one_heap()
     chosen = choose(ServerSettings, values)
@@ -51,11 +51,15 @@ def serve(**values: Any) -> None:
             engine = _loaded(setup, queue, screen)
             seeded = source != ParameterSource.DEFAULT
             service = Service(engine, setup.options, chosen, queue, seeded)
-            address = f"http://{chosen.host}:{listener.getsockname()[1]}"
+            if service.note:
+                screen.note(f"{service.model}: {service.note}")
+            address, *others = addresses(chosen.host, listener.getsockname()[1])
             screen.note(
                 f"{service.model} answers at {address}/v1, and browsers at {address}; "
                 "Ctrl-C ends the server"
             )
+            for other in others:
+                screen.note(f"from other machines of the network: {other}")
             _run(Server(service), listener)
     finally:
         queue.close()

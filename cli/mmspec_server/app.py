@@ -105,6 +105,12 @@ class Service:
         name = self.engine.target.name
         return Path(name).name if Path(name).is_dir() else name
 
+    @property
+    def note(self) -> str:
+        """What the bundled model knows; empty for another model."""
+        known = load_cards().get(self.engine.target.name)
+        return known.note if known and known.bundled else ""
+
     async def health(self, _: Request) -> Response:
         """`/health`: the server can answer."""
         return JSONResponse({"status": "ok", "model": self.model})
@@ -139,9 +145,8 @@ class Service:
 
     def _card(self) -> dict[str, Any]:
         """The model as `/v1/models` lists it; of the bundled one with what it knows."""
-        known = load_cards().get(self.engine.target.name)
         return {
-            **({"mmspec": {"note": known.note}} if known and known.bundled else {}),
+            **({"mmspec": {"note": self.note}} if self.note else {}),
             "id": self.model,
             "object": "model",
             "created": self.created,

@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 
 import uvicorn
 
@@ -22,6 +23,13 @@ _ARENA_MAX = -8
 
 CHOSEN = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
 """Environment variables with which a user chooses how glibc keeps memory."""
+
+
+EVERYWHERE = ("0.0.0.0", "::")
+"""Hosts that mean every address of the machine."""
+
+ELSEWHERE = ("192.0.2.1", 9)
+"""An address of the block that RFC 5737 keeps for examples, so of no network."""
 
 
 class Server(uvicorn.Server):
@@ -63,6 +71,19 @@ def bound(host: str, port: int) -> socket.socket:
     # the headers, which comes 40 ms later.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
+
+
+def addresses(host: str, port: int) -> list[str]:
+    """The addresses to open: this machine's own first, then that of the network if it reaches it.
+
+    Knows the network's by the way that a packet would take; sends none.
+    """
+    if host not in EVERYWHERE:
+        return [f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way, suppress(OSError):
+        way.connect(ELSEWHERE)
+        return [f"http://{each}:{port}" for each in ("127.0.0.1", way.getsockname()[0])]
+    return [f"http://127.0.0.1:{port}"]
 
 
 def share_one_heap(environment: Mapping[str, str] = os.environ) -> bool:

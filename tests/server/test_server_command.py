@@ -113,3 +113,14 @@ def test_without_its_packages_the_server_says_what_to_install(monkeypatch, capsy
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve", "mini"]) == 2
     assert 'run pip install "mmspec[server]"' in capsys.readouterr().err
+
+
+def test_it_says_where_others_reach_it_and_what_the_bundled_model_knows(tmp_path):
+    options = ["mini", "--backend", "torch", "--host", "0.0.0.0", "--api-key", "k"]
+    server = serve(options, tmp_path / "log", free_port())
+    try:
+        server.wait()
+        assert "mini: Knows only the pictures" in server.said
+        assert f"browsers at {server.url};" in server.said
+    finally:
+        server.process.kill()

@@ -3,10 +3,11 @@
 import socket
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 
-from mmspec_server.server import CHOSEN, bound, share_one_heap
+from mmspec_server.server import CHOSEN, addresses, bound, share_one_heap
 
 HEAPS = """
 import ctypes
@@ -30,6 +31,18 @@ out = ctypes.c_void_p(libc.fdopen(1, b"w"))
 libc.malloc_info(0, out)
 libc.fflush(out)
 """
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0"])
+def test_a_server_is_reached_at_the_addresses_that_it_names(host):
+    with bound(host, 0) as listener:
+        port = listener.getsockname()[1]
+        first, *others = addresses(host, port)
+        assert first == f"http://{'[::1]' if host == '::1' else '127.0.0.1'}:{port}"
+        assert not others or host == "0.0.0.0"
+        for place in map(urlsplit, (first, *others)):
+            assert place.hostname
+            socket.create_connection((place.hostname, place.port)).close()
 
 
 def test_the_connections_of_a_server_wait_for_no_acknowledgement():
