@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mmspec.checkpoints.block_config import BLOCK_KINDS, BlockDraft, is_block, read_block
 from mmspec.checkpoints.config import (
     CONFIG_FILE,
     ModelConfig,
@@ -37,7 +38,7 @@ SLOTTED = ("medusa", "hydra", "flash")
 """Kinds of head with a fixed number of predicted positions."""
 MOST_SLOTS, MOST_QUERIES = 1000, 10_000
 """The most predicted positions and latents of a head, far beyond any."""
-KINDS = ("eagle", "eagle3", "msd", "vispec", "medusa", "hydra", "flash")
+KINDS = ("eagle", "eagle3", "msd", "vispec", "medusa", "hydra", "flash", *BLOCK_KINDS)
 
 VISION = ("none", "mean", "attention")
 """How a Medusa or Hydra head uses image embeddings in addition to the hidden state."""
@@ -84,6 +85,8 @@ class HeadConfig:
     """The dtype that the file names, or None."""
     eagle3: Eagle3 | None = None
     """What only an EAGLE-3 head has; None for other kinds."""
+    block: BlockDraft | None = None
+    """What only a block drafter has; None for other kinds."""
 
     @property
     def apart(self) -> bool:
@@ -99,7 +102,15 @@ class HeadConfig:
 
     def captured(self, target: ModelConfig) -> tuple[int, ...]:
         """The target's layers that the head reads beside the last; empty for most kinds."""
+        if self.block:
+            return self.block.captured
         return self.eagle3.layers(target.text.num_hidden_layers) if self.eagle3 else ()
+
+    @property
+    def draft_vocab_size(self) -> int | None:
+        """d, the number of tokens that the head can draft; None if it says no such number."""
+        own = self.eagle3 or self.block
+        return own.draft_vocab_size if own else None
 
     @property
     def positions(self) -> int | None:
@@ -113,8 +124,11 @@ class HeadConfig:
         values |= {name: layer[name] for name in _LAYER_SIZES if name in layer}
         if self.eagle3:
             values |= self.eagle3.described() | {"eagle3": None, "qk_norm": layer["qk_norm"]}
-            if layer["rotary_axes"]:
-                values["rope_scaling"] = described_axes(layer["rotary_axes"])
+        if self.block:
+            count = {"num_hidden_layers": layer["num_hidden_layers"]}
+            values |= self.block.described() | {"block": None, "slots": None} | count
+        if (self.eagle3 or self.block) and layer["rotary_axes"]:
+            values["rope_scaling"] = described_axes(layer["rotary_axes"])
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -139,7 +153,7 @@ def is_head(directory: Path) -> bool:
         return False
     whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
     kind: str = whole.read("model_type", str, "")
-    if kind == MODEL_TYPE or is_eagle3(whole):
+    if kind == MODEL_TYPE or is_block(whole) or is_eagle3(whole):
         return True
     return kind in _PUBLISHED and _FUSION in stored_names(directory)
 
@@ -177,6 +191,8 @@ def read_head_config(directory: Path) -> HeadConfig:
     defaults.  Raises CheckpointError, naming file, key, value and what is allowed.
     """
     whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
+    if is_block(whole) or whole.get("kind") in BLOCK_KINDS:
+        return _block(whole)
     if is_eagle3(whole) or whole.get("kind") == "eagle3":
         return _eagle3(whole)
     model = whole.only("model_type", (MODEL_TYPE, *_PUBLISHED), None)
@@ -212,6 +228,23 @@ def _eagle3(whole: Block) -> HeadConfig:
         layer=layer,
         dtype=read_dtype(whole, whole.block("transformer_layer_config")),
         eagle3=options,
+    )
+
+
+def _block(whole: Block) -> HeadConfig:
+    options, layers = read_block(whole)
+    if whole.get("kind") is not None:
+        whole.only("kind", (options.kind,), None)
+    return HeadConfig(
+        kind=options.kind,
+        hidden_size=layers.hidden_size,
+        vocab_size=layers.vocab_size,
+        slots=options.slots,
+        bias=False,
+        input_norm=True,
+        layer=layers,
+        dtype=read_dtype(whole, whole.block("transformer_layer_config")),
+        block=options,
     )
 
 

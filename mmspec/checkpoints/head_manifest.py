@@ -6,6 +6,8 @@ F the layer's inner width, C queries:
     eagle, msd   fc, layers.0.…                 as published, layers.0 without an input norm
     eagle3       fc, fc_norm.i or input_norm, layers.0.… with hidden_norm and inputs of 2 H,
                  norm, lm_head; d2t and t2d, which `read_draft_ids` reads
+    dflash       fc, hidden_norm, layers.i.…, norm; lm_head, d2t and t2d if d < V
+    dspark       as dflash, and markov_head.…, confidence_head.proj
     vispec       as eagle, and imadpt.{q,k_proj,v_proj,o_proj}, img_fc
     flash        fc, compressor.{queries,norm}, layers.0.… with an input norm, slots.i
     medusa       heads.i.linear, vision.…
@@ -18,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mmspec.checkpoints.block_config import BlockDraft
 from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import PICKLE_FILE, VIEW_QUERIES, HeadConfig
 from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
@@ -31,6 +34,8 @@ from mmspec.ground.errors import CheckpointError
 LAYER = "layers.0"
 EMBEDDING = "embed_tokens.weight"
 """Name of the copy of the target's embedding in published heads."""
+OUTPUT = "lm_head.weight"
+MARKOV, CONFIDENCE = "markov_head", "confidence_head.proj"
 
 VOCABULARY_MAPS = ("d2t", "t2d")
 """Integers and flags that say which of the target's tokens an EAGLE-3 head can draft."""
@@ -50,8 +55,11 @@ def head_manifest(config: HeadConfig) -> dict[str, Shape]:
 
 def head_optional(config: HeadConfig) -> dict[str, Shape]:
     """Name and shape of tensors that may be present and are never loaded."""
-    if config.kind in ("eagle", "eagle3", "msd", "vispec"):
-        return {EMBEDDING: (config.vocab_size, config.hidden_size)}
+    copy = config.vocab_size, config.hidden_size
+    if config.block and config.draft_vocab_size == config.vocab_size:
+        return {EMBEDDING: copy, OUTPUT: copy}
+    if config.block or config.kind in ("eagle", "eagle3", "msd", "vispec"):
+        return {EMBEDDING: copy}
     return {}
 
 
@@ -90,11 +98,11 @@ def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path)
 def _weights(
     tensors: Mapping[str, StoredTensor], config: HeadConfig, directory: Path
 ) -> dict[str, StoredTensor]:
-    """The tensors of an EAGLE-3 head without its vocabulary, under speculators' names.
+    """The tensors of a head without its vocabulary, under speculators' names.
 
     Raises CheckpointError for a tensor under two names.
     """
-    if config.eagle3 is None:
+    if config.draft_vocab_size is None:
         return dict(tensors)
     weights: dict[str, StoredTensor] = {}
     for name, stored in tensors.items():
@@ -111,6 +119,9 @@ def _tensors(config: HeadConfig) -> _Tensors:
     width = config.hidden_size
     if config.eagle3 and config.layer:
         yield from _eagle3(config.eagle3, config.layer)
+    elif config.block and config.layer:
+        yield from _block(config.block, config.layer)
+        return
     elif config.layer:
         yield from _linear("fc", width, 2 * width, bias=config.bias)
         if config.kind == "vispec":
@@ -140,7 +151,29 @@ def _eagle3(options: Eagle3, layer: TextConfig) -> _Tensors:
         reads_both = name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
         yield f"{LAYER}.{name}", (shape[0], 2 * width) if reads_both else shape
     yield "norm.weight", (width,)
-    yield "lm_head.weight", (options.draft_vocab_size, width)
+    yield OUTPUT, (options.draft_vocab_size, width)
+
+
+def _block(options: BlockDraft, layers: TextConfig) -> _Tensors:
+    width, rank, drafted = layers.hidden_size, options.markov_rank, options.draft_vocab_size
+    yield "fc.weight", (width, len(options.captured) * width)
+    yield "hidden_norm.weight", (width,)
+    for index in range(layers.num_hidden_layers):
+        for name, shape in decoder_layer(layers).items():
+            yield f"layers.{index}.{name}", shape
+    yield "norm.weight", (width,)
+    if drafted < layers.vocab_size:
+        yield OUTPUT, (drafted, width)
+    if rank:
+        yield f"{MARKOV}.markov_w1.weight", (layers.vocab_size, rank)
+        yield f"{MARKOV}.markov_w2.weight", (drafted, rank)
+        if options.markov_head_type == "gated":
+            yield from _linear(f"{MARKOV}.gate_proj", rank, width + rank)
+        elif options.markov_head_type == "rnn":
+            yield from _linear(f"{MARKOV}.joint_proj", 3 * rank, width + 2 * rank)
+    if options.enable_confidence_head:
+        read = width + (rank if options.confidence_head_with_markov else 0)
+        yield from _linear(CONFIDENCE, 1, read)
 
 
 def _views(config: HeadConfig, layer: TextConfig) -> _Tensors:
@@ -181,7 +214,7 @@ def read_draft_ids(directory: Path, config: HeadConfig) -> list[int] | None:
 
     Raises CheckpointError if d2t or t2d is missing, damaged or contradicts the other.
     """
-    if config.eagle3 is None:
+    if config.draft_vocab_size is None:
         return None
     tensors = read_tensors(directory)
     maps = {name: _array(tensors[name]) for name in VOCABULARY_MAPS if name in tensors}
@@ -195,9 +228,9 @@ def draft_ids(
 
     t2d may be missing: d2t says the same. Both may be missing where d is V.
     """
-    if config.eagle3 is None:
+    if config.draft_vocab_size is None:
         return None
-    count, vocabulary = config.eagle3.draft_vocab_size, config.vocab_size
+    count, vocabulary = config.draft_vocab_size, config.vocab_size
     for name, array in maps.items():
         size = count if name == "d2t" else vocabulary
         if array.shape != (size,) or array.dtype.kind not in "iub":

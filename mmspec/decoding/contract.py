@@ -69,6 +69,9 @@ class HiddenStates(Protocol[A]):
     def positions(self, start: int, stop: int) -> Positions:
         """Rotary positions [3, n] of any columns."""
 
+    def ids(self, start: int, stop: int) -> Sequence[int]:
+        """Token ids [n] of columns of text."""
+
     def embed(self, ids: A) -> A:
         """Embeddings [n, H] of drafted token ids [n]; starts computing them."""
 

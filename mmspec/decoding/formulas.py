@@ -34,6 +34,11 @@ def softmax(xp: Any, logits: Array) -> Array:
     return exp / xp.sum(exp, axis=-1, keepdims=True)
 
 
+def sigmoid(xp: Any, x: Array) -> Array:
+    """1 / (1 + e^-x) of each number."""
+    return 1 / (1 + xp.exp(-x))
+
+
 def mix(xp: Any, weights: Array, q: Array) -> Array:
     """Average the branches' probabilities: weights [R], q [R, V] give [V].
 

@@ -152,6 +152,10 @@ class TargetSequence(ABC, Generic[A]):
         """Rotary positions [3, n] of any columns."""
         return self._row.positions(start, stop)
 
+    def ids(self, start: int, stop: int) -> Sequence[int]:
+        """Token ids [n] of columns of text."""
+        return self._row.tokens[start:stop]
+
     @property
     def _fed(self) -> int:
         """The number of columns before the last token, whose content is in the cache."""

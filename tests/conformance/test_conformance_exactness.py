@@ -83,7 +83,7 @@ def test_a_thousand_answers_in_each_type_are_the_same_bits(backend, kind, tmp_pa
     assert pairs == equal >= 1000
 
 
-@pytest.mark.parametrize("variant", ["msd", "hydra", "eagle3 mapped"])
+@pytest.mark.parametrize("variant", ["msd", "hydra", "eagle3 mapped", "dspark"])
 def test_answers_with_heads_are_the_same_bits(backend, pair_paths, head_paths, variant):
     engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend, dtype="bfloat16")
     some = cases([engine.head.kind])[::10]

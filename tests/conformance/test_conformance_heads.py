@@ -65,8 +65,10 @@ def test_speculative_equals_plain(engine, name, first_seed):
         chat = check_replies(engine, options, questions(Case("", 0, images, turns), seed))
         accepted += chat.answer.statistics.accepted
     # A random Medusa guesses worse than a line through the states does, and others are right
-    # so seldom that only the first seeds are known to have tokens accepted.
-    assert accepted or engine.head.kind == "medusa" or not sampling.greedy or first_seed
+    # so seldom that only the first seeds are known to have tokens accepted.  Block drafters are
+    # not fitted; under noise that they share with the target they are right all the same.
+    fitted = engine.head.kind not in ("medusa", "dflash", "dspark")
+    assert accepted or not (fitted if sampling.greedy else sampling == WARM) or first_seed
 
 
 def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):

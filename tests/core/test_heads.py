@@ -30,6 +30,14 @@ VARIANTS = [
     ("medusa", {"vision": "mean"}),
     ("hydra", {"vision": "attention", "slots": 5}),
     ("flash", {"queries": 0}),
+    ("dflash", {"is_causal": True, "rope_scaling": {"mrope_section": [8, 4, 4]}}),
+    (
+        "dflash",
+        {"layer_types": ["sliding_attention"] * 2, "sliding_window": 9}
+        | {"use_sliding_window": True, "window_before_block": True, "image_context": False},
+    ),
+    ("dspark", {"markov_head_type": "gated", "confidence_head_with_markov": False}),
+    ("dspark", {"markov_head_type": "rnn", "enable_confidence_head": False}),
 ]
 
 

@@ -121,7 +121,7 @@ def test_a_head_that_drafts_every_token_needs_no_map(tmp_path):
 @pytest.mark.parametrize(
     ("layout", "given", "said"),
     [
-        ("speculators", {"speculators_model_type": "dflash"}, 'must be "eagle3"'),
+        ("speculators", {"speculators_model_type": "mtp"}, 'must be "eagle3"'),
         ("speculators", {"norm_before_fc": True, "fc_norm": True}, "fc_norm is true"),
         ("speculators", {"embed_requires_grad": True}, "embed_requires_grad is true"),
         ("speculators", {"target_hidden_size": 128}, "target_hidden_size is 128"),

@@ -20,12 +20,13 @@ from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.ground.errors import CheckpointError, HubError, UsageError, WriteError
 from mmspec.ground.output_files import ABANDONED_SECONDS
+from support.factory_blocks import deepspec, z_lab
 from support.factory_heads import specforge, speculators
 from support.full_disk import Disk
 from support.hub_server import COMMIT, FakeHub, git_digest, reach, serving
 
-HEADS = specforge, speculators
-"""Writers of published layouts of EAGLE-3 heads."""
+HEADS = specforge, speculators, z_lab, deepspec
+"""Writers of published layouts of EAGLE-3 heads and block drafters."""
 
 
 @pytest.fixture
@@ -78,16 +79,24 @@ def test_pull_then_resolve_offline(hub: type[FakeHub], monkeypatch: pytest.Monke
     assert pull("JackFram/llama-68m", "torch") == path
 
 
-@pytest.mark.parametrize("name", ["org/specforge", "org/speculators"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("specforge", "eagle3"),
+        ("speculators", "eagle3"),
+        ("z_lab", "dflash"),
+        ("deepspec", "dspark"),
+    ],
+)
 def test_published_heads_are_found_by_their_ids(
-    hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch, name: str
+    hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
-    pull(name, "mlx")
+    pull(f"org/{name}", "mlx")
     offline(monkeypatch)
-    directory = resolve(name, "torch")
+    directory = resolve(f"org/{name}", "torch")
     assert is_head(directory)
     config = read_head_config(directory)
-    assert config.kind == "eagle3"
+    assert config.kind == kind
     assert set(plan_head(directory, config)) == set(head_manifest(config))
 
 

@@ -104,7 +104,7 @@ def test_packed_matrices_stay_packed(mlx_path, llava_path):
     sizes = [
         sum(
             array.nbytes
-            for layer in model.language._layers
+            for layer in model.language.layers
             for array in layer.mlp.gate_up_proj.arrays
         )
         for model in (packed, plain)

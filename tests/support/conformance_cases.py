@@ -44,6 +44,23 @@ HEADS = {
     "hydra": ("hydra", {"vision": "mean"}),
     "flash": ("flash", {}),
     "flash whole": ("flash", {"queries": 0}),
+    "dflash": (
+        "dflash",
+        {
+            "layer_types": ["sliding_attention", "full_attention"],
+            "use_sliding_window": True,
+            "sliding_window": 6,
+        },
+    ),
+    "dspark": ("dspark", {}),
+    "dspark mapped": (
+        "dspark",
+        {
+            "markov_head_type": "rnn",
+            "draft_vocab_size": 270,
+            "image_context": False,
+        },
+    ),
 }
 """Heads by name: their kind, and what their config says."""
 

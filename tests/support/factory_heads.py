@@ -6,12 +6,14 @@ Names and shapes are written out here, never taken from mmspec's manifests.
 from pathlib import Path
 from typing import Any
 
+from support import factory_blocks
 from support.factory_layouts import write_json
 
 WIDTH, VOCABULARY, INNER, HEADS, POSITIONS = 64, 320, 128, 4, 1024
 CAPTURED = [0, 1, 2]
 """The layers that an EAGLE-3 head reads of the tiny targets."""
-KINDS = ("eagle", "eagle3", "msd", "vispec", "medusa", "hydra", "flash")
+BLOCKS = ("dflash", "dspark")
+KINDS = ("eagle", "eagle3", "msd", "vispec", "medusa", "hydra", "flash", *BLOCKS)
 
 
 def tiny_head(path: Path, kind: str, *, seed: int = 0, echo: float = 0.0, **given: Any) -> Path:
@@ -20,16 +22,18 @@ def tiny_head(path: Path, kind: str, *, seed: int = 0, echo: float = 0.0, **give
     echo: how much of what comes in goes out again, so that a draft is sometimes right.
     """
     config = head_config(kind, **given)
-    tensors = _randomized(_shapes(config), seed)
+    tensors = randomized(_shapes(config), seed)
     if echo and kind in ("eagle", "msd"):
         _echo(tensors, echo)
-    if kind == "eagle3":
+    if kind in ("eagle3", *BLOCKS):
         tensors |= vocabulary_maps(config)
-    return _written(path, config, tensors)
+    return written(path, config, tensors)
 
 
 def head_config(kind: str, **given: Any) -> dict[str, Any]:
     """The config.json of a tiny head."""
+    if kind in BLOCKS:
+        return factory_blocks.block_config(kind, **given)
     config = {
         "model_type": "mmspec_head",
         "kind": kind,
@@ -70,7 +74,7 @@ def published(
     shapes |= _layer(config)
     if views:
         shapes |= _views(config, views)
-    return _written(path, config, _randomized(shapes, 7), pickled=pickled)
+    return written(path, config, randomized(shapes, 7), pickled=pickled)
 
 
 def published_config(model_type: str) -> dict[str, Any]:
@@ -105,7 +109,8 @@ def vocabulary_maps(config: dict[str, Any]) -> dict[str, Any]:
     """d2t and t2d of an EAGLE-3 head that drafts every third token; none if it drafts all."""
     import torch
 
-    count, vocabulary = config["draft_vocab_size"], config["vocab_size"]
+    vocabulary = config["vocab_size"]
+    count = config.get("draft_vocab_size", vocabulary)
     if count == vocabulary:
         return {}
     ids = torch.linspace(2, vocabulary - 1, count).long()
@@ -122,9 +127,9 @@ def specforge(path: Path, *, seed: int = 0, pickled: bool = False, **given: Any)
         "eagle_config": {"eagle_aux_hidden_state_layer_ids": [layer - 1 for layer in CAPTURED]},
     }
     config |= given
-    tensors = _randomized(_eagle3(config), seed) | vocabulary_maps(config)
+    tensors = randomized(_eagle3(config), seed) | vocabulary_maps(config)
     renamed = {name.replace("layers.0.", "midlayer."): one for name, one in tensors.items()}
-    return _written(path, config, renamed, pickled=pickled)
+    return written(path, config, renamed, pickled=pickled)
 
 
 def speculators(path: Path, *, seed: int = 0, **given: Any) -> Path:
@@ -160,9 +165,9 @@ def speculators(path: Path, *, seed: int = 0, **given: Any) -> Path:
         "torch_dtype": "float32",
     } | given
     sizes = layer | config
-    tensors = _randomized(_eagle3(sizes), seed) | vocabulary_maps(sizes)
+    tensors = randomized(_eagle3(sizes), seed) | vocabulary_maps(sizes)
     embedding = {"embed_tokens.weight": (sizes["vocab_size"], sizes["hidden_size"])}
-    return _written(path, config, tensors | _randomized(embedding, seed))
+    return written(path, config, tensors | randomized(embedding, seed))
 
 
 def _eagle3(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -185,6 +190,8 @@ def _eagle3(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    if config["kind"] in BLOCKS:
+        return factory_blocks.shapes(config)
     if config["kind"] == "eagle3":
         return _eagle3(config)
     kind, width, slots = config["kind"], config["hidden_size"], config.get("slots", 0)
@@ -249,7 +256,7 @@ def _linear(path: str, outputs: int, inputs: int) -> dict[str, tuple[int, ...]]:
     return {f"{path}.weight": (outputs, inputs), f"{path}.bias": (outputs,)}
 
 
-def _randomized(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, Any]:
+def randomized(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, Any]:
     import torch
 
     draws = torch.Generator().manual_seed(seed)
@@ -274,7 +281,7 @@ def _echo(tensors: dict[str, Any], echo: float) -> None:
         tensors[f"layers.0.{name}.weight"] *= 1 - echo
 
 
-def _written(
+def written(
     path: Path, config: dict[str, Any], tensors: dict[str, Any], *, pickled: bool = False
 ) -> Path:
     import torch

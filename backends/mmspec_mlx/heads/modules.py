@@ -12,6 +12,7 @@ from mmspec_mlx.device.framework import framework
 from mmspec_mlx.device.kernels import kernels
 from mmspec_mlx.device.weights import Weights
 from mmspec_mlx.heads.cached_layer import CachedLayer
+from mmspec_mlx.heads.injected_layers import InjectedLayers
 from mmspec_mlx.network.decoder import Decoder, DecoderLayer, Linear
 
 
@@ -38,3 +39,9 @@ class MlxParts:
         """Take the decoder layer; returns a function that opens a cache for it."""
         layer = DecoderLayer.take(self._weights, LAYER, text, enter=enter)
         return partial(CachedLayer, Decoder([layer], text, self._weights.dtype))
+
+    def injected(self, text: TextConfig) -> Callable[[], InjectedLayers]:
+        """Take the decoder layers; returns a function that opens a cache of context for them."""
+        paths = (f"layers.{index}" for index in range(text.num_hidden_layers))
+        layers = [DecoderLayer.take(self._weights, path, text) for path in paths]
+        return partial(InjectedLayers, Decoder(layers, text, self._weights.dtype))

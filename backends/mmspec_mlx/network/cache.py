@@ -19,18 +19,20 @@ class LayerCache(NamedTuple):
     start: int
     """The first column that the forward writes."""
     visible: int
-    """The number of columns that the forward sees."""
+    """The column after the last one that the forward sees."""
+    first: int = 0
+    """The first column that it sees."""
 
     def update(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Write keys and values [R, heads, n, width].
 
         Returns the keys and values of all visible columns, [R, heads, C, width].
         """
-        both, heads, start, visible = self
+        both, heads, start, visible, first = self
         end = start + keys.shape[2]
         both[:, :heads, start:end] = keys
         both[:, heads:, start:end] = values
-        return both[:, :heads, :visible], both[:, heads:, :visible]
+        return both[:, :heads, first:visible], both[:, heads:, first:visible]
 
 
 class Cache:

@@ -40,17 +40,36 @@ class Attention:
         self._head_dim = config.head_dim
 
     def __call__(
-        self, x: mx.array, rotate: Rotation, cache: LayerCache, visible: Visible
+        self,
+        x: mx.array,
+        rotate: Rotation,
+        cache: LayerCache,
+        visible: Visible,
+        context: mx.array | None = None,
     ) -> mx.array:
-        """Return attention's output [R, n, H] for x [R, n, H]."""
+        """Return attention's output [R, n, H] for x [R, n, H].
+
+        context: rows [R, m, H] before x, which attention sees as they are and which see nothing.
+        """
+        seen = x if context is None else mx.concatenate([context, x], axis=1)
+        queries, keys, values = self.remember(seen, rotate, cache)
+        queries = queries if context is None else queries[:, :, -x.shape[1] :]
+        attended = _attended(queries, keys, values, visible)
+        return self.o_proj(mx.flatten(attended.swapaxes(1, 2), -2))
+
+    def remember(
+        self, x: mx.array, rotate: Rotation, cache: LayerCache
+    ) -> tuple[mx.array, mx.array, mx.array]:
+        """Write the keys and values of x [R, n, H].
+
+        Returns its queries [R, heads, n, D], and the keys and values of all visible columns.
+        """
         qkv = self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim)
         heads = self._heads + self._kv_heads
         turned, values = qkv[:, :, :heads], qkv[:, :, heads:].swapaxes(1, 2)
         turned = self._qk_norm(turned) if self._qk_norm else turned
         rotated = rotate(turned.swapaxes(1, 2))
-        keys, values = cache.update(rotated[:, self._heads :], values)
-        attended = _attended(rotated[:, : self._heads], keys, values, visible)
-        return self.o_proj(mx.flatten(attended.swapaxes(1, 2), -2))
+        return rotated[:, : self._heads], *cache.update(rotated[:, self._heads :], values)
 
 
 def _attended(queries: mx.array, keys: mx.array, values: mx.array, visible: Visible) -> mx.array:
@@ -119,11 +138,16 @@ class DecoderLayer:
         )
 
     def __call__(
-        self, x: mx.array, rotate: Rotation, cache: LayerCache, visible: Visible
+        self,
+        x: mx.array,
+        rotate: Rotation,
+        cache: LayerCache,
+        visible: Visible,
+        context: mx.array | None = None,
     ) -> mx.array:
-        """Feed x [R, n, H]; returns the layer's output [R, n, H]."""
+        """Feed x [R, n, H]; returns the layer's output [R, n, H].  context: as in `Attention`."""
         normed, residual = self.enter(x)
-        x = residual + self.self_attn(normed, rotate, cache, visible)
+        x = residual + self.self_attn(normed, rotate, cache, visible, context)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -145,13 +169,13 @@ class Decoder:
         self.dtype = dtype
         self.kernels = kernels(dtype)
         self.rotary = Rotary(config.head_dim, config.rope_theta, dtype, config.rotary_axes)
-        self._layers = layers
+        self.layers = layers
 
     def new_cache(self, rows: int) -> Cache:
         """Return an empty cache for R rows."""
         config = self.config
         heads, width = config.num_key_value_heads, config.head_dim
-        return Cache(len(self._layers), rows, heads, width, self.dtype)
+        return Cache(len(self.layers), rows, heads, width, self.dtype)
 
     def feed(
         self,
@@ -173,14 +197,14 @@ class Decoder:
         end = at + x.shape[1]
         columns = whole_blocks(end) if isinstance(visible, Places) else end
         added, outputs = chain(deepstack, repeat(None)), []
-        layers = zip(self._layers, cache.layers(at, columns), added, strict=False)
+        layers = zip(self.layers, cache.layers(at, columns), added, strict=False)
         for before, (layer, memory, extra) in enumerate(layers):
             if before in captured:
                 outputs.append(x)
             x = layer(x, rotate, memory, visible)
             x = x if extra is None else x + extra
             self.kernels.ahead(x)
-        if len(self._layers) in captured:
+        if len(self.layers) in captured:
             outputs.append(x)
         return mx.concatenate([x, *outputs], axis=-1) if outputs else x
 

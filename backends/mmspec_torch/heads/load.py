@@ -64,6 +64,6 @@ def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
             raise CheckpointError(f"{file} does not hold tensors alone: {name!r}")
     shapes = {str(name): tuple(tensor.shape) for name, tensor in tensors.items()}
     names = require_tensors(shapes, config, file)
-    maps = VOCABULARY_MAPS if config.eagle3 else ()
+    maps = () if config.draft_vocab_size is None else VOCABULARY_MAPS
     sources = names | {name: name for name in maps if name in tensors}
     return {name: tensors[stored] for name, stored in sources.items()}

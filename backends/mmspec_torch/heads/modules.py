@@ -13,6 +13,7 @@ from mmspec_torch.device.norms import Norm, rms_norm
 from mmspec_torch.device.products import Product
 from mmspec_torch.device.weights import Weights
 from mmspec_torch.heads.cached_layer import CachedLayer
+from mmspec_torch.heads.injected_layers import InjectedLayers
 from mmspec_torch.network.decoder import Decoder, DecoderLayer
 
 
@@ -40,3 +41,9 @@ class TorchParts:
         """Take the decoder layer; returns a function that opens a cache for it."""
         layer = DecoderLayer.take(self._weights, LAYER, text, enter=enter)
         return partial(CachedLayer, Decoder([layer], text, self._like.device, self._like.dtype))
+
+    def injected(self, text: TextConfig) -> Callable[[], InjectedLayers]:
+        """Take the decoder layers; returns a function that opens a cache of context for them."""
+        paths = (f"layers.{index}" for index in range(text.num_hidden_layers))
+        layers = [DecoderLayer.take(self._weights, path, text) for path in paths]
+        return partial(InjectedLayers, Decoder(layers, text, self._like.device, self._like.dtype))

@@ -44,6 +44,8 @@ class Step(NamedTuple):
     """What is added to the outputs [R * n, H] of the first layers, where images are."""
     captured: Sequence[int] = ()
     """Layers whose outputs are returned too, ascending; 0 is the embedding."""
+    context: Tensor | None = None
+    """Rows [n, H] before those fed, which attention sees as they are and which see nothing."""
 
 
 def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
@@ -79,16 +81,24 @@ class Attention:
 
     def __call__(self, x: Tensor, residual: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
         """Return `residual` plus attention's output for x [R * n, H]; may overwrite `residual`."""
-        rows, heads, kv_heads = memory.rows, self._heads, self._kv_heads
-        qkv = self.qkv_proj(x).view(rows, -1, heads + 2 * kv_heads, self._head_dim)
+        seen = x if step.context is None else torch.cat((step.context, x))
+        queries = self.remember(seen, memory, step.angles)
+        if step.context is not None:
+            queries = queries.narrow(2, len(step.context), len(x))
+        attended = _attended(queries, memory.keys, memory.values, step)
+        return self.o_proj.added(attended.transpose(1, 2).reshape(len(x), -1), residual)
+
+    def remember(self, x: Tensor, memory: cache.LayerCache, angles: Angles) -> Tensor:
+        """Write the keys and values of x [R * n, H]; returns its queries [R, heads, n, D]."""
+        heads, kv_heads = self._heads, self._kv_heads
+        qkv = self.qkv_proj(x).view(memory.rows, -1, heads + 2 * kv_heads, self._head_dim)
         if self._qk_norm:
             turned = qkv.narrow(2, 0, heads + kv_heads)
             turned.copy_(self._qk_norm(turned))
         qkv = qkv.transpose(1, 2)
-        rotate(qkv.narrow(1, 0, heads + kv_heads), step.angles)
+        rotate(qkv.narrow(1, 0, heads + kv_heads), angles)
         memory.write(qkv.narrow(1, heads, 2 * kv_heads))
-        attended = _attended(qkv.narrow(1, 0, heads), memory.keys, memory.values, step)
-        return self.o_proj.added(attended.transpose(1, 2).reshape(len(x), -1), residual)
+        return qkv.narrow(1, 0, heads)
 
 
 def _attended(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tensor:
@@ -185,12 +195,12 @@ class Decoder:
     ) -> None:
         self.config, self.device, self.dtype = config, device, dtype
         self.rotary = Rotary(config.head_dim, config.rope_theta, device, dtype, config.rotary_axes)
-        self._layers = layers
+        self.layers = layers
 
     def new_cache(self, rows: int) -> cache.Cache:
         """Return an empty cache for `rows` rows."""
         text = self.config
-        sizes = len(self._layers), rows, text.num_key_value_heads, text.head_dim
+        sizes = len(self.layers), rows, text.num_key_value_heads, text.head_dim
         return cache.Cache(*sizes, self.device, self.dtype)
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
@@ -199,14 +209,14 @@ class Decoder:
         The outputs of the step's captured layers are put beside it, [R * n, (1 + c) H].
         """
         added, captured = chain(step.deepstack, repeat(None)), []
-        layers = zip(self._layers, step.layers, added, strict=False)
+        layers = zip(self.layers, step.layers, added, strict=False)
         for before, (layer, memory, extra) in enumerate(layers):
             if before in step.captured:
                 captured.append(x.clone())
             x = layer(x, memory, step)
             if extra is not None:
                 x += extra
-        if len(self._layers) in step.captured:
+        if len(self.layers) in step.captured:
             captured.append(x)
         return torch.cat((x, *captured), dim=-1) if captured else x
 

@@ -13,6 +13,7 @@ from typing import Generic
 from mmspec.decoding.contract import HiddenStates
 from mmspec.decoding.ensemble_expander import DraftTail
 from mmspec.decoding.framework import Framework
+from mmspec.drafters.heads.block import BlockModules
 from mmspec.drafters.heads.modules import Successor
 from mmspec.ground.arrays import A, Map
 
@@ -56,7 +57,7 @@ class RecurrentExpander(Generic[A]):
 
 
 class BlockExpander(Generic[A]):
-    """Medusa and FLASH: predicts all positions at once, independently of the drafted tokens."""
+    """Medusa, FLASH and DFlash: predicts all positions at once, whatever tokens are drafted."""
 
     def __init__(self, framework: Framework[A], features: A, project: Map[A]) -> None:
         """features: [K, H], one for each predicted position."""
@@ -101,3 +102,39 @@ class SuccessiveExpander(Generic[A]):
         inputs = of(self._framework, self._inputs, parents)
         self._inputs = self._framework.concat([inputs, self._base.embed(tokens)], -1)
         return self._base.project(next(self._heads)(self._state, self._inputs))
+
+
+class MarkovExpander(Generic[A]):
+    """DSpark: the rows of a block, each corrected by the drafted token before it."""
+
+    def __init__(self, modules: BlockModules[A], features: A, rows: A, anchor: A) -> None:
+        """features: [K, H] of each position, and their logits, rows [K, d].
+
+        anchor: [1] id of the token before the first.
+        """
+        assert modules.markov
+        self._modules, self._markov = modules, modules.markov
+        self._features, self._rows, self._anchor = features, rows, anchor
+        self._level = 0
+        self._state: A | None = None
+
+    def root(self) -> A:
+        """Logits [1, V] of the token after the sequence."""
+        return self._correct(self._anchor)
+
+    def expand(self, tokens: A, parents: A | None) -> A:
+        """Logits [w, V] of the next position after each of w nodes."""
+        if self._state is not None:
+            self._state = of(self._modules.framework, self._state, parents)
+        return self._correct(tokens)
+
+    def _correct(self, tokens: A) -> A:
+        framework, level = self._modules.framework, self._level
+        row, feature = (
+            framework.xp.broadcast_to(each[level : level + 1], (len(tokens), each.shape[1]))
+            for each in (self._rows, self._features)
+        )
+        embedded = framework.pick(self._markov.embedding, tokens)
+        correction, self._state = self._markov.correct(embedded, feature, self._state)
+        self._level += 1
+        return self._modules.spread(row + correction)

@@ -17,6 +17,7 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander
 from mmspec.drafters.heads.backend_interface import HeadLayer
+from mmspec.drafters.heads.block import BlockModules
 from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.drafters.heads.expanders import (
     BlockExpander,
@@ -28,7 +29,7 @@ from mmspec.drafters.heads.modules import Layered, Seeing, Slotted
 from mmspec.drafters.heads.packing import Outline, Run, Span
 from mmspec.ground.arrays import A, Map, Positions
 
-P = TypeVar("P", bound=Layered[Any] | Fused[Any] | Slotted[Any])
+P = TypeVar("P", bound=Layered[Any] | Fused[Any] | Slotted[Any] | BlockModules[Any])
 """The modules of a kind of head."""
 
 

@@ -9,6 +9,8 @@ from mmspec.decoding.contract import Target
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.heads.backend_interface import Parts
+from mmspec.drafters.heads.block import BlockModules
+from mmspec.drafters.heads.block_forwards import BlockForwards
 from mmspec.drafters.heads.drafter import HeadDrafter
 from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.drafters.heads.forwards import (
@@ -52,6 +54,8 @@ class PredictiveHead(Generic[A]):
                 forwards = LayeredForwards(parts, *setting)
             case Fused():
                 forwards = FusedForwards(parts, *setting)
+            case BlockModules():
+                forwards = BlockForwards(parts, *setting)
             case _:
                 forwards = SlottedForwards(parts, *setting)
         config = self.config
@@ -61,9 +65,11 @@ class PredictiveHead(Generic[A]):
 
 def _modules(
     config: HeadConfig, parts: Parts[A], image_id: int, draft_ids: Sequence[int] | None
-) -> Layered[A] | Fused[A] | Slotted[A]:
+) -> Layered[A] | Fused[A] | Slotted[A] | BlockModules[A]:
     if config.layer is None:
         return Slotted(parts, config)
+    if config.block:
+        return BlockModules(parts, config.block, config.layer, draft_ids)
     if config.eagle3:
         return Fused(parts, config.eagle3, config.layer, draft_ids, image_id)
     if config.kind == "vispec":

@@ -92,6 +92,15 @@ class Outline:
         firsts = ((run.stop - self.packed if run.image else run.start, run.stop) for run in runs)
         return [place for first, end in firsts for place in range(first, end)]
 
+    def text_runs(self, start: int, stop: int) -> Iterator[Span]:
+        """The columns from `start` up to `stop` that belong to no image, run by run."""
+        for first, end in self.images:
+            if start < min(first, stop):
+                yield start, min(first, stop)
+            start = max(start, end)
+        if start < stop:
+            yield start, stop
+
     def last_image(self, slot: int) -> Span | None:
         """The columns of the last image whose slots all come before `slot`."""
         before = [run.image for run in self._visual() if run.stop <= slot]

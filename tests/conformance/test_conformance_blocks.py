@@ -1,0 +1,96 @@
+"""Block drafters compute what the model classes of the speculators package compute."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_conformance_eagle3 import array
+
+from mmspec.chat.plugins import load_backend
+from mmspec.decoding.sampling import GREEDY
+from mmspec.drafters.heads.packing import Outline
+from support import block_oracle
+from support.factory_blocks import VOCABULARY, WIDTH, speculators_block
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit, in speculators
+VALUES = json.loads((Path(__file__).parents[1] / "support/block_values.json").read_text())
+MAPPED = np.linspace(2, VOCABULARY - 1, 100).astype(int)
+
+
+class Given:
+    """Stands in for a target whose states and embeddings are random numbers."""
+
+    def __init__(self, backend, layers):
+        self._backend = backend
+        sequence = block_oracle.random_sequence(layers, WIDTH, VOCABULARY)
+        self._tokens, self._captured = sequence
+        self._table, matrix = block_oracle.random_matrices(WIDTH, VOCABULARY)
+        self._matrix = array(backend, matrix)
+
+    def hidden_states(self, layers):
+        return self
+
+    def captured(self, start, stop):
+        return array(self._backend, self._captured[start:stop])
+
+    def embeddings(self, start, stop):
+        return array(self._backend, self._table[self.ids(start, stop)])
+
+    def ids(self, start, stop):
+        return self._tokens[start:stop].tolist()
+
+    def embed(self, ids):
+        return array(self._backend, self._table[np.array(ids.tolist())])
+
+    def project(self, states):
+        return states @ self._matrix.T
+
+
+@pytest.fixture(scope="module")
+def target(backend, pair_paths):
+    return load_backend(backend).load(pair_paths[0])
+
+
+def logits(backend, target, directory, columns):
+    """The drafter's logits [K, V] after `columns` columns of context and one token."""
+    head = load_backend(backend).load_head(directory, target)
+    given = Given(backend, len(head.config.block.captured))
+    forwards = head.open_drafter(given, GREEDY)._forwards
+    outline = Outline().grown(columns + 1)
+    for start, stop in ((0, columns // 2), (columns // 2, columns - 1)):
+        forwards.follow(outline, start, stop)
+    with forwards._framework.inference():
+        expander = forwards._expander(outline, columns - 1, head.config.slots)
+        rows = [expander.root()]
+        for token in given.ids(columns + 1, columns + head.config.slots):
+            rows.append(expander.expand(array(backend, np.array([token])), None))
+    return np.array([row.tolist()[0] for row in rows])
+
+
+def drafted(rows):
+    """The logits of the tokens that the head can draft; all others must be impossible."""
+    if np.isfinite(rows).all():
+        return rows
+    assert np.isneginf(np.delete(rows, MAPPED, axis=1)).all()
+    return rows[:, MAPPED]
+
+
+@pytest.mark.parametrize("name", block_oracle.VARIANTS)
+def test_logits_are_those_that_the_package_gave(backend, target, tmp_path, name):
+    kind, given = block_oracle.VARIANTS[name]
+    directory = speculators_block(tmp_path / "head", kind, seed=4, **given)
+    rows = drafted(logits(backend, target, directory, block_oracle.COLUMNS))
+    np.testing.assert_allclose(rows[[0, -1]], VALUES[name]["logits"], atol=2e-4)
+
+
+@pytest.mark.skipif(find_spec("speculators") is None, reason="speculators is not installed")
+@pytest.mark.parametrize("name", block_oracle.VARIANTS)
+def test_logits_are_those_of_the_installed_package(backend, target, tmp_path, name):
+    kind, given = block_oracle.VARIANTS[name]
+    directory = speculators_block(tmp_path / "head", kind, seed=1, **given)
+    for columns in range(2, block_oracle.COLUMNS + 1):
+        rows = drafted(logits(backend, target, directory, columns))
+        expected, _ = block_oracle.rows(directory, columns)
+        np.testing.assert_allclose(rows, expected, atol=2e-4)
