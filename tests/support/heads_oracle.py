@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
+from support import block_reference
 from support import sequence_helpers as helpers
 from support.vispec_oracle import ViSpec
 
@@ -50,7 +51,7 @@ class Reference:
     def __init__(self, directory: Path, target: Any, tokens: list[int], pixels: Any) -> None:
         self.config = json.loads((directory / "config.json").read_text())
         self.tensors = load_file(directory / "model.safetensors")
-        self.target, self.image_id = target, helpers.IMAGE
+        self.target, self.image_id, self.tokens = target, helpers.IMAGE, tokens
         self.embeddings, states, self.layers = layered_columns(target, tokens, pixels)
         self.states = states[:-1]  # the last token is fed to nothing yet
         self.image = [token == helpers.IMAGE for token in tokens]
@@ -64,6 +65,8 @@ class Reference:
         """Probabilities [V] of the token after the drafted ones."""
         if self.config["kind"] == "eagle3":
             return self._eagle3(drafted)
+        if "block_size" in self.config:
+            return block_reference.probabilities(self, drafted)
         feature = getattr(self, f"_{self.config['kind']}")(drafted)
         return self.target.lm_head(feature).softmax(-1)
 
