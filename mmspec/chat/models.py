@@ -131,10 +131,11 @@ class Models:
         calibration = self.calibration(exact)
         costs = partial(self._calibrated, calibration, drafting)
         if tree is None:
-            return AdaptiveDraftLength(costs)
-        if tree.branching or not calibration.level:
+            return AdaptiveDraftLength(costs if costs(0) else None)
+        if tree.branching or not costs(0):
             return AdaptiveDraftLength()
-        sizes = [nodes for nodes in TREE_NODES if nodes <= tree.nodes]
+        measured = [nodes for nodes in TREE_NODES if costs(0, nodes=nodes)]
+        sizes = [nodes for nodes in measured if nodes <= tree.nodes]
         return AdaptiveDraftLength(costs, {nodes: partial(costs, nodes=nodes) for nodes in sizes})
 
     def _calibrated(

@@ -1,12 +1,17 @@
 """Costs measured at several context lengths, and between them."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 
 Seconds = Mapping[int, float]
 """Seconds by a number of rows, branches or tokens."""
 Curves = Mapping[int, Seconds]
 """Seconds at each measured context length, in positions."""
+Costs = Callable[[int], Seconds]
+"""Function from a context length to the seconds of a round by draft length from 0."""
 
 
 def at_context(curves: Curves, context: int) -> dict[int, float]:
@@ -30,3 +35,20 @@ def at_context(curves: Curves, context: int) -> dict[int, float]:
         rise = there - curves[start].get(number, there)
         seconds[number] = there - (rise if not last else max(rise, 0.0)) * (1 - share)
     return seconds
+
+
+def line(points: Mapping[int, float]) -> list[float]:
+    """Values at 0 to MAX_AUTO_GAMMA on the line through `points`; if only 0 is known, each token
+    costs as much again.
+
+    Beyond the longest known length the line goes on but never falls.
+    """
+    known = sorted(points)
+    if len(known) == 1:
+        return [points[known[0]] * (1 + gamma) for gamma in range(MAX_AUTO_GAMMA + 1)]
+    values: list[float] = []
+    for low, high in pairwise(known):
+        slope = (points[high] - points[low]) / (high - low)
+        values += [points[low] + slope * step for step in range(high - low)]
+    rise = max(slope, 0.0)
+    return values + [points[high] + rise * step for step in range(MAX_AUTO_GAMMA + 1 - high)]

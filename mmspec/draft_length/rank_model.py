@@ -8,7 +8,7 @@ the n nodes that are accepted most likely.
 from functools import lru_cache
 from heapq import heappop, heappush
 
-from mmspec.draft_length.round_costs import LENGTHS
+from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 
 SECOND = 0.45
 """Probability that the next token is right; heads and draft of the bundled pair have 0.4 to 0.6."""
@@ -29,7 +29,7 @@ def tree_tokens(acceptance: float, nodes: int) -> tuple[float, ...]:
 
 @lru_cache(maxsize=1024)
 def _tree_tokens(step: int, nodes: int) -> tuple[float, ...]:
-    trees = (surest_paths(step / GRID, nodes, depth) for depth in LENGTHS[1:])
+    trees = (surest_paths(step / GRID, nodes, depth) for depth in range(1, MAX_AUTO_GAMMA + 1))
     return (1.0, *(1 + sum(chance for chance, _ in tree) for tree in trees))
 
 

@@ -52,5 +52,5 @@ def test_auto_is_never_slower_than_allowed_and_mostly_near_the_best_choice():
         simulated(*which, 2, {"plain", best})
         for which, best in zip(product(MACHINES, ACCEPTANCES, TOKENS), best_choices(), strict=True)
     ]
-    assert [cell for cell in cells if cell.is_slower] == []
-    assert len([cell for cell in cells if cell.misses_best]) <= 5
+    assert [cell for cell in cells if max(cell.auto, cell.calibrated) > 1.03] == []
+    assert len([cell for cell in cells if cell.misses_best]) <= 4
