@@ -6,7 +6,7 @@
 
 Each pair is an answer with and one without drafting, to the same conversation: three random tiny
 LLaVAs, a tiny Qwen3-VL and Qwen2.5-VL, and `mini`. Every view, mixture (also with adaptive
-weights), n-grams and head drafts chains of 1 to 8 and trees of 12 and 24 tokens, greedy and at
+weights), lookup and head drafts chains of 1 to 8 and trees of 12 and 24 tokens, greedy and at
 temperature 0.8, for one of the random targets, and every MINI-th for `mini`; with one to five
 images, second turns, undo, retry, and a third turn that the plain chat reads anew. Prints a line
 per type; FILE gets a row of CSV per family, type and drafting. Exits with 1 if exact answers
@@ -44,7 +44,7 @@ KINDS_OF = {
     "mlx": ("float32", "bfloat16", "float16", "4 bits", "8 bits"),
 }
 """The number types of each backend that the table shows."""
-VIEWS = ("M", "T", "C", "P", "MT", "MTC", "MTCP", "ngram")
+VIEWS = ("M", "T", "C", "P", "MT", "MTC", "MTCP", "lookup")
 BUNDLED = tuple(kind for kind in HEADS if kind != "vispec")
 """Heads of `mini`."""
 TINY, LENGTH = 3, {"mini": 24}

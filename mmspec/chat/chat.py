@@ -21,7 +21,7 @@ from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.decoding.contract import Verifier
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.policy import DraftLength, FixedDraftLength
-from mmspec.drafters.views import NGRAM, PLAIN, Drafting
+from mmspec.drafters.views import LOOKUP, PLAIN, Drafting
 from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.conversation import Chunk, Conversation, Message, answer_ids
 from mmspec.prompt.images import Picture
@@ -96,7 +96,7 @@ class Chat:
         images = (image for picture in self._session.pictures for image in picture.images)
         size = sum(3 * math.prod(image.size) for image in images)
         size += self.models.target.cache_bytes(self._session.target.length)
-        if draft and opened and opened.drafting != NGRAM:
+        if draft and opened and opened.drafting != LOOKUP:
             size += draft.cache_bytes(opened.drafter.length * len(opened.drafting.branches))
         return size
 
@@ -215,7 +215,7 @@ class Chat:
             self._caption(fresh)  # before it is known whether C fits: that is its length
         answer.drafting, notes = fitting(models, options, drafting, chunks)
         answer.notes += notes
-        answer.weights = () if answer.drafting == NGRAM else answer.drafting.weights
+        answer.weights = () if answer.drafting == LOOKUP else answer.drafting.weights
         if models.draft and _letters(answer.drafting) & {"M", "P"}:
             self._encode(models.draft, fresh)
         if answer.drafting == PLAIN:

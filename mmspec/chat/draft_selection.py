@@ -1,6 +1,6 @@
 """Chooses and opens the drafter of an answer.
 
-A `Drafting` names it: views that a draft model reads, a head, n-gram lookup, or none.
+A `Drafting` names it: views that a draft model reads, a head, lookup, or none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,9 @@ from mmspec.chat.plugins import head_kind
 from mmspec.chat.session import OpenDrafter
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.decoding.contract import Target
-from mmspec.drafters.ngram import NgramDrafter
+from mmspec.drafters.lookup import LookupDrafter
 from mmspec.drafters.view_drafter import ViewDrafter
-from mmspec.drafters.views import NGRAM, UNLETTERED, Branch, Drafting, fit, parse_drafting
+from mmspec.drafters.views import LOOKUP, UNLETTERED, Branch, Drafting, fit, parse_drafting
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
@@ -56,7 +56,7 @@ def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ())
         _require_kind(options, models.head.name, models.head.kind, spec)
         return Drafting((models.target.view,), (1.0,), spec)
     if models.drafts is None:
-        options.require_draft()
+        options.require_draft(models.draftless)
     return UNLETTERED[spec]
 
 
@@ -124,8 +124,8 @@ def open_drafter(
 ) -> OpenDrafter:
     """Open a drafter beside `target`; `drafting` must have a drafter."""
     tree, views = models.tree_of(options, drafting), models.target.views(models.caption)
-    if drafting == NGRAM:
-        return OpenDrafter(drafting, views, NgramDrafter())
+    if drafting == LOOKUP:
+        return OpenDrafter(drafting, views, LookupDrafter(options.sampling, tree))
     if models.head:
         head = models.head.head.open_drafter(target, options.sampling, tree)
         return OpenDrafter(drafting, views, head)

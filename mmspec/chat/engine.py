@@ -17,7 +17,7 @@ from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
 from mmspec.decoding.contract import Backend, Head
-from mmspec.drafters.views import NGRAM, PLAIN
+from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.families.known import find_family
 from mmspec.ground.errors import HubError, UsageError
 from mmspec.ground.input_files import expand_home
@@ -95,7 +95,8 @@ def load(
     notes: list[str] = []
     name, directory = _find_target(chosen, model, notes)
     place = _find_draft(chosen, name, draft, notes)
-    _refuse(options, place)
+    draftless = (LOOKUP if draft == "auto" else PLAIN).spec
+    _refuse(options, place, draftless)
     loading = partial(
         load_model,
         chosen,
@@ -116,7 +117,7 @@ def load(
         draft=draft_model,
         captioner=replace(from_file, other=other) if from_file else other,
         head=drafts if isinstance(drafts, LoadedHead) else None,
-        draftless=NGRAM.spec if draft == "auto" else PLAIN.spec,
+        draftless=draftless,
         notes=notes,
         progress=progress,
     )
@@ -165,19 +166,21 @@ def _find_draft(
         return None
     name = pair_of(target) if draft == "auto" else draft
     if name is None:
-        notes.append(f"draft: none (no card names one for {target}); drafting from n-grams")
+        notes.append(f"draft: none (no card names one for {target}); drafting by lookup")
         return None
     try:
         return name, resolve(name, backend.name)
     except HubError as error:
         if draft != "auto":
             raise
-        notes.append(f"draft: none ({error}); drafting from n-grams")
+        notes.append(f"draft: none ({error}); drafting by lookup")
         return None
 
 
-def _refuse(options: Options | None, place: tuple[str, Path] | LoadedHead | None) -> None:
-    """Raise UsageError for options that this draft cannot do."""
+def _refuse(
+    options: Options | None, place: tuple[str, Path] | LoadedHead | None, draftless: str
+) -> None:
+    """Raise UsageError for options that this draft, or `draftless` without one, cannot do."""
     match options, place:
         case None, _:
             pass
@@ -186,7 +189,7 @@ def _refuse(options: Options | None, place: tuple[str, Path] | LoadedHead | None
         case Options(), (name, directory):
             refuse(options, name, directory)
         case _:
-            options.require_draft()
+            options.require_draft(draftless)
 
 
 def _load_draft(

@@ -15,7 +15,7 @@ from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
 from mmspec.draft_length.policy import AdaptiveDraftLength
-from mmspec.drafters.views import NGRAM, PLAIN, Drafting
+from mmspec.drafters.views import LOOKUP, PLAIN, Drafting
 from mmspec.exactness.finding import exact_rows
 from mmspec.ground.errors import UsageError
 from mmspec.ground.progress import Progress, silent
@@ -37,7 +37,7 @@ class Models:
     head: LoadedHead | None = None
     """The head that drafts in place of a draft model, if one is loaded."""
     draftless: str = PLAIN.spec
-    """The default drafting without a draft: 'ngram' if 'auto' found no draft, else 'none'."""
+    """The default drafting without a draft: 'lookup' if 'auto' found no draft, else 'none'."""
     notes: list[str] = field(default_factory=list)
     """One line for each choice made by 'auto'."""
     load_seconds: float = 0.0
@@ -108,10 +108,10 @@ class Models:
         """The tree with which a drafter is opened; None drafts chains."""
         if options.tree != "auto":
             return options.tree
-        adapts = options.gamma == "auto" and not options.adaptive and drafting != NGRAM
-        if not adapts:
+        if options.gamma != "auto" or options.adaptive:
             return None
-        return Tree() if self.calibration(self.exact_rows(options.exact)).level else None
+        calibration = self.calibration(self.exact_rows(options.exact))
+        return Tree() if self._calibrated(calibration, drafting, 0, TREE_NODES[0]) else None
 
     def adaptive_length(self, options: Options, drafting: Drafting) -> AdaptiveDraftLength:
         """The adaptive draft length of a drafting and tree, which all conversations share.
@@ -145,14 +145,12 @@ class Models:
 
         nodes: those of a tree; None for a chain.
         """
-        branches = len(drafting.branches)
-        if drafting == NGRAM:
-            return calibration.round_costs(0, context)
+        branches = 0 if drafting == LOOKUP else len(drafting.branches)
         if nodes:
             costs = calibration.tree_costs(nodes, branches, context)
         else:
             costs = calibration.round_costs(branches, context)
-        slots = self.head.head.config.slots if self.head else 0
+        slots = self.head.head.config.slots if self.head and branches else 0
         return {gamma: cost for gamma, cost in costs.items() if not slots or gamma <= slots}
 
     def forget(self) -> None:

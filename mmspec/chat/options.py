@@ -25,10 +25,10 @@ class Options:
     """Drafting and sampling options; raises UsageError for a value out of range."""
 
     drafting: str | None = None
-    """View letters from M, T, C, P, a head's kind, 'ngram' or 'none'.
+    """View letters from M, T, C, P, a head's kind, 'lookup' or 'none'.
 
     None is the default: the head's kind; for a draft model M with one or two images (MT if
-    `adaptive`), else T; n-grams if no draft was found.
+    `adaptive`), else T; lookup if no draft was found.
     """
     weights: tuple[float, ...] = ()
     """One weight per view, equal by default; adaptive weights start from these."""
@@ -84,8 +84,6 @@ class Options:
                 f"`pool={self.pool}` is the size of view P: give `drafting` with a P, such as MTP, "
                 "or leave it out"
             )
-        if isinstance(self.tree, Tree):
-            self._check_tree(self.tree)
 
     def _check_kinds(self) -> None:
         _require("drafting", self.drafting, str | None, "letters such as MTC, a kind or None")
@@ -123,21 +121,20 @@ class Options:
             allowed = "give `drafting` two or more letters, such as MTC"
             raise UsageError(f"`adaptive` has nothing to weigh in {self.drafting!r}: {allowed}")
 
-    def _check_tree(self, tree: Tree) -> None:
-        if self.drafting == "ngram":
-            raise UsageError(f"`tree={tree.spec}`: n-grams propose a chain; leave `tree` out")
-
     @property
     def names_head(self) -> bool:
         """True if `drafting` is a head's kind."""
         return self.drafting is not None and is_kind(self.drafting)
 
-    def require_draft(self) -> None:
-        """Raise UsageError if an option needs a draft; names the option."""
+    def require_draft(self, default: str) -> None:
+        """Raise UsageError if an option needs a draft; names the option.
+
+        default: the drafting without a draft.
+        """
         if self.drafting:
             needing = "" if self.drafting in UNLETTERED else f"`drafting={self.drafting}`"
         else:
-            named = isinstance(self.tree, Tree) and self.tree
+            named = isinstance(self.tree, Tree) and default == PLAIN.spec and self.tree
             needing = f"`tree={named.spec}`" if named else "`adaptive`" * bool(self.adaptive)
         if needing:
             raise UsageError(f"{needing} needs a draft: name one with `draft`")

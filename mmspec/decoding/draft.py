@@ -78,7 +78,7 @@ class DeviceDraft(Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class HostDraft:
-    """A chain or tree proposed on the host, as by n-gram lookup, for any backend's target."""
+    """A chain or tree proposed on the host, as by lookup, for any backend's target."""
 
     tokens: list[int]
     """[n] token ids of the target, n >= 1, parents before children."""

@@ -17,7 +17,7 @@ from mmspec.decoding.noise import NO_NOISE, Noise, exponentials
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once, feed, prefilled_target
-from mmspec.drafters.views import NGRAM, PLAIN
+from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
 from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.conversation import Message, Turn
@@ -124,7 +124,7 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
     _require_drafted(comparisons)
     return CheckReport(
         engine.target.name,
-        engine.drafts.name if engine.drafts else NGRAM.spec,
+        engine.drafts.name if engine.drafts else LOOKUP.spec,
         engine.backend.name,
         model.device,
         model.dtype,

@@ -64,11 +64,11 @@ class Calibration:
         """Seconds of a round that drafts a tree, by its number of levels, and of a plain one, 0.
 
         The seconds of a level lie on a line between those of width 1, a chain's token, and of the
-        default width. Empty if trees were not measured.
+        default width. branches: 0 if no model drafts. Empty if trees were not measured.
         """
         target = at_context(self.target, context)
-        token = at_context(self.draft, context).get(branches)
-        wide = at_context(self.level, context).get(branches)
+        token = at_context(self.draft, context).get(branches) if branches else 0.0
+        wide = at_context(self.level, context).get(branches) if branches else 0.0
         if token is None or wide is None or nodes + 1 not in target:
             return {}
         level = token + (wide - token) * (width_for(nodes) - 1) / (WIDTH - 1)

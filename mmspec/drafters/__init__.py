@@ -1,4 +1,4 @@
-"""Drafters: a draft model with several views of the prompt, n-gram lookup, heads.
+"""Drafters: a draft model with several views of the prompt, lookup, heads.
 
 Tensors and networks are in the backends.
 """

@@ -37,7 +37,7 @@ class Drafting:
     branches: tuple[Branch, ...]
     weights: tuple[float, ...]
     kind: str = ""
-    """'ngram' or a head's kind; empty if a draft model reads the branches."""
+    """'lookup' or a head's kind; empty if a draft model reads the branches."""
 
     @property
     def spec(self) -> str:
@@ -47,18 +47,18 @@ class Drafting:
 
 TEXT = Branch("T")
 PLAIN = Drafting((), ())
-NGRAM = Drafting((TEXT,), (1.0,), "ngram")
-"""The drafting by n-gram lookup over the text view, without a model (`drafters.ngram`)."""
+LOOKUP = Drafting((TEXT,), (1.0,), "lookup")
+"""The drafting by lookup in the text view, without a model (`drafters.lookup`)."""
 
 
-UNLETTERED = {drafting.spec: drafting for drafting in (PLAIN, NGRAM)}
-"""Draftings without a draft model, by the value of --drafting that names them."""
+UNLETTERED = {"none": PLAIN, "lookup": LOOKUP, "ngram": LOOKUP}
+"""Draftings without a draft model, by the values of --drafting that name them."""
 
 
 def parse_drafting(
     spec: str, draft: ModelConfig, weights: Sequence[float] = (), pool: int | None = None
 ) -> Drafting:
-    """Parse 'ngram', 'none' or letters such as 'MTC', with weights (default equal) and P's size.
+    """Parse 'lookup', 'none' or letters such as 'MTC', with weights (default equal) and P's size.
 
     Raises UsageError for an unknown or repeated letter, for M or P if the draft has no vision
     tower, for a pooled size that does not divide the grid, and for weights that do not match the

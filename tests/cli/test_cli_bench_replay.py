@@ -12,7 +12,7 @@ from support.mmspec_suite import write_answers, write_benchmark, write_lines
 pytestmark = pytest.mark.skipif(
     present(card("mini"), "torch") is None, reason="the weights of mini are not in the tree"
 )
-METHODS = ("none", "ngram", "tree12w4:MT")
+METHODS = ("none", "lookup", "tree12w4:MT")
 
 
 def arguments(suite, out, *more, methods=METHODS):
@@ -62,7 +62,7 @@ def test_its_rounds_are_those_of_the_model_that_gave_the_answers(
     assert [row.token_ids for row in rows] == [row.token_ids for row in own]
     assert counts(rows) == counts(own)
     assert {row.task for row in rows} == {"general vqa", "chats"}
-    assert [row.turn for row in rows if row.method == "ngram" and row.task == "chats"] == [0, 1]
+    assert [row.turn for row in rows if row.method == "lookup" and row.task == "chats"] == [0, 1]
     assert all(row.identical for row in rows if row.method != PLAIN)
     assert sum(row.accepted for row in rows if row.method == METHODS[-1]) > 0
 
@@ -82,7 +82,7 @@ def test_what_answers_cannot_do_is_refused_in_a_line(
 ):
     more, part = REFUSED[case]
     model = [] if case == "no model" else ["--model", unweighed]
-    out = arguments(benchmark, tmp_path / "out", *model, *more, methods=["ngram"])
+    out = arguments(benchmark, tmp_path / "out", *model, *more, methods=["lookup"])
     result = run(*out, "--target-answers", answers)
     assert result.status == 2
     assert part in result.err

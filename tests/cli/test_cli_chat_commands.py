@@ -149,11 +149,11 @@ def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):
 
 
 def test_the_drafting_can_be_changed_and_changes_no_token(chat):
-    result = chat("one", "/drafting ngram", "/retry", "/drafting auto", "/drafting")
+    result = chat("one", "/drafting lookup", "/retry", "/drafting auto", "/drafting")
     answers = result.answers
-    assert [answer["drafting"] for answer in answers] == ["T", "ngram"]
+    assert [answer["drafting"] for answer in answers] == ["T", "lookup"]
     assert answers[0]["token_ids"] == answers[1]["token_ids"]
-    assert result.notices[-1] == "drafting auto; the last answer: ngram"
+    assert result.notices[-1] == "drafting auto; the last answer: lookup"
 
 
 def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_path):
@@ -182,7 +182,7 @@ def test_another_model_takes_the_settings_of_now(chat, pair_paths):
     ]
     result = chat(*lines, more=["--drafting", "MT"])
     drafting = [answer["drafting"] for answer in result.answers]
-    assert drafting == ["none", "ngram"]
+    assert drafting == ["none", "lookup"]
 
 
 def test_a_tab_parts_a_command_from_its_argument(chat):

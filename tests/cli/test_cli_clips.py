@@ -26,7 +26,7 @@ def test_a_clip_is_answered_about_as_its_frames_are(run, pair, clip):
     seen = json.loads(run(*asked, clip).out)
     frames = json.loads(run(*asked).out)
     assert seen["text"] != frames["text"]
-    for drafting in ("MTCP", "ngram", "none"):
+    for drafting in ("MTCP", "lookup", "none"):
         assert json.loads(run(*asked, clip, "--drafting", drafting).out)["text"] == seen["text"]
     for lines in (f"what happens? {clip.name}\n", f"/image {clip}\nwhat happens?\n"):
         assert texts(run("chat", *pair, "--json", stdin=lines)) == [seen["text"]]

@@ -111,12 +111,12 @@ def test_the_same_seed_draws_the_same_text(run: Run, pair):
 def test_lookup_needs_no_draft(run: Run, pair, red):
     asked = (red, "--prompt", "one two one two one two one", *pair, "--draft")
     expected = report_of(run, *asked, "none")
-    report = report_of(run, *asked, "none", "--drafting", "ngram")
-    assert (report["drafting"], report["draft"]) == ("ngram", None)
+    report = report_of(run, *asked, "none", "--drafting", "lookup")
+    assert (report["drafting"], report["draft"]) == ("lookup", None)
     assert report["token_ids"] == expected["token_ids"]
     found = report_of(run, *asked, "auto")
-    assert (expected["drafting"], found["drafting"]) == ("none", "ngram")
-    assert [note for note in found["notes"] if "drafting from n-grams" in note]
+    assert (expected["drafting"], found["drafting"]) == ("none", "lookup")
+    assert [note for note in found["notes"] if "drafting by lookup" in note]
 
 
 def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
@@ -139,7 +139,7 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
         (["--drafting", "none", "--tree", "dynamic"], ["--tree needs a --drafting"]),
         (["--drafting", "none", "--pool", "36"], ["--pool needs a --drafting"]),
         (["--drafting", "none", "--weights", "1,2"], ["--weights needs a --drafting"]),
-        (["--drafting", "ngram", "--adaptive"], ["--adaptive", "'ngram'"]),
+        (["--drafting", "lookup", "--adaptive"], ["--adaptive", "'lookup'"]),
         (["--drafting", "msd"], ["--drafting msd needs a head"]),
         (["--draft", "none", "--adaptive"], ["--adaptive needs a draft"]),
         (["--draft", "no-such"], ["no-such"]),

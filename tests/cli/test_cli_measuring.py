@@ -117,10 +117,10 @@ def test_speed_prints_a_table_and_writes_json(run, pair, tmp_path):
 
 
 def test_speed_measures_lookup_without_a_draft_and_chosen_lengths(run, pair):
-    words = "--drafting", "M,ngram", "--gammas", "auto", "--repeats", "1", "--count", "1"
+    words = "--drafting", "M,lookup", "--gammas", "auto", "--repeats", "1", "--count", "1"
     result = run("bench", "speed", *pair, *words, "--draft", "none")
     assert result.status == 0
-    assert "ngram gamma auto" in result.out
+    assert "lookup gamma auto" in result.out
     assert "M gamma" not in result.out
 
 

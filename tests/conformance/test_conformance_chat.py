@@ -74,7 +74,7 @@ def test_nothing_follows_a_stop_token_and_nothing_is_left_behind(engine, at, tre
 
 @pytest.mark.parametrize(
     ("drafting", "tree"),
-    [("MTP", None), ("MTP", STATIC), ("MTP", DYNAMIC), ("ngram", None), ("none", None)],
+    [("MTP", None), ("MTP", STATIC), ("MTP", DYNAMIC), ("lookup", DYNAMIC), ("none", None)],
 )
 def test_an_answer_dropped_after_any_event_leaves_nothing(engine, drafting, tree):
     for events in count():
@@ -183,7 +183,7 @@ def test_a_fault_inside_a_forward_leaves_nothing(
 # Images and turns
 
 
-@pytest.mark.parametrize("drafting", ["MP", "ngram", "none"])
+@pytest.mark.parametrize("drafting", ["MP", "lookup", "none"])
 def test_the_same_text_with_another_image_reuses_nothing_of_the_first(engine, drafting):
     chat = engine.chat(small(engine, drafting))
     text = "What is in the picture?"
@@ -198,7 +198,7 @@ def test_the_same_text_with_another_image_reuses_nothing_of_the_first(engine, dr
     check_like_cold(chat, (text, (PICTURES[0], PICTURES[1])))
 
 
-@pytest.mark.parametrize("drafting", ["MTCP", "M", "ngram", "none"])
+@pytest.mark.parametrize("drafting", ["MTCP", "M", "lookup", "none"])
 def test_undo_retry_reset_and_other_draftings_are_like_cold_runs(engine, drafting):
     chat = begun(engine, drafting)
     check_like_cold(chat, SECOND)

@@ -23,7 +23,7 @@ from support.sequence_helpers import continue_from
 
 BUDGET = 16
 SHORT = Options(drafting="none", max_new_tokens=BUDGET)
-DRAFTINGS = ["none", "ngram", "M", "MT", "P", "MTCP"]
+DRAFTINGS = ["none", "lookup", "M", "MT", "P", "MTCP"]
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_qwen_says_what_generate_says_about_clips(qwen, oracle, films, drafting)
     image = picture_from(drawing(50, (33, 47)))
     chat = qwen.chat(Options(drafting=drafting, gamma=3, max_new_tokens=BUDGET))
     answer = chat.reply("What is it?", short)
-    if drafting != "ngram":  # which may have nothing to propose
+    if drafting != "lookup":  # which may have nothing to propose
         assert any(round_.drafted for round_ in answer.rounds) == (drafting != "none")
     assert_generates(chat, answer, oracle, 1)
     assert_generates(chat, chat.reply("And now?", [image, long, short]), oracle, 2)
@@ -248,6 +248,6 @@ def test_answers_about_clips_are_exact(backend, checkpoints, kind, films, monkey
     with load(str(target), str(draft), backend=backend, dtype="bfloat16") as engine:
         exact = Options(exact="on", drafting="none", max_new_tokens=BUDGET)
         expected = answers(engine, exact, films)
-        for drafting in ("M", "ngram"):
+        for drafting in ("M", "lookup"):
             options = replace(exact, drafting=drafting, gamma=3)
             assert answers(engine, options, films) == expected

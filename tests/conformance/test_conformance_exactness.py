@@ -58,14 +58,14 @@ def near(monkeypatch):
 @pytest.mark.parametrize(("backend", "kind"), EVERY, indirect=["backend"])
 def test_answers_are_the_same_bits(backend, kind, pair_paths, checkpoints):
     engine = opened(backend, kind, *pair_paths, checkpoints)
-    some = cases(["M", "MTC", "ngram"])[EVERY.index((backend, kind)) :: 28]
+    some = cases(["M", "MTC", "lookup"])[EVERY.index((backend, kind)) :: 28]
     assert compare_all({"": engine}, some, "on", LENGTH) == Count(5 * len(some))
 
 
 def test_every_drafting_is_asked_in_every_shape_greedy_and_sampled():
-    every = cases(["M", "MTC", "ngram"])
+    every = cases(["M", "MTC", "lookup"])
     asked = {(case.drafting, case.shape, case.sampled) for case in every}
-    assert len(asked) == len(every) == 3 * 10 * 2 - 2 * 2  # n-grams draft no trees
+    assert len(asked) == len(every) == 3 * 10 * 2
     assert {case.images for case in every} == {1, 2, 3, 4, 5}
     assert {case.adaptive for case in every if case.drafting == "MTC"} == {True, False}
     assert not any(case.adaptive for case in every if case.drafting != "MTC")

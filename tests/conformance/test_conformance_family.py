@@ -74,7 +74,7 @@ def test_a_family_from_another_package_answers_with_images_and_drafts(installed,
         assert engine.target.model.tower == engine.draft.model.tower != ""
         seen = [picture_from(Image.new("RGB", (20, 14), colour)) for colour in ("red", "blue")]
         answers = {}
-        for drafting in ("none", "M", "MTP", "ngram"):
+        for drafting in ("none", "M", "MTP", "lookup"):
             chat = engine.chat(Options(drafting=drafting, gamma=3, max_new_tokens=10))
             answers[drafting] = [chat.reply("Which?", seen).token_ids, chat.reply("Why?").token_ids]
         assert len(set(map(str, answers.values()))) == 1
@@ -94,7 +94,7 @@ WAYS = {
     "adaptive": {"drafting": "MT", "adaptive": True},
     "tree": {"drafting": "MT", "tree": Tree((3, 2))},
     "adaptive tree": {"drafting": "MP", "adaptive": True, "tree": Tree((), 3, 8)},
-    "lookup": {"drafting": "ngram"},
+    "lookup": {"drafting": "lookup", "tree": Tree()},
 }
 
 

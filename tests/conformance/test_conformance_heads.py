@@ -191,7 +191,7 @@ def test_a_drafting_that_the_head_does_not_do_is_refused(engine):
     for word in ("MT", "eagle" if engine.head.kind != "eagle" else "msd"):
         with pytest.raises(UsageError, match=f"is a {engine.head.kind} head: use"):
             engine.chat(short(drafting=word))
-    for word in ("none", "ngram", engine.head.kind):
+    for word in ("none", "lookup", engine.head.kind):
         engine.chat(short(drafting=word))
     with pytest.raises(UsageError, match="`weights"):
         short(drafting=engine.head.kind, weights=(1.0,))

@@ -12,6 +12,7 @@ from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.loop import decode
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.view_drafter import ViewDrafter
 from support.conformance_cases import (
@@ -85,12 +86,13 @@ def test_host_and_device_drafts_may_follow_each_other(engine):
     assert [token for each in rounds for token in each.tokens] == expected
 
 
-@each_with_seeds("drafting", ["ngram"])
+@each_with_seeds("drafting", ["lookup"])
 def test_lookup_says_what_the_target_says(engine, drafting, first_seed):
     drafted = accepted = 0
     cases = [case for case in covering_cases() if case.drafting == "T"]
     for case in cases:
-        options = Options(drafting=drafting, gamma=case.gamma, max_new_tokens=14)
+        tree = Tree(nodes=12) if case.gamma % 2 else None
+        options = Options(drafting=drafting, gamma=case.gamma, tree=tree, max_new_tokens=14)
         chat = check_replies(engine, options, questions(case, first_seed + case.gamma % 4))
         drafted += chat.answer.statistics.drafted
         accepted += chat.answer.statistics.accepted

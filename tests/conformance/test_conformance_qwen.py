@@ -47,7 +47,7 @@ QWEN2_5_VL = {
 CHECKPOINTS = {f"qwen3_vl {name}": sizes for name, sizes in QWEN3_VL.items()}
 CHECKPOINTS |= {f"qwen2_5_vl {name}": sizes for name, sizes in QWEN2_5_VL.items()}
 SHAPES = {"wide": (52, 17), "tall": (14, 61), "square": (33, 33)}
-DRAFTINGS = ("none", "ngram", "M", "MT", "P", "MTCP")
+DRAFTINGS = ("none", "lookup", "M", "MT", "P", "MTCP")
 BUDGET = 12
 
 

@@ -135,7 +135,7 @@ def test_answers_are_the_same_bits(backend, checkpoints, kind, dtype, monkeypatc
     if not target.exists():
         MAKERS[kind](target, key_value_heads=4, seed=8)
         MAKERS[kind](draft, hidden_size=32, heads=2, layers=2, seed=9)
-    some = cases(["M", "ngram"])[::36]
+    some = cases(["M", "lookup"])[::36]
     with load(str(target), str(draft), backend=backend, dtype=dtype) as engine:
         assert compare_all({"": engine}, some, "on", BUDGET) == Count(5 * len(some))
 

@@ -117,7 +117,7 @@ def covering(shift):
     hows += [{"gamma": 4, "tree": tree} for tree in TREES.values()]
     for row, drafting in enumerate(DRAFTINGS):
         yield drafting, hows[(row + 3 * shift) % len(hows)]
-    yield "ngram", {"gamma": 3}
+    yield "lookup", {"gamma": 3, "tree": [None, *TREES.values()][shift % 3]}
     yield "MTC", {"gamma": 4, "adaptive": True}
     yield "MT", {"gamma": 3, "adaptive": True}
 

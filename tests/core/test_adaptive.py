@@ -231,7 +231,7 @@ def test_a_branch_alone_has_nothing_to_adapt():
     assert {weights for _, weights in weighted_rounds(target, drafter, 3, 20)} == {(1.0,)}
 
 
-@pytest.mark.parametrize("drafting", ["M", "t", "ngram", "msd"])
+@pytest.mark.parametrize("drafting", ["M", "t", "lookup", "msd"])
 def test_one_view_leaves_nothing_to_weigh(drafting):
     with pytest.raises(UsageError, match="`adaptive` has nothing to weigh"):
         Options(drafting=drafting, adaptive=True)

@@ -9,7 +9,7 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec.draft_length.cost_curves import at_context
-from mmspec.drafters.views import NGRAM, parse_drafting
+from mmspec.drafters.views import LOOKUP, parse_drafting
 from mmspec_bench.measure.calibrate import calibrate
 from mmspec_bench.measure.steadiness import Steadiness, Stopwatch
 from support.chat_turns import OPTIONS, check
@@ -268,7 +268,7 @@ def test_a_head_is_not_presumed_longer_than_its_slots(directory):
 
     engine, costs = replace(calibrated(directory, FLAT), head=Loaded), FLAT.calibration()
     assert max(engine._calibrated(costs, T, 64)) == 3
-    assert max(engine._calibrated(costs, NGRAM, 64)) == 8
+    assert max(engine._calibrated(costs, LOOKUP, 64)) == 8
 
 
 def test_trees_are_drafted_by_default_where_their_calibrated_costs_are_low(directory, monkeypatch):
@@ -287,7 +287,7 @@ def test_trees_are_left_out_where_nothing_is_known_of_them_or_they_cannot_be(dir
     assert calibrated(directory, FLAT).tree_of(AUTO, T) is None
     known = with_costs(directory, replace(FLAT.calibration(), level={64: {1: 0.06}}))
     assert known.tree_of(AUTO, T) == Tree()
-    assert known.tree_of(AUTO, NGRAM) is None
+    assert known.tree_of(AUTO, LOOKUP) == Tree()
     assert known.tree_of(replace(AUTO, gamma=4), T) is None
     assert known.tree_of(replace(AUTO, tree=None), T) is None
     assert known.tree_of(replace(AUTO, adaptive=True), T) is None

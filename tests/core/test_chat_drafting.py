@@ -1,4 +1,4 @@
-"""Chats that draft from n-grams, and chats that choose their draft lengths."""
+"""Chats that draft by lookup, and chats that choose their draft lengths."""
 
 from dataclasses import replace
 
@@ -8,9 +8,10 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.check import check as compare
 from mmspec.diagnostics.prompts import user_prompt
-from mmspec.drafters.views import NGRAM, PLAIN
+from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
 from support.chat_turns import OPTIONS, A, B, asked, check
 from support.scripted_engine import scripted_engine
@@ -25,7 +26,7 @@ def alone(directory):
 
 
 def test_turns_drafted_by_lookup_are_answered_like_cold_runs(alone):
-    chat = alone.chat(replace(OPTIONS, drafting="ngram", max_new_tokens=30))
+    chat = alone.chat(replace(OPTIONS, drafting="lookup", max_new_tokens=30))
     check(chat, AGAIN, A)
     check(chat, AGAIN, B, A)
     chat.conversation.undo()
@@ -33,36 +34,44 @@ def test_turns_drafted_by_lookup_are_answered_like_cold_runs(alone):
     for _ in chat.retry():
         pass
     check(chat, "Why?")
-    assert chat.answer.drafting == NGRAM
+    assert chat.answer.drafting == LOOKUP
     assert chat.answer.statistics.prompt_tokens < chat._drafter.drafter.length + 100
 
 
 def test_what_is_looked_up_holds_a_newline_for_every_image(alone):
-    chat = alone.chat(replace(OPTIONS, drafting="ngram"))
+    chat = alone.chat(replace(OPTIONS, drafting="lookup"))
     asked(chat, "What is this?", A, B)
-    held = chat._drafter.drafter._tokens
+    held = chat._drafter.drafter._text.tokens
     assert alone.target.model.config.image_token_id not in held
     assert held.count(alone.target.tokenizer.newline_id) >= 2
 
 
+def test_the_old_name_is_an_alias(alone):
+    chat = alone.chat(replace(OPTIONS, drafting="ngram"))
+    check(chat, AGAIN)
+    assert chat.answer.drafting.spec == "lookup"
+
+
 def test_a_draft_can_stay_aside(engine):
-    chat = engine.chat(replace(OPTIONS, drafting="ngram"))
+    chat = engine.chat(replace(OPTIONS, drafting="lookup"))
     check(chat, AGAIN, A)
-    assert chat.answer.drafting.spec == "ngram"
+    assert chat.answer.drafting.spec == "lookup"
     assert engine.draft.model.branches == []
     chat.options = replace(OPTIONS, drafting="MT")
     check(chat, AGAIN)
-    chat.options = replace(OPTIONS, drafting="ngram")
+    chat.options = replace(OPTIONS, drafting="lookup")
     check(chat, AGAIN)
 
 
 def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(alone):
     assert alone.chat(OPTIONS).plain
-    looking = replace(alone, draftless="ngram")
-    chat = looking.chat(OPTIONS)
+    looking = replace(alone, draftless="lookup")
+    with pytest.raises(UsageError, match="tree=dynamic"):
+        alone.chat(replace(OPTIONS, tree=Tree()))
+    chat = looking.chat(replace(OPTIONS, tree=Tree()))
     assert not chat.plain
     check(chat, AGAIN, A)
-    assert chat.answer.drafting == NGRAM
+    assert chat.answer.drafting == LOOKUP
     chat.speculate = False
     check(chat, AGAIN)
     assert chat.answer.drafting == PLAIN
@@ -73,17 +82,17 @@ def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(alone):
 
 def test_lookup_has_nothing_to_weigh():
     with pytest.raises(UsageError, match="`weights` needs `drafting` with letters"):
-        Options(drafting="ngram", weights=(1.0,))
+        Options(drafting="lookup", weights=(1.0,))
 
 
 def test_check_compares_lookup_without_a_draft(alone):
     report = compare(
-        alone, [user_prompt(AGAIN)], Options(drafting="ngram", gamma=5, max_new_tokens=400)
+        alone, [user_prompt(AGAIN)], Options(drafting="lookup", gamma=5, max_new_tokens=400)
     )
     assert (report.outcome, report.draft, report.comparisons[0].drafting) == (
         "identical",
-        "ngram",
-        "ngram",
+        "lookup",
+        "lookup",
     )
     assert report.comparisons[0].drafted > 0
     with pytest.raises(UsageError, match="`draft`"):
@@ -116,7 +125,7 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
     assert first.answer.statistics.rounds == 3  # two plain ones come first
     check(second, "What is this?", A)
     assert second.answer.statistics.drafted > 0
-    lengths = {engine.adaptive_length(AUTO, drafting) for drafting in (PLAIN, NGRAM)}
+    lengths = {engine.adaptive_length(AUTO, drafting) for drafting in (PLAIN, LOOKUP)}
     assert engine.adaptive_length(AUTO, second.answer.drafting) not in lengths
 
 

@@ -18,7 +18,7 @@ from support.faults import Fault
 from support.scripted_engine import SEES, picture, scripted_engine, with_positions
 
 PICTURES = [picture(seed) for seed in range(4)]
-WORDS = [None, "none", "M", "T", "CP", "MTCP", "ngram"]
+WORDS = [None, "none", "M", "T", "CP", "MTCP", "lookup"]
 texts = some.sampled_from(["What is this?", "Why?", "And these two?"])
 images = some.lists(some.sampled_from(PICTURES), max_size=3)
 

@@ -136,7 +136,8 @@ def test_plain_decoding_alone_is_refused(pair_engine):
         check(pair_engine, [user_prompt("x")], replace(OPTIONS, drafting="none"))
 
 
-@pytest.mark.parametrize("options", [{"max_new_tokens": 1}, {"drafting": "ngram"}])
-def test_answers_without_a_draft_check_nothing(pair_engine, options):
+@pytest.mark.parametrize("drafting", [None, "lookup"])
+def test_answers_without_a_draft_check_nothing(pair_engine, drafting):
+    options = replace(OPTIONS, drafting=drafting, max_new_tokens=1)
     with pytest.raises(UsageError, match="nothing was drafted"):
-        check(pair_engine, [user_prompt("x")], replace(OPTIONS, **{"max_new_tokens": 2, **options}))
+        check(pair_engine, [user_prompt("x")], options)

@@ -211,7 +211,7 @@ def test_a_method_that_drafts_needs_a_draft():
 
 
 def test_every_peer_has_methods_and_others_are_refused():
-    methods = peer_methods(PEERS, ["M", "ngram"], 5, "auto", "/vlm/python", "/vllm/python")
+    methods = peer_methods(PEERS, ["M", "lookup"], 5, "auto", "/vlm/python", "/vllm/python")
     assert len({method.name for method in methods}) == len(methods)
     assert {method.python for method in methods if "vlm" in method.name} == {"/vlm/python"}
     served = {m.name: m.python for m in methods if "vLLM" in m.name}

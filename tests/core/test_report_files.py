@@ -30,7 +30,7 @@ def test_csv_reads_back_and_holds_no_formulas(tmp_path):
 
 
 def test_a_report_stands_alone_and_has_a_line_for_every_method_task_and_turn(tmp_path):
-    names = [*METHODS, "ngram", "none"]
+    names = [*METHODS, "lookup", "none"]
     write(tmp_path, rows_of(2, names, ("chart", "spot", "vist")), provenance(names))
     written = write_report(merge([tmp_path]), [read_paper("paper:ibed")], tmp_path)
     assert [file.name for file in written.files] == [REPORT, "methods.csv", "tasks.csv"]

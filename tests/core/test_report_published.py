@@ -75,13 +75,13 @@ def test_an_unknown_paper_is_named_with_the_nearest():
 
 @pytest.fixture
 def run(tmp_path):
-    methods = ("M/run", "T", "ngram", "none")
+    methods = ("M/run", "T", "lookup", "none")
     rows = [
         row("spot/0", "M/run", [(3, 3, 4)], seconds=seconds(2.0)),
         row("spot/0", "M/run", [(3, 0, 1)], turn=1),
         row("edit/0", "M/run", [(3, 0, 1), (3, 1, 2)]),
         row("spot/0", "T", [(3, 1, 2)]),
-        row("spot/0", "ngram", [(3, 1, 2)], ()),
+        row("spot/0", "lookup", [(3, 1, 2)], ()),
         plain("spot/0", 4, seconds=seconds(4.0)),
     ]
     return merge([write(tmp_path, rows, provenance(methods))])
@@ -108,7 +108,7 @@ def test_ours_stand_beside_the_papers_in_its_own_terms(run):
     # No edit by T, so no mean; a method without a published row has its own.
     assert result["T", "Spot-the-Diff"][0] == "2.00"
     assert result["T", "2-image mean"][0] == ""
-    assert result["ngram", "Spot-the-Diff"] == ("2.00", "")
+    assert result["lookup", "Spot-the-Diff"] == ("2.00", "")
     assert result["M (M/run)", "PororoSV"] == ("", "1.19")
 
 

@@ -31,7 +31,7 @@ def engines(tmp_path):
 @pytest.mark.parametrize(
     ("method", "place"),
     [
-        *[("none", 0), ("ngram", 0)],
+        *[("none", 0), ("lookup", 0)],
         *[("T@blind", 0), ("T@sees", 1), ("tree:msd", 2), ("msd@heads/msd", 2)],
     ],
 )

@@ -33,7 +33,7 @@ def test_a_method_may_name_its_draft():
         "Some/Draft",
     )
     assert method.options(OPTIONS) == replace(read_method("tree20:M").options(OPTIONS))
-    for word in ("M@", "none@mini-draft", "ngram@mini-draft"):
+    for word in ("M@", "none@mini-draft", "lookup@mini-draft"):
         with pytest.raises(UsageError, match="after @ name a draft"):
             read_method(word)
 
@@ -85,7 +85,10 @@ def test_trees_are_read(word, name, tree):
 
 
 def test_lookup_is_a_drafting_of_its_own():
-    assert read_method("ngram").options(OPTIONS).drafting == "ngram"
+    for word, name in [("lookup", "lookup"), ("ngram", "lookup"), ("Tree8:ngram", "tree8:lookup")]:
+        method = read_method(word)
+        assert (method.name, method.options(OPTIONS).drafting) == (name, "lookup")
+    assert method.options(OPTIONS).tree == Tree(nodes=8)
     assert read_method("none").options(OPTIONS).drafting == "none"
 
 
@@ -101,7 +104,7 @@ def test_lookup_is_a_drafting_of_its_own():
         ("MT:2", "1 given for 2 drafting letters"),
         ("MT:..", "is no method"),
         ("M/none", "unknown overflow rule 'none'"),
-        ("msd:2", "a head has one view"),
+        ("msd:2", "msd has one view"),
         ("tree3x:M", "'tree3x:M': a tree is tree, tree20 or tree30w5"),
         ("tree0:M", "`nodes=0`"),
         ("tree:X", "unknown drafting letter 'X'"),

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmspec.chat.options import Options
 from mmspec.decoding import formulas
 from mmspec.decoding.host_framework import keys, sampler, top
 from mmspec.decoding.noise import Noise
@@ -75,7 +74,6 @@ def test_a_tree_has_the_published_size_where_nothing_is_said():
         (lambda: parse_tree("3,0"), "`tree=3,0`: every level needs at least 1 child"),
         (lambda: parse_tree("dynamic", 0), "`width=0`"),
         (lambda: parse_tree("2,2", nodes=0), "`nodes=0`"),
-        (lambda: Options(drafting="ngram", tree=Tree()), "n-grams propose a chain"),
     ],
 )
 def test_what_is_no_tree_is_named(given, told):

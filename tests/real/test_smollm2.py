@@ -54,7 +54,7 @@ def engine(request: pytest.FixtureRequest, smollm2: Path) -> Engine:
     return load(str(smollm2), backend=request.param, device="cpu", dtype="float32")
 
 
-@pytest.mark.parametrize("drafting", ["none", "ngram"])
+@pytest.mark.parametrize("drafting", ["none", "lookup"])
 def test_greedy_tokens_are_transformers(engine, drafting, texts, answers):
     options = Options(drafting=drafting, gamma=5, exact="off", max_new_tokens=TOKENS)
     drafted = 0
@@ -64,7 +64,7 @@ def test_greedy_tokens_are_transformers(engine, drafting, texts, answers):
         assert own.statistics.prompt_tokens == len(answer.prompt), text
         assert [t for t in own.token_ids if t not in engine.target.stop] == answer.tokens, text
         drafted += own.statistics.drafted
-    assert bool(drafted) == (drafting == "ngram")
+    assert bool(drafted) == (drafting == "lookup")
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])

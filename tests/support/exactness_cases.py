@@ -64,9 +64,7 @@ def cases(draftings: Iterable[str]) -> list[Case]:
     images changes from one case to the next; every second mixture has adaptive weights.
     """
     every = [
-        (word, shape, sampled)
-        for word, shape, sampled in product(draftings, SHAPES, (False, True))
-        if not (word == "ngram" and SHAPES[shape][1])
+        (word, shape, sampled) for word, shape, sampled in product(draftings, SHAPES, (False, True))
     ]
     Random(0).shuffle(every)
     return [

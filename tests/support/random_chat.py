@@ -59,13 +59,12 @@ def message(draws: Random) -> Message:
 def drafting(draws: Random, engine: Engine) -> dict[str, Any]:
     """Any drafting that the engine's models can do, as options."""
     gamma = draws.choice(["auto", *range(1, 9)])
+    tree = draws.choice(["auto", None, Tree(), Tree(branching=(3, 2, 1)), Tree(width=4, nodes=12)])
     if engine.draft is None:
-        return {"drafting": draws.choice([None, "ngram"]), "gamma": gamma}
-    word = draws.choice([None, "M", "T", "P", "MT", "MP", "MTP", "MTC", "ngram"])
+        return {"drafting": "lookup", "gamma": gamma, "tree": tree}
+    word = draws.choice([None, "M", "T", "P", "MT", "MP", "MTP", "MTC", "lookup"])
     if word and len(word) in (2, 3) and draws.random() < 0.4:
         return {"drafting": word, "gamma": gamma, "adaptive": True}
-    trees = ["auto", None, Tree(), Tree(branching=(3, 2, 1)), Tree(width=4, nodes=12)]
-    tree = "auto" if word == "ngram" else draws.choice(trees)
     return {"drafting": word, "gamma": gamma, "tree": tree}
 
 

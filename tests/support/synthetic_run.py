@@ -42,7 +42,7 @@ def answer(task, number, turn, method, position):
     draws = np.random.default_rng([*f"{task}/{number}/{turn}/{method}".encode()])
     images, gamma = IMAGES.get(task, 1), 0 if method == "none" else 5
     accepted = draws.integers(0, gamma, int(draws.integers(5, 30)), endpoint=True).tolist()
-    letters = "" if method in ("none", "ngram") else method.removeprefix("adaptive:")
+    letters = "" if method in ("none", "lookup") else method.removeprefix("adaptive:")
     return row(
         f"{task}/{number}",
         method,

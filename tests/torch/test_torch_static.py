@@ -215,7 +215,8 @@ OPTIONS = {
     "drawn": {"drafting": "MT", "sampling": DRAWN, "seed": 5},
     "adaptive drawn": {"drafting": "MT", "adaptive": True, "sampling": DRAWN, "seed": 5},
     "tree": {"drafting": "MT", "tree": Tree((), 4, 12)},
-    "ngram": {"drafting": "ngram"},
+    "lookup": {"drafting": "lookup"},
+    "lookup tree": {"drafting": "lookup", "tree": Tree((), 4, 12)},
     "auto": {"drafting": "T", "gamma": 3},
 }
 COMBINED = {

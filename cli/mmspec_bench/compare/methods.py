@@ -7,6 +7,7 @@ from typing import Any
 
 from mmspec.chat.options import Gamma
 from mmspec.checkpoints.head_export import SPECULATIVE_TOKENS
+from mmspec.drafters.views import UNLETTERED
 from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import choice
 
@@ -79,7 +80,7 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
     for drafting in ("none", *draftings):
         name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
         options = {"backend": backend, "drafting": drafting, "gamma": gamma, "exact": exact}
-        drafts = drafting not in ("none", "ngram")
+        drafts = drafting not in UNLETTERED
         methods.append(PeerMethod(f"mmspec {backend}, {name}", "run_mmspec", drafts, options))
     return methods
 

@@ -1,6 +1,6 @@
 """The methods that --methods names, and their decoding options.
 
-METHOD  = none | ngram | DRAFTED[@DRAFT]
+METHOD  = none | [tree[SHAPE]:]lookup | DRAFTED[@DRAFT]
 DRAFTED = [adaptive:][tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND
 DRAFT   = a draft's name, repository or directory; needed if several drafts can do the method
 SHAPE   = nodes of a dynamic tree, perhaps with its width (20, 30w5; default 60w10), or the
@@ -18,7 +18,7 @@ from typing import Any
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind
 from mmspec.decoding.tree import NODES, WIDTH, Tree
-from mmspec.drafters.views import LETTERS, UNLETTERED, read_letters
+from mmspec.drafters.views import LETTERS, LOOKUP, PLAIN, UNLETTERED, read_letters
 from mmspec.ground.errors import UsageError
 
 _NUMBERS = r"\d*\.?\d+(?:,\d*\.?\d+)*"
@@ -49,7 +49,7 @@ class Method:
 
     @property
     def drafting(self) -> str:
-        """The value of --drafting: letters, a head's kind, 'ngram' or 'none'."""
+        """The value of --drafting: letters, a head's kind, 'lookup' or 'none'."""
         return str(self.own["drafting"])
 
     def options(self, run: Options) -> Options:
@@ -99,23 +99,25 @@ def is_single_view(name: str) -> bool:
 
 
 def _read(word: str) -> Method:
-    if word.lower() in UNLETTERED:
-        return Method(word.lower(), {"drafting": word.lower(), "tree": None})
+    if word.lower() == PLAIN.spec:
+        return Method(PLAIN.spec, {"drafting": PLAIN.spec, "tree": None})
     match = _FORM.fullmatch(word)
     kind = match["letters"].lower() if match else ""
-    if not match or not (is_kind(kind) or _LETTERS.fullmatch(kind)):
+    has_letters = not is_kind(kind) and UNLETTERED.get(kind) != LOOKUP
+    if not match or (has_letters and not _LETTERS.fullmatch(kind)):
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
             "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, adaptive:tree:LETTERS, a head's kind, "
             f"any of these with @DRAFT, {', '.join(UNLETTERED)}"
         )
     own: dict[str, Any] = {"tree": _tree(word, match["tree"])}
-    if is_kind(kind):
+    if not has_letters:
         if match["adaptive"] or match["weights"] or match["rule"]:
             raise UsageError(
-                f"--methods: {word!r}: a head has one view: give {kind} or tree:{kind}"
+                f"--methods: {word!r}: {kind} has one view: give {kind} or tree:{kind}"
             )
-        return Method(word.lower(), own | {"drafting": kind})
+        kind = LOOKUP.spec if kind in UNLETTERED else kind
+        return Method(word[: match.start("letters")].lower() + kind, own | {"drafting": kind})
     own["drafting"] = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
     if pool := re.search(r"\d+", match["letters"]):
         own["pool"] = int(pool[0])

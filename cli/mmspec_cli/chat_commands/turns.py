@@ -173,7 +173,7 @@ def temperature(dialogue: Dialogue, argument: str) -> None:
 
 
 def drafting(dialogue: Dialogue, argument: str) -> None:
-    """Show or set what is drafted from, such as M, MT, ngram, auto."""
+    """Show or set what is drafted from, such as M, MT, lookup, auto."""
     chat = dialogue.chat
     if argument:
         chat.change(replace(chat.options, drafting=None if argument == "auto" else argument))

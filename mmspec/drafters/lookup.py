@@ -1,0 +1,156 @@
+"""Drafts without a model: a tree of what most probably follows by earlier text.
+
+Places where the last tokens stood before say what may follow: the more of them agree, the more they
+say (prompt lookup, Yang et al. 2023; SuffixDecoding, Oliaro et al. 2024).  Their continuations are
+a tree, which is searched best first.
+"""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from mmspec.decoding.acceptance import Verdict
+from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import HostDraft, Plan
+from mmspec.decoding.host_framework import HOST
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.tree import Tree
+from mmspec.drafters.text_index import TextIndex
+from mmspec.ground.tokens import NO_TOKEN
+
+OWN = 4.0
+"""Weight of a place in the conversation itself, in places of other texts."""
+DISCOUNT = 0.75
+"""Weight that shorter contexts take from each kind of continuation (Kneser and Ney 1995)."""
+LEAST = 0.1
+"""The least chance of a drafted node; less, 0.8 / n, if more than eight nodes may be drafted."""
+
+Levels = list[list[tuple[float, Sequence[int]]]]
+"""Weights and continuations of places: those with the longest contexts come first."""
+
+
+class Node(NamedTuple):
+    """A node that may be drafted; the likeliest comes first, of equal ones the earlier."""
+
+    minus_chance: float
+    serial: int
+    token: int
+    parent: int
+    """Index of the parent in the draft, -1 for the root."""
+    depth: int
+    """Number of ancestors."""
+    levels: Levels
+    """The places that lead to the parent."""
+
+
+class LookupDrafter:
+    """Implements `mmspec.decoding.contract.Drafter` on the host, with one branch."""
+
+    def __init__(self, sampling: Sampling, tree: Tree | None = None) -> None:
+        """sampling: the target's.  tree: the shape of drafts; None drafts chains."""
+        self._text = TextIndex()
+        self._sampler, self._tree = HOST.sampler(sampling), tree
+
+    @property
+    def length(self) -> int:
+        """Number of tokens in the sequence."""
+        return self._text.length
+
+    def extend(self, segments: Sequence[Segment]) -> None:
+        """Append the segment of the only branch."""
+        (segment,) = segments
+        self._text.extend(segment.token_ids(NO_TOKEN))
+
+    def rewind(self, length: int) -> None:
+        """Forget all tokens from `length` on."""
+        self._text.rewind(length)
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:  # noqa: ARG002
+        """Append `tokens` to the sequence."""
+        self._text.extend(tokens)
+
+    def draft(self, plan: Plan, noise: Noise) -> HostDraft | None:
+        """The likeliest nodes of a chain or tree; None if no node is likely enough."""
+        tree = self._tree and self._tree.within(plan.nodes, plan.gamma)
+        tree = tree or Tree((1,) * plan.gamma, nodes=plan.gamma)
+        depth = tree.depth(plan.gamma)
+        least, serial = min(LEAST, 8 * LEAST / tree.nodes), count()
+        tokens: list[int] = []
+        parents: list[int] = []
+        nodes: list[Node] = []
+        chance, parent, at, levels = 1.0, -1, 0, self._levels(depth)
+        while len(tokens) < tree.nodes:
+            if at < depth:
+                width = tree.branching[at] if tree.branching else tree.width
+                for token, share in self._ranked(successors(levels, at), noise, at)[:width]:
+                    if chance * share >= least:
+                        node = Node(-chance * share, next(serial), token, parent, at, levels)
+                        heappush(nodes, node)
+            if not nodes:
+                break
+            minus_chance, _, token, above, at, levels = heappop(nodes)
+            tokens.append(token)
+            parents.append(above)
+            chance, parent = -minus_chance, len(tokens) - 1
+            levels, at = through(levels, at, token), at + 1
+        is_chain = parents == [*range(-1, len(tokens) - 1)]
+        return HostDraft(tokens, None if is_chain else parents) if tokens else None
+
+    def _levels(self, depth: int) -> Levels:
+        """The places after the last tokens, with continuations of `depth` tokens."""
+        text, found = self._text.tokens, self._text.places(self._text.context)
+        return [
+            [(OWN, text[at : at + depth]) for at in places] for places in found[:0:-1] if places
+        ]
+
+    def _ranked(self, chances: dict[int, float], noise: Noise, at: int) -> list[tuple[int, float]]:
+        """Tokens `at` positions after the next, and their chances of being the target's own.
+
+        If it samples, the noise decides: chances are q / E of all that may follow.
+        """
+        if chances and not self._sampler.sampling.greedy:
+            ids = np.array([*chances], np.uint32)
+            keys = HOST.keys(noise, at + 1)[at:]
+            draws = self._sampler.exponentials(keys, ids)[0].tolist()
+            pairs = zip(chances.items(), draws, strict=True)
+            scores = {token: chance / draw for (token, chance), draw in pairs}
+            total = sum(scores.values()) + 1 - sum(chances.values())
+            chances = {token: score / total for token, score in scores.items()}
+        return sorted(chances.items(), key=lambda pair: -pair[1])
+
+
+def successors(levels: Levels, at: int) -> dict[int, float]:
+    """Probabilities of the tokens at index `at` of the continuations; the rest is unknown.
+
+    Each level counts what followed at it and above, and leaves DISCOUNT of every token's weight to
+    the shorter contexts below (absolute discounting with interpolation).
+    """
+    weights: dict[int, float] = {}
+    chances: dict[int, float] = {}
+    left, total = 1.0, 0.0
+    for level in levels:
+        for weight, continuation in level:
+            token = continuation[at]
+            weights[token] = weights.get(token, 0.0) + weight
+            total += weight
+        unit, rest = left / total, 0.0
+        for token, weight in weights.items():
+            given = min(weight, DISCOUNT)
+            chances[token] = chances.get(token, 0.0) + unit * (weight - given)
+            rest += given
+        left *= rest / total
+    chances.pop(NO_TOKEN, None)
+    return chances
+
+
+def through(levels: Levels, at: int, token: int) -> Levels:
+    """The places whose continuation has `token` at index `at`, and is longer."""
+    kept = (
+        [pair for pair in level if pair[1][at] == token and at + 1 < len(pair[1])]
+        for level in levels
+    )
+    return [level for level in kept if level]

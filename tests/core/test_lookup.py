@@ -1,0 +1,164 @@
+"""Trees of what follows by earlier text: their probabilities, shapes, and the loop."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from test_loop import PROMPT, greedy, rounds_of
+
+from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import HostDraft, Plan
+from mmspec.decoding.host_framework import HOST
+from mmspec.decoding.noise import NO_NOISE, Noise, exponentials
+from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.tree import Tree
+from mmspec.drafters.lookup import DISCOUNT, LEAST, OWN, LookupDrafter, successors
+from support.scripted import ScriptedFeatures, ScriptedTarget
+
+DYNAMIC = Tree(nodes=8)
+
+
+def drafter_of(*parts, tree=None, sampling=GREEDY):
+    drafter = LookupDrafter(sampling, tree)
+    drafter.extend([Segment(parts)])
+    return drafter
+
+
+def proposed(drafter, gamma=5):
+    draft = drafter.draft(Plan(gamma), NO_NOISE)
+    return draft and (draft.tokens, draft.parents)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [
+        ([], None),
+        ([1], None),
+        ([1, 2, 3], None),
+        ([1, 2, 9, 8, 7, 1, 2], [9, 8, 7, 1, 2]),
+        ([0, 1, 2, 9, 3, 1, 2, 8, 0, 1, 2], [9, 3, 1, 2, 8]),
+        ([4, 4, 4, 4], [4, 4, 4]),
+        ([1, 5, 8, 1, 5, 9, 1, 6, 1], [5, 9, 1, 6, 1]),
+    ],
+    ids=["empty", "one", "new", "before", "longest", "run", "most"],
+)
+def test_a_chain_is_the_likeliest_continuation(tokens, expected):
+    assert proposed(drafter_of(tokens)) == (expected and (expected, None))
+
+
+def test_a_tree_has_what_else_followed():
+    tokens = [3, 1, 2, 7, 8, 4, 1, 2, 9, 8, 5, 1, 2]
+    assert proposed(drafter_of(tokens, tree=DYNAMIC), 2) == ([9, 7, 8, 8], [-1, -1, 0, 1])
+    assert proposed(drafter_of(tokens, tree=Tree((2, 1))), 5) == ([9, 7, 8, 8], [-1, -1, 0, 1])
+    assert proposed(drafter_of(tokens, tree=Tree((1, 2)))) == ([9, 8], None)
+    small = drafter_of(tokens, tree=DYNAMIC).draft(Plan(2, nodes=3), NO_NOISE)
+    assert small == HostDraft([9, 7, 8], [-1, -1, 0])
+    assert drafter_of(tokens, tree=DYNAMIC).draft(Plan(2, nodes=2), NO_NOISE).parents is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([[1, 2], ScriptedFeatures("a"), [1, 2]], None),
+        ([[1, 2, 7], ScriptedFeatures("a"), [1, 2]], [7]),
+        ([[1], ScriptedFeatures("a"), [9, 1], ScriptedFeatures("a")], None),
+        ([[1, 2, 7, 8], ScriptedFeatures("a"), [3], ScriptedFeatures("a"), [1, 2]], [7, 8]),
+    ],
+    ids=["follows", "cut", "last", "before"],
+)
+def test_an_image_is_never_matched_and_never_proposed(parts, expected):
+    assert proposed(drafter_of(*parts)) == (expected and (expected, None))
+
+
+LEVELS = some.lists(
+    some.lists(
+        some.tuples(some.sampled_from([OWN, 1.0]), some.lists(some.integers(0, 4), min_size=1)),
+        min_size=1,
+    ),
+    max_size=4,
+)
+
+
+@given(LEVELS)
+def test_probabilities_are_interpolated_absolute_discounting(levels):
+    """By Kneser and Ney's recursion from the shortest context on, in exact fractions."""
+    discount = Fraction(DISCOUNT)
+    expected = dict.fromkeys(range(5), Fraction(0))
+    for size in range(len(levels), 0, -1):
+        places = [pair for level in levels[:size] for pair in level]
+        weights = dict.fromkeys(range(5), Fraction(0))
+        for weight, continuation in places:
+            weights[continuation[0]] += Fraction(weight)
+        total, kinds = sum(weights.values()), sum(map(bool, weights.values()))
+        expected = {
+            token: (max(weight - discount, 0) + discount * kinds * expected[token]) / total
+            for token, weight in weights.items()
+        }
+    chances = successors(levels, 0)
+    assert set(chances) == {pair[1][0] for level in levels for pair in level}
+    for token, chance in chances.items():
+        assert chance == pytest.approx(float(expected[token]))
+    assert sum(chances.values()) <= 1
+
+
+@settings(max_examples=60)
+@given(
+    some.lists(some.integers(0, 3), max_size=60), some.integers(1, 9), some.sampled_from([0.0, 0.9])
+)
+def test_a_tree_is_well_formed_and_within_its_bounds(tokens, gamma, temperature):
+    sampling = Sampling(temperature)
+    for tree, plan in [(Tree(nodes=12, width=2), Plan(gamma)), (Tree((3, 2)), Plan(gamma, 4))]:
+        draft = drafter_of(tokens, tree=tree, sampling=sampling).draft(plan, Noise(3, len(tokens)))
+        if draft is None:
+            continue
+        parents = draft.parents or [*range(-1, draft.size - 1)]
+        assert draft.size <= max(gamma, plan.nodes or tree.nodes)
+        assert draft.depth <= gamma
+        assert all(-1 <= parent < node for node, parent in enumerate(parents))
+        children = set(zip(parents, draft.tokens, strict=True))
+        assert len(children) == draft.size
+        assert max(parents.count(parent) for parent in parents) <= (3 if tree.branching else 2)
+
+
+def test_children_are_ordered_by_the_noise_that_the_target_draws_under():
+    tokens = [1, 2, 1, 3, 1, 4, 1, 5, 1]
+    for position in range(20):
+        noise = Noise(7, position)
+        draft = drafter_of(tokens, tree=Tree((4,)), sampling=Sampling(1.0)).draft(Plan(1), noise)
+        ids = np.array([2, 3, 4, 5], np.uint32)
+        draws = exponentials(np, HOST.keys(noise, 1), ids)[0]
+        by_noise = ids[np.argsort(draws)].tolist()
+        assert draft.tokens == by_noise[: draft.size]
+
+
+@pytest.mark.parametrize("tree", [None, DYNAMIC, Tree((2, 1, 1))], ids=["chain", "tree", "static"])
+@pytest.mark.parametrize("gamma", [1, 3, 8])
+def test_greedy_lookup_says_what_the_target_says(gamma, tree):
+    target, drafter = ScriptedTarget(vocabulary=3), drafter_of(PROMPT, tree=tree)
+    target.extend(Segment([PROMPT]))
+    rounds = rounds_of(target, drafter, gamma=gamma, max_tokens=80)
+    assert [t for each in rounds for t in each.tokens] == greedy(80, vocabulary=3)
+    assert sum(each.accepted for each in rounds) > 0
+    assert any(not each.drafted for each in rounds)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(1.0), Sampling(1.3, top_k=2)], ids=["T1", "top-k"])
+def test_sampled_lookup_says_what_plain_sampling_says(sampling):
+    answers = []
+    chain, tree = (drafter_of(PROMPT, tree=t, sampling=sampling) for t in (None, DYNAMIC))
+    for drafter in (None, chain, tree):
+        target = ScriptedTarget(vocabulary=4, sampling=sampling)
+        target.extend(Segment([PROMPT]))
+        rounds = rounds_of(target, drafter, gamma=3, max_tokens=80, seed=2)
+        answers.append([token for each in rounds for token in each.tokens])
+        assert drafter is None or sum(each.accepted for each in rounds) > 0
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_fewer_unlikely_nodes_are_drafted_where_few_may_be():
+    tokens = [1, *(token for each in range(2, 8) for token in (each, 1))]
+    few, many = (drafter_of(tokens, tree=Tree(nodes=n)).draft(Plan(1), NO_NOISE) for n in (8, 60))
+    assert (few.size, many.size) == (6, 6)
+    assert LEAST < 1 / 6
