@@ -21,22 +21,13 @@ from mmspec.prompt.conversation import Conversation, interleaved, render
 from mmspec.prompt.images import picture_from
 from mmspec.prompt.tokenizer import Tokenizer
 from support.factory_qwen import IMAGE_ID, write_tokenizer
-from support.qwen_oracle import processor
+from support.qwen_oracle import patches, processor
 
 DRAWS = np.random.default_rng(0)
 SIZES = [(int(width), int(height)) for width, height in DRAWS.integers(3, 400, (170, 2))]
 SIZES += [(int(width), int(height)) for width, height in DRAWS.integers(400, 1400, (20, 2))]
 SIZES += [(1, 1), (1, 200), (200, 1), (31, 33), (16, 16), (48, 47), (2000, 10), (10, 2000)]
 SIZES += [(640, 480), (1, 2), (96, 96)]
-
-
-def patches(pixels, config):
-    """Pixel values [any, 3, height, width] in the processor's form: a row for each patch."""
-    size, merge, frames = config.patch_size, config.spatial_merge_size, config.temporal_patch_size
-    rows, columns = (side // size // merge for side in pixels.shape[-2:])
-    cut = pixels.reshape(-1, 3, rows, merge, size, columns, merge, size)
-    cut = cut.transpose(2, 5, 3, 6, 1, 0, 4, 7)
-    return np.repeat(cut, frames // cut.shape[5], axis=5).reshape(rows * columns * merge**2, -1)
 
 
 TOWERS = {"qwen3_vl": Qwen3VLVision(), "qwen2_5_vl": Qwen25VLVision()}

@@ -87,12 +87,21 @@ class Qwen25(AnyVideos, Qwen2_5_VLProcessor):
 PROCESSORS = {"qwen3_vl": (Qwen3, Qwen3Videos), "qwen2_5_vl": (Qwen25, Qwen2Videos)}
 
 
-def processor(path: Path, kind: str) -> Any:
+def processor(path: Path, kind: str, template: str = CHAT_TEMPLATE) -> Any:
     """The processor of a directory with a tokenizer and settings; kind: a `model_type`."""
     whole, videos = PROCESSORS[kind]
     images = Qwen2VLImageProcessorPil.from_pretrained(path)
     tokenizer, video = AutoTokenizer.from_pretrained(path), videos.from_pretrained(path)
-    return whole(images, tokenizer, video, CHAT_TEMPLATE)
+    return whole(images, tokenizer, video, template)
+
+
+def patches(pixels: np.ndarray, config: Any) -> np.ndarray:
+    """Pixel values [any, 3, height, width] in the processor's form: a row for each patch."""
+    size, merge, frames = config.patch_size, config.spatial_merge_size, config.temporal_patch_size
+    rows, columns = (side // size // merge for side in pixels.shape[-2:])
+    cut = pixels.reshape(-1, 3, rows, merge, size, columns, merge, size)
+    cut = cut.transpose(2, 5, 3, 6, 1, 0, 4, 7)
+    return np.repeat(cut, frames // cut.shape[5], axis=5).reshape(rows * columns * merge**2, -1)
 
 
 def shown(clip: Clip) -> dict[str, Any]:

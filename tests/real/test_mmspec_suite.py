@@ -1,0 +1,49 @@
+"""MMSpec itself as a suite: ten samples of each topic by small models, in two shards."""
+
+from pathlib import Path
+
+import pytest
+from benchmark_files import benchmark
+
+from mmspec_bench.report.merge import merge
+from mmspec_bench.suite.rows import PLAIN
+from mmspec_cli.main import main as mmspec
+from support.factory_qwen import tiny_qwen3_vl
+
+pytestmark = pytest.mark.slow
+SHARDS = ("1/2", "2/2")
+TOPICS = [
+    *("general vqa", "text vqa", "image captioning"),
+    *("chart understanding", "complex reasoning pro", "multi-turn conversation"),
+]
+METHODS = {"mini": "M,T,ngram", "a tiny Qwen": "T,M,ngram"}
+
+
+def models(name: str, folder: Path) -> list[str]:
+    """The options that name a target and its draft."""
+    if name == "mini":
+        return ["--model", "mini"]
+    pair = [tiny_qwen3_vl(folder / f"qwen{seed}", seed=seed, positions=8192) for seed in (0, 1)]
+    return ["--model", str(pair[0]), "--draft", str(pair[1]), "--max-image-tokens", "40"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_ten_samples_of_each_topic_are_answered_as_without_drafts(name, tmp_path, capsys):
+    suite = ["--suite", f"mmspec={benchmark()}", "--limit", "10", "--max-new-tokens", "12"]
+    chosen = [*models(name, tmp_path), "--methods", f"{METHODS[name]},{PLAIN}"]
+    folders = [tmp_path / shard.replace("/", "-") for shard in SHARDS]
+    for folder, shard in zip(folders, SHARDS, strict=True):
+        shards = ["--shard", shard, "--out", str(folder)]
+        assert mmspec(["bench", "run", *suite, *chosen, *shards]) == 0
+    run = merge(folders)
+    assert len({row.sample for row in run.rows}) == 60
+    assert run.tasks == TOPICS
+    assert max(row.turn for row in run.rows) == 2
+    drafted = [row for row in run.rows if row.method != PLAIN]
+    assert all(row.identical for row in drafted if "not compared" not in "".join(row.notes))
+    assert sum(row.accepted for row in drafted) > 0
+    capsys.readouterr()
+    assert mmspec(["bench", "report", *map(str, folders)]) == 0
+    report = capsys.readouterr().out
+    assert all(topic in report for topic in TOPICS)
+    assert not run.missing_shards
