@@ -39,7 +39,7 @@ class TorchModel:
         vision = config.vision
         self._tower = vision.tower(self._parts, config.text) if vision else None
         self.executor = Executor(self.language)
-        if device.type == "cuda":
+        if device.type == "cuda" and config.text.delta_net is None:  # graphs have no states
             self.executor = ReplayedExecutor(self.language, CudaGraphs(device))
 
     @property

@@ -12,6 +12,7 @@ from mmspec.chat.plugins import head_kind
 from mmspec.chat.session import OpenDrafter
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.decoding.contract import Target
+from mmspec.decoding.tree import Tree
 from mmspec.drafters.lookup import LookupDrafter
 from mmspec.drafters.view_drafter import ViewDrafter
 from mmspec.drafters.views import LOOKUP, UNLETTERED, Branch, Drafting, fit, parse_drafting
@@ -50,6 +51,11 @@ def spec_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> str:
 def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ()) -> Drafting:
     """The drafting for a prompt; raises UsageError if the models cannot do what the options say."""
     spec = spec_for(models, options, chunks)
+    if isinstance(options.tree, Tree) and models.recurrent:
+        raise UsageError(
+            f"`tree={options.tree.spec}`: {models.recurrent} has recurrent layers, whose state "
+            "follows one path: leave `tree` out to draft chains"
+        )
     if models.draft and spec not in UNLETTERED:
         return _lettered(options, spec, models.draft.model.config)
     if models.head and spec not in UNLETTERED:
@@ -81,6 +87,11 @@ def _lettered(options: Options, spec: str, config: ModelConfig) -> Drafting:
     """Parse `spec` for a draft model with `config`; raises UsageError if it cannot draft so."""
     if options.names_head:
         raise UsageError(f"`drafting={spec}` needs a head of that kind: name one with `draft`")
+    if config.text.delta_net and len(spec) > 1:
+        raise UsageError(
+            f"`drafting={spec}`: a draft with recurrent layers keeps the state of one view: "
+            "give one letter"
+        )
     return parse_drafting(spec, config, options.weights if options.drafting else (), options.pool)
 
 

@@ -59,6 +59,12 @@ class Models:
         """The draft model or the head; None if neither is loaded."""
         return self.draft or self.head
 
+    @property
+    def recurrent(self) -> str | None:
+        """Name of the target or draft model with recurrent layers, which follow chains alone."""
+        models = (self.target, self.draft) if self.draft else (self.target,)
+        return next((m.name for m in models if m.model.config.text.delta_net), None)
+
     def caption(self, picture: Picture) -> Sequence[int]:
         """Token ids, without BOS, that replace the image in view C; computed once per image."""
         if self.captioner is None:
@@ -108,7 +114,7 @@ class Models:
         """The tree with which a drafter is opened; None drafts chains."""
         if options.tree != "auto":
             return options.tree
-        if options.gamma != "auto" or options.adaptive:
+        if options.gamma != "auto" or options.adaptive or self.recurrent:
             return None
         calibration = self.calibration(self.exact_rows(options.exact))
         return Tree() if self._calibrated(calibration, drafting, 0, TREE_NODES[0]) else None

@@ -5,12 +5,12 @@ safetensors headers; it never opens pickled weights.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from mmspec.checkpoints.config import ModelConfig, Quantization
-from mmspec.checkpoints.manifest import canonical, is_buffer, manifest, optional
+from mmspec.checkpoints.manifest import SHORT, canonical, is_buffer, is_less_one, manifest, optional
 from mmspec.checkpoints.safetensors_header import StoredTensor, TensorName, read_header
 from mmspec.families.tensors import Shape
 from mmspec.ground.errors import CheckpointError
@@ -46,13 +46,15 @@ class TensorSource:
     """Where one tensor of a model is in the checkpoint's files.
 
     `shape` is the model's, in PyTorch's order of axes. `layout` is "mlx" for a convolution stored
-    with the inputs as the last axis. A quantized weight has a `packing`.
+    with the inputs as the last axis. A quantized weight has a `packing`. `less_one`: the model's
+    weight is the stored one plus 1.
     """
 
     stored: StoredTensor
     shape: Shape
     layout: Literal["torch", "mlx"] = "torch"
     packing: Packing | None = None
+    less_one: bool = False
 
 
 def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
@@ -63,9 +65,18 @@ def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
     """
     by_name = _by_canonical_name(read_tensors(directory), directory, config)
     shapes = manifest(config), optional(config)
-    return plan_named(
+    sources = plan_named(
         by_name, *shapes, directory, config.quantization, convolution=config.family.convolution
     )
+    return _with_norms(sources) if config.text.delta_net else sources
+
+
+def _with_norms(sources: dict[str, TensorSource]) -> dict[str, TensorSource]:
+    """Qwen3.5's norms, stored less one where MLX has not converted the short convolutions."""
+    layouts = {source.layout for name, source in sources.items() if name.endswith(SHORT)}
+    if "torch" not in layouts:
+        return sources
+    return {name: replace(source, less_one=is_less_one(name)) for name, source in sources.items()}
 
 
 def plan_named(
@@ -91,7 +102,9 @@ def plan_named(
             problems += [f"{name} {list(shape)} is missing"] if name in needed else []
             continue
         try:
-            sources[name] = _source(name, shape, by_name, quantization, name == convolution)
+            sources[name] = _source(
+                name, shape, by_name, quantization, name == convolution or name.endswith(SHORT)
+            )
         except _Misfit as misfit:
             problems.append(str(misfit))
     problems += _unexpected(by_name, sources, allowed)

@@ -13,7 +13,7 @@ Shapes are PyTorch's: linear (out, in), convolution (out, in, height, width).
 from math import prod
 
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.families.decoder import TextConfig
+from mmspec.families.decoder import DeltaNetConfig, TextConfig
 from mmspec.families.tensors import Shape, Tensors, renamed
 
 TOWER = "vision_tower."
@@ -21,6 +21,8 @@ TOWER = "vision_tower."
 
 LM_HEAD = "lm_head.weight"
 EMBEDDING = "language_model.embed_tokens.weight"
+SHORT = "linear_attn.conv1d.weight"
+"""End of the names of short convolutions' weights, which MLX stores in another axis order."""
 PRECISIONS = (16, 8, 4)
 """Bits of a weight: as published, and as `mmspec models quantize` writes them."""
 GROUP = 64
@@ -40,6 +42,12 @@ def hub_name(name: str, config: ModelConfig) -> str:
 def is_buffer(name: str) -> bool:
     """True for a stored tensor that the model computes itself, such as a table of positions."""
     return name.endswith(("embeddings.position_ids", "rotary_emb.inv_freq"))
+
+
+def is_less_one(name: str) -> bool:
+    """True for a norm of Qwen3.5's decoder, whose weight transformers stores less one."""
+    is_norm = name.startswith("language_model.") and name.endswith("norm.weight")
+    return is_norm and not name.endswith("linear_attn.norm.weight")
 
 
 def manifest(config: ModelConfig) -> dict[str, Shape]:
@@ -65,31 +73,56 @@ def _tensors(config: ModelConfig) -> Tensors:
 def _decoder(text: TextConfig) -> Tensors:
     yield EMBEDDING, (text.vocab_size, text.hidden_size), True
     for layer in range(text.num_hidden_layers):
-        for name, shape in decoder_layer(text).items():
+        for name, shape in decoder_layer(text, layer).items():
             yield f"language_model.layers.{layer}.{name}", shape, True
     yield "language_model.norm.weight", (text.hidden_size,), True
     yield LM_HEAD, (text.vocab_size, text.hidden_size), not text.tie_word_embeddings
 
 
-def decoder_layer(text: TextConfig) -> dict[str, Shape]:
+def decoder_layer(text: TextConfig, layer: int = 0) -> dict[str, Shape]:
     """The tensors of one layer of the decoder, in the order of the forward pass."""
     width, inner = text.hidden_size, text.intermediate_size
-    queries = text.num_attention_heads * text.head_dim
-    keys = text.num_key_value_heads * text.head_dim
-    outputs = {"q": queries, "k": keys, "v": keys}
-    biases = outputs if text.qkv_bias else {}
-    norms = ("q_norm", "k_norm") if text.qk_norm else ()
+    delta_net = text.delta_net
+    if delta_net and layer in delta_net.layers:
+        mixer = _delta_net(delta_net, width)
+    else:
+        mixer = _attention(text)
     return {
         "input_layernorm.weight": (width,),
-        **{f"self_attn.{part}_proj.weight": (size, width) for part, size in outputs.items()},
-        **{f"self_attn.{part}_proj.bias": (size,) for part, size in biases.items()},
-        **{f"self_attn.{norm}.weight": (text.head_dim,) for norm in norms},
-        "self_attn.o_proj.weight": (width, queries),
+        **mixer,
         "post_attention_layernorm.weight": (width,),
         "mlp.gate_proj.weight": (inner, width),
         "mlp.up_proj.weight": (inner, width),
         "mlp.down_proj.weight": (width, inner),
     }
+
+
+def _attention(text: TextConfig) -> dict[str, Shape]:
+    width, queries = text.hidden_size, text.num_attention_heads * text.head_dim
+    keys = text.num_key_value_heads * text.head_dim
+    outputs = {"q": queries * (2 if text.gated else 1), "k": keys, "v": keys}
+    biases = outputs if text.qkv_bias else {}
+    norms = ("q_norm", "k_norm") if text.qk_norm else ()
+    return {
+        **{f"self_attn.{part}_proj.weight": (size, width) for part, size in outputs.items()},
+        **{f"self_attn.{part}_proj.bias": (size,) for part, size in biases.items()},
+        **{f"self_attn.{norm}.weight": (text.head_dim,) for norm in norms},
+        "self_attn.o_proj.weight": (width, queries),
+    }
+
+
+def _delta_net(config: DeltaNetConfig, width: int) -> dict[str, Shape]:
+    heads, values = config.value_heads, config.value_heads * config.value_dim
+    outputs = {"qkv": config.channels, "z": values, "b": heads, "a": heads}
+    tensors = {
+        **{f"in_proj_{part}.weight": (size, width) for part, size in outputs.items()},
+        "conv1d.weight": (config.channels, 1, config.window),
+        "A_log": (heads,),
+        "dt_bias": (heads,),
+        "norm.weight": (config.value_dim,),
+        "out_proj.weight": (width, values),
+    }
+    return {f"linear_attn.{name}": shape for name, shape in tensors.items()}
 
 
 def weight_bytes(config: ModelConfig, bits: int) -> int:
@@ -105,4 +138,4 @@ def _bytes(name: str, shape: tuple[int, ...], bits: int) -> int:
 def cache_bytes(text: TextConfig, positions: int, width: int = 2) -> int:
     """Bytes of the keys and values of so many positions; width: bytes of a number."""
     features = text.num_key_value_heads * text.head_dim
-    return 2 * text.num_hidden_layers * features * width * positions
+    return 2 * text.attention_layers * features * width * positions

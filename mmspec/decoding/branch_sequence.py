@@ -11,6 +11,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from mmspec.decoding.contents import Projection, Row
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.delta_states import DeltaStates
 from mmspec.decoding.draft import DeviceDraft, Plan, require_path
 from mmspec.decoding.ensemble_expander import DraftTail, EnsembleExpander
 from mmspec.decoding.framework import Framework
@@ -75,13 +76,17 @@ class BranchSequence(ABC, Generic[A, P]):
         count: int,
         sampling: Sampling,
         tree: Tree | None,
+        states: DeltaStates[A] | None = None,
         *,
         probabilities: bool,
     ) -> None:
-        """place: returns the rows [N, W] of an image's features.  embed: those [w, H] of ids."""
+        """place: returns the rows [N, W] of an image's features.  embed: those [w, H] of ids.
+
+        states: those of recurrent layers, of which a single branch may have some.
+        """
         self.framework, self._place, self._embed = framework, place, embed
         self._ensemble, self._tree, self._probabilities = ensemble, tree, probabilities
-        self._sampler = framework.sampler(sampling)
+        self._sampler, self._states = framework.sampler(sampling), states
         self._rows: list[Row[A]] = [Row() for _ in range(count)]
         self._state = BranchState[A, P](0, 0, (0,) * count, (0,) * count)
 
@@ -106,7 +111,7 @@ class BranchSequence(ABC, Generic[A, P]):
                 row.append(columns, segment, self._place, width - len(segment))
             state = self._described(columns + width, max(start, end))
             if start < end:
-                self._prefill(state, start, end)
+                self._feed_columns(state, start, end)
         self._state = state
 
     def rewind(self, length: int) -> None:
@@ -160,6 +165,9 @@ class BranchSequence(ABC, Generic[A, P]):
         self, state: BranchState[A, P], gamma: int, tree: Tree | None, weights: A, noise: Noise
     ) -> DeviceDraft[A]:
         framework, record = self.framework, list[A]()
+        if self._states:
+            self._feed_columns(state, state.start, state.start)
+            self._states.steps = None
         last, tail = self._begin(state, tree.depth(gamma) if tree else gamma)
         project = partial(self._ensemble.logits, weights, record)
         expander = EnsembleExpander(tail, last, self._embed, project)
@@ -168,6 +176,14 @@ class BranchSequence(ABC, Generic[A, P]):
             return draft
         q = framework.xp.concat([self._by_node(level) for level in record], axis=0)
         return replace(draft, branch_probabilities=self._ensemble.padded(q))
+
+    def _feed_columns(self, state: BranchState[A, P], start: int, end: int) -> None:
+        """Feed columns, with recurrent layers as they were at the first of them."""
+        if self._states:
+            start = self._states.resume(start)
+            self._states.steps = 0
+        if start < end:
+            self._prefill(state, start, end)
 
     def _by_node(self, q: A) -> A:
         """The branches' probabilities [R * w, v] of a level as [w, R, v]."""

@@ -26,6 +26,9 @@ class Columns(NamedTuple):
     """The most ancestors of a node."""
     multiple: int | None = None
     """That of exact rows, whose attention is by blocks; None for ordinary attention."""
+    steps: int = 0
+    """The number of rows that recurrent layers compute one after another, padding comes after them;
+    0 computes a prompt's in chunks."""
 
     def places(self, xp: Any, count: Callable[[int], Any], rows: int) -> Places:
         """The places of exact rows; count: function from n to the integers below n."""
@@ -120,5 +123,6 @@ class ExactFeeding(Generic[A]):
         rows = self._framework.integers(tile.padded)
         if ancestry is not None:
             ancestry = ancestry.of(self._framework.xp, rows, tile.stop)
-        part = Columns(first + tile.start, ancestry, first, columns.depth, self._rows.multiple)
+        multiple, steps = self._rows.multiple, tile.stop - tile.start
+        part = Columns(first + tile.start, ancestry, first, columns.depth, multiple, steps)
         return target.forward(self._framework.pick(x, rows), part)

@@ -6,6 +6,7 @@ Shape letters: n columns, H width.
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from mmspec.decoding.delta_states import DeltaStates
 from mmspec.ground.arrays import A
 
 Out = TypeVar("Out", covariant=True)
@@ -22,6 +23,13 @@ class ColumnCache(Protocol[Out]):
 
     def settle(self) -> None:
         """Wait until all writes are computed, in a framework that computes lazily."""
+
+
+class LayerCaches(ColumnCache[A], Protocol[A]):
+    """The caches of a decoder's layers."""
+
+    states: DeltaStates[A] | None
+    """The states of recurrent layers; None without any."""
 
 
 class ColumnRows(ColumnCache[A], Protocol[A]):

@@ -16,7 +16,7 @@ from mmspec.decoding.feeding import Columns, ExactFeeding, Feeding, OrdinaryFeed
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
-from mmspec.decoding.stored_states import ColumnCache, ColumnRows, StoredStates
+from mmspec.decoding.stored_states import ColumnRows, LayerCaches, StoredStates
 from mmspec.ground.arrays import A, Positions
 
 
@@ -28,13 +28,21 @@ class TargetState(NamedTuple):
     """The verdict whose paths the next commit may accept."""
 
 
+class Run(NamedTuple):
+    """Columns that were fed in one way, up to the next run."""
+
+    start: int
+    is_answer: bool
+    """True if they were decoded, or fed as an earlier answer."""
+
+
 class TargetSequence(ABC, Generic[A]):
     """Implements `contract.Target` and `contract.HiddenStates`; subclasses add forwards."""
 
     def __init__(
         self,
         framework: Framework[A],
-        cache: ColumnCache[A],
+        cache: LayerCaches[A],
         place: Projection[A],
         sampling: Sampling,
         exact: ExactRows | None = None,
@@ -48,6 +56,7 @@ class TargetSequence(ABC, Generic[A]):
         self._state = TargetState()
         self._stored: StoredStates[A] | None = None
         self._captured: tuple[int, ...] = ()
+        self._runs: list[Run] = []
 
     @property
     def length(self) -> int:
@@ -59,10 +68,9 @@ class TargetSequence(ABC, Generic[A]):
         end = self.length + len(segment)
         with self._framework.inference():
             self._row.append(self.length, segment, self._place)
-            if segment.is_answer:
-                self._feeding.feed_answer(self, self._fed, end - 1)
-            else:
-                self.prefill(self._fed, end - 1)
+            run = Run(self._fed, segment.is_answer)
+            self._resume(run, decodes=False)
+            self._feed_run(run, end - 1)
         self._state = TargetState(end)
 
     def rewind(self, length: int) -> None:
@@ -124,7 +132,7 @@ class TargetSequence(ABC, Generic[A]):
             captured = self._new_rows(len(layers)) if layers else None
             self._stored = StoredStates(self._new_rows(1), self._new_rows(1), captured)
             with self._framework.inference():
-                self.prefill(0, self._fed)
+                self._feed_again(0, self._fed)
         return self
 
     def states(self, start: int, stop: int) -> A:
@@ -179,6 +187,8 @@ class TargetSequence(ABC, Generic[A]):
 
     def forward(self, x: A, columns: Columns) -> A:
         """Feed x [m, H] to columns; returns the hidden states [m, H], after storing them."""
+        if recurrent := self._cache.states:
+            recurrent.steps = columns.steps
         outputs, stored = self._forward(x, columns), self._stored
         if stored and stored.captured:
             outputs, captured = self._parted(outputs)
@@ -187,6 +197,30 @@ class TargetSequence(ABC, Generic[A]):
         if stored:
             stored.states.write(columns.first, states)
         return states
+
+    def _resume(self, run: Run, *, decodes: bool) -> None:
+        """Begin a run, with recurrent layers as they were at its first column."""
+        earlier = [each for each in self._runs if each.start < run.start]
+        goes_on = run.is_answer and earlier and earlier[-1].is_answer
+        self._runs = earlier if goes_on else [*earlier, run]
+        if states := self._cache.states:
+            if (reached := states.resume(run.start)) < run.start:
+                self._feed_again(reached, run.start)
+            states.mark(decodes=decodes)
+
+    def _feed_again(self, start: int, stop: int) -> None:
+        """Feed columns as they were fed before."""
+        if states := self._cache.states:
+            states.resume(start)
+        ends = [*(run.start for run in self._runs[1:]), stop]
+        for run, end in zip(self._runs, ends, strict=False):
+            self._feed_run(Run(max(run.start, start), run.is_answer), min(end, stop))
+
+    def _feed_run(self, run: Run, stop: int) -> None:
+        """Feed a run's columns before `stop`, if there are any."""
+        if run.start < stop:
+            feed = self._feeding.feed_answer if run.is_answer else TargetSequence.prefill
+            feed(self, run.start, stop)
 
     def settle(self) -> None:
         """Wait until all writes are computed, in a framework that computes lazily."""
@@ -200,13 +234,16 @@ class TargetSequence(ABC, Generic[A]):
             raise ValueError("an empty sequence has no next token: extend it first")
         if not self._row.counts_up(start, start + 1):
             raise ValueError("nothing is decoded after an image: extend by text first")
+        if ancestry and self._cache.states:
+            raise ValueError("recurrent layers follow a chain alone, and this draft is a tree")
         self._row.cut(self.length)  # columns that a rewind left are not those of a draft
+        self._resume(Run(start, is_answer=True), decodes=True)
         x = self._embed_columns(start, start + 1)
         if draft is not None:
             x = self._framework.concat([x, self.embed(draft.ids)], 0)
         x = self._recorded(x, start)
         depth = draft.depth if draft else 0
-        return self._feeding.feed(self, x, Columns(start, ancestry, start, depth))
+        return self._feeding.feed(self, x, Columns(start, ancestry, start, depth, None, len(x)))
 
     def _settle_states(self) -> None:
         for rows in self._stored.all() if self._stored else ():

@@ -63,6 +63,7 @@ class _Sequence:
     """A target that is fed one fixed sequence of tokens in different ways."""
 
     def __init__(self, model: Model, rows: ExactRows) -> None:
+        self.has_trees = model.config.text.delta_net is None
         self._target = model.open_target(GREEDY, rows)
         self._vocabulary = model.config.text.vocab_size
 
@@ -106,13 +107,16 @@ class _Sequence:
         return HostDraft(ids) if ids else None
 
     def tree(self, length: int, apart: int) -> tuple[HostDraft, list[int]]:
-        """A draft with `length` right tokens, each after `apart` wrong ones, and their path."""
+        """A draft with `length` right tokens, each after `apart` wrong ones, and their path.
+
+        Without wrong ones it is a chain.
+        """
         ids, parents, path, at = list[int](), list[int](), list[int](), -1
         for place in range(self._target.length, self._target.length + length):
             ids += [self.other(place + wrong) for wrong in range(apart)] + [self.token(place)]
             parents += [at] * (apart + 1)
             path.append(at := len(ids) - 1)
-        return HostDraft(ids, parents), path
+        return HostDraft(ids, parents if apart else None), path
 
     def commit(self, draft: HostDraft | None, path: Sequence[int], token: int) -> None:
         """Verify a draft and commit a path of it, then a token."""
@@ -162,8 +166,11 @@ def _chains_agree(
 def _tree_agrees(
     sequence: _Sequence, alone: Sequence[bytes], start: int, length: int, apart: int
 ) -> bool:
-    """Compare a tree's path with the tokens alone, then the token after the path is committed."""
-    draft, path = sequence.tree(length, apart)
+    """Compare a tree's path with the tokens alone, then the token after the path is committed.
+
+    For a model that follows chains alone the tree is its path.
+    """
+    draft, path = sequence.tree(length, apart if sequence.has_trees else 0)
     fed = sequence.rows(draft)
     on_path = [fed[0], *(fed[node + 1] for node in path)]
     sequence.commit(draft, path, sequence.token(start + length))

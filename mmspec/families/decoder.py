@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
@@ -14,10 +14,31 @@ Layers = Annotated[int, Range(1, 1000)]
 Heads = Annotated[int, Range(1, 10_000)]
 Vocabulary = Annotated[int, Range(1, 100_000_000)]
 Positions = Annotated[int, Range(1, 1_000_000_000)]
+Window = Annotated[int, Range(2, 64)]
+"""Columns that a short convolution reads."""
 Epsilon = Annotated[float, Range(1e-30, 1.0)]
 RotaryBase = Annotated[float, Range(1.0, 1e15)]
 TokenId = Annotated[int, Range(-(2**31), 2**31)]
 """A token, in the vocabulary or not."""
+
+
+@dataclass(frozen=True)
+class DeltaNetConfig:
+    """Gated DeltaNet: what some layers of a decoder have in place of attention."""
+
+    layers: tuple[int, ...]
+    """Numbers of these layers, ascending."""
+    key_heads: Heads
+    value_heads: Heads
+    """A multiple of `key_heads`."""
+    key_dim: Width
+    value_dim: Width
+    window: Window
+
+    @property
+    def channels(self) -> int:
+        """Numbers of a row that the convolution reads: queries, keys and values."""
+        return 2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
 
 
 @dataclass(frozen=True)
@@ -26,7 +47,8 @@ class TextConfig:
 
     `qkv_bias`, `qk_norm`: queries, keys and values have biases; queries and keys are normalised per
     head. `rotary_axes`: for each rotary frequency, what turns it: 0 time, 1 row, 2 column (M-RoPE);
-    empty if all turn by one position.
+    empty if all turn by one position. `rotary_dim`: features of a head that turn, the first ones; 0
+    for all. `gated`: attention's output is multiplied by gates, which are outputs of q_proj.
     """
 
     hidden_size: Width
@@ -43,20 +65,34 @@ class TextConfig:
     qkv_bias: bool = False
     qk_norm: bool = False
     rotary_axes: tuple[int, ...] = ()
+    rotary_dim: int = 0
+    gated: bool = False
+    delta_net: DeltaNetConfig | None = None
+
+    @property
+    def attention_layers(self) -> int:
+        """Number of layers that have keys and values."""
+        return self.num_hidden_layers - len(self.delta_net.layers if self.delta_net else ())
 
 
 def read_sizes(
-    text: Block, defaults: TextConfig, tied: bool, rope: Sequence[str] = ("default",)
+    text: Block,
+    defaults: TextConfig,
+    tied: bool,
+    rope: Sequence[str] = ("default",),
+    *,
+    partial: bool = False,
 ) -> TextConfig:
     """Read a decoder's sizes; those of absent keys are `defaults`.
 
     tied: true if the output head is the embedding.  rope: names of the only kinds of rotary
-    positions.  Raises CheckpointError.
+    positions.  partial: true if a part of a head's features may turn.  Raises CheckpointError.
     """
     text.only("hidden_act", ("silu",), "silu")
     text.only("attention_bias", (False,), False)
     text.only("mlp_bias", (False,), False)
-    config = text.record(TextConfig, **asdict(defaults) | {"rotary_axes": []})
+    own: dict[str, Any] = {"rotary_axes": [], "delta_net": None}
+    config = text.record(TextConfig, **asdict(defaults) | own)
     heads = config.num_attention_heads
     if heads % config.num_key_value_heads:
         raise text.error("num_key_value_heads", f"a divisor of num_attention_heads ({heads})")
@@ -64,11 +100,14 @@ def read_sizes(
         raise text.error("head_dim", "even, for rotary positions turn pairs of features")
     return replace(
         config,
-        rope_theta=_rotary_base(text, defaults.rope_theta, rope),
+        rope_theta=_rotary_base(text, defaults.rope_theta, rope, partial=partial),
+        rotary_dim=defaults.rotary_dim,
         tie_word_embeddings=tied,
         qkv_bias=defaults.qkv_bias,
         qk_norm=defaults.qk_norm,
         rotary_axes=defaults.rotary_axes,
+        gated=defaults.gated,
+        delta_net=None,
     )
 
 
@@ -84,14 +123,14 @@ def divided_width(text: Block, defaults: TextConfig) -> TextConfig:
     return replace(defaults, num_attention_heads=heads, head_dim=hidden // heads)
 
 
-def _rotary_base(text: Block, default: float, kinds: Sequence[str]) -> float:
+def _rotary_base(text: Block, default: float, kinds: Sequence[str], *, partial: bool) -> float:
     """The rotary base: transformers 5's `rope_parameters`, else the older `rope_theta`."""
-    for key in ("rope_parameters", "rope_scaling"):
-        rope = text.block(key)
+    blocks = [text.block(key) for key in ("rope_parameters", "rope_scaling")]
+    for rope in blocks:
         rope.only("rope_type", kinds, "default")
         rope.only("type", kinds, "default")
-        rope.only("partial_rotary_factor", (1.0,), 1.0)
-    text.only("partial_rotary_factor", (1.0,), 1.0)
+    for block in () if partial else (text, *blocks):
+        block.only("partial_rotary_factor", (1.0,), 1.0)
     theta = text.read("rope_theta", RotaryBase, default)
     base: float = text.block("rope_parameters").read("rope_theta", RotaryBase, theta)
     return base

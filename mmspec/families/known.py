@@ -9,13 +9,23 @@ from mmspec.families.llava import Llava
 from mmspec.families.qwen2 import QWEN2
 from mmspec.families.qwen2_5_vl import Qwen25VL
 from mmspec.families.qwen3 import QWEN3
+from mmspec.families.qwen3_5 import QWEN3_5_TEXT, Qwen35
 from mmspec.families.qwen3_vl import Qwen3VL
 from mmspec.ground.json_file import Block
 
 GROUP = "mmspec.families"
 """Entry-point group for families from other packages; see docs/extending.md."""
 
-_ALL: tuple[Family, ...] = Llava(), LLAMA, QWEN2, Qwen25VL(), QWEN3, Qwen3VL()
+_ALL: tuple[Family, ...] = (
+    Llava(),
+    LLAMA,
+    QWEN2,
+    Qwen25VL(),
+    QWEN3,
+    Qwen3VL(),
+    Qwen35(),
+    QWEN3_5_TEXT,
+)
 
 FAMILIES = {family.model_type: family for family in _ALL}
 """This project's families by `model_type`."""

@@ -10,7 +10,14 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import render
 from mmspec.prompt.images import picture_from
-from support.factory_qwen import MAKERS, tiny_qwen2, tiny_qwen2_5_vl, tiny_qwen3
+from support.factory_qwen import (
+    MAKERS,
+    tiny_qwen2,
+    tiny_qwen2_5_vl,
+    tiny_qwen3,
+    tiny_qwen3_5,
+    tiny_qwen3_5_text,
+)
 from support.qwen_oracle import Oracle, generated_text
 
 QWEN3_VL = {
@@ -44,8 +51,27 @@ QWEN2_5_VL = {
     "small tower": {"vision_hidden_size": 16, "depth": 1, "whole": ()},
     "large vocabulary": {"theta": 1e6, "tied": True, "vocab_size": 384, "window": 24},
 }
+QWEN3_5 = {
+    "plain": {},
+    "tied": {"tied": True},
+    "attention first": {"kinds": "addd"},
+    "attention among": {"kinds": "dadad"},
+    "in turn": {"kinds": "dada"},
+    "one attention layer": {"kinds": "dddddda", "vocab_size": 384},
+    "equal heads": {"key_heads": 4, "value_heads": 4},
+    "one key head": {"key_heads": 1, "value_heads": 4, "key_value_heads": 1},
+    "wide keys": {"key_dim": 32, "value_dim": 8},
+    "short convolution": {"kernel": 2},
+    "long convolution": {"kernel": 7, "tied": True},
+    "all turns": {"share": 1.0, "sections": (4, 2, 2)},
+    "wide heads": {"head_dim": 64, "share": 0.25, "sections": (3, 3, 2), "theta": 1e7},
+    "small tower": {"vision_hidden_size": 16, "depth": 1, "side": 3},
+}
 CHECKPOINTS = {f"qwen3_vl {name}": sizes for name, sizes in QWEN3_VL.items()}
 CHECKPOINTS |= {f"qwen2_5_vl {name}": sizes for name, sizes in QWEN2_5_VL.items()}
+CHECKPOINTS |= {f"qwen3_5 {name}": sizes for name, sizes in QWEN3_5.items()}
+DRAFT_MAKERS = MAKERS | {"qwen3_5": MAKERS["qwen3_vl"]}
+"""Drafts that have any number of views."""
 SHAPES = {"wide": (52, 17), "tall": (14, 61), "square": (33, 33)}
 DRAFTINGS = ("none", "lookup", "M", "MT", "P", "MTCP")
 BUDGET = 12
@@ -55,9 +81,9 @@ BUDGET = 12
 def checkpoint(request, checkpoints):
     """A checkpoint of each variant, a smaller draft, and transformers' model of it."""
     sizes = CHECKPOINTS[request.param]
-    make = MAKERS[request.param.split()[0]]
-    folder = checkpoints / request.param
-    path = make(folder / "target", seed=3, **sizes)
+    kind = request.param.split()[0]
+    folder, make = checkpoints / request.param, DRAFT_MAKERS[kind]
+    path = MAKERS[kind](folder / "target", seed=3, **sizes)
     vocabulary = {"vocab_size": sizes["vocab_size"]} if "vocab_size" in sizes else {}
     small = {"hidden_size": 32, "heads": 2} if make is tiny_qwen2_5_vl else {"hidden_size": 32}
     draft = make(folder / "draft", seed=4, layers=2, **small, **vocabulary)
@@ -103,7 +129,12 @@ def test_two_turns_are_generates_own(checkpoint, backend, request):
         check_two_turns(engine, oracle, *case)
 
 
-LAYOUTS = ["qwen3_vl deep", "qwen2_5_vl large vocabulary", "qwen2_5_vl whole first and last"]
+LAYOUTS = [
+    "qwen3_5 small tower",
+    "qwen3_vl deep",
+    "qwen2_5_vl large vocabulary",
+    "qwen2_5_vl whole first and last",
+]
 
 
 @pytest.mark.parametrize("checkpoint", LAYOUTS, indirect=True, scope="module")
@@ -134,6 +165,8 @@ TEXTS = {
         tiny_qwen3,
         {"head_dim": 48, "hidden_size": 96, "heads": 2, "theta": 1e6},
     ),
+    "qwen3_5_text plain": (tiny_qwen3_5_text, {}),
+    "qwen3_5_text tied": (tiny_qwen3_5_text, {"tied": True, "kinds": "add"}),
     "qwen2 plain": (tiny_qwen2, {}),
     "qwen2 tied": (tiny_qwen2, {"tied": True, "key_value_heads": 1}),
 }
@@ -158,6 +191,9 @@ DRAFTS = [
     ("qwen3_vl", 320, tiny_qwen2, 384, "T"),
     ("qwen2_5_vl", 384, tiny_qwen2_5_vl, 320, "MTCP"),
     ("qwen2_5_vl", 320, tiny_qwen2_5_vl, 384, "MP"),
+    ("qwen3_5", 320, tiny_qwen3_5, 320, "M"),
+    ("qwen3_5", 320, tiny_qwen3_5, 320, "P"),
+    ("qwen3_vl", 320, tiny_qwen3_5_text, 384, "T"),
 ]
 """The target's `model_type` and ids, the draft and its ids, and the drafting."""
 

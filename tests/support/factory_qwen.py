@@ -68,6 +68,16 @@ class QwenSizes:
     largest: int = 40 * 64
     clip_least: int = 4 * 64
     clip_largest: int = 400 * 64
+    kinds: str = "ddda"
+    """Layers of Qwen3.5's decoder: d for Gated DeltaNet, a for attention."""
+    share: float = 0.5
+    """The part of Qwen3.5's heads that turns."""
+    key_heads: int = 2
+    """Heads of keys of Gated DeltaNet, as the next four sizes."""
+    value_heads: int = 4
+    key_dim: int = 8
+    value_dim: int = 16
+    kernel: int = 4
     tokens_per_second: int = 2
     """Positions in time of Qwen2.5-VL's clips."""
 
@@ -102,7 +112,59 @@ def tiny_qwen2(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: An
     return written(_quiet(randomized(Qwen2ForCausalLM(config), seed)), path, chosen, dtype)
 
 
-MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl}
+def tiny_qwen3_5(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
+    """Write a random Qwen3.5 to `path` with tokenizer and processor files; returns `path`."""
+    from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
+
+    chosen = QwenSizes(**sizes)
+    vision = _vision(chosen) | {"num_position_embeddings": chosen.side**2}
+    config = Qwen3_5Config(
+        text_config=_deltas(chosen), vision_config=vision, tie_word_embeddings=chosen.tied, **IDS
+    )
+    model = _lasting(randomized(Qwen3_5ForConditionalGeneration(config), seed))
+    return written(model, path, chosen, dtype)
+
+
+def tiny_qwen3_5_text(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
+    """Write a random Qwen3.5 without eyes to `path` with its tokenizer; returns `path`."""
+    from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
+
+    chosen = QwenSizes(**sizes)
+    config = Qwen3_5TextConfig(**_deltas(chosen), tie_word_embeddings=chosen.tied)
+    return written(_lasting(randomized(Qwen3_5ForCausalLM(config), seed)), path, chosen, dtype)
+
+
+def _lasting(model: Any) -> Any:
+    """Let states decay at many speeds, some over hundreds of tokens; special ids get logit 0."""
+    import torch
+
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("A_log"):
+                weight.copy_(torch.linspace(-6, 0, len(weight)))
+            if name.endswith("norm.weight") and "linear_attn" not in name and "visual" not in name:
+                weight -= 1
+    return _quiet(model)
+
+
+def _deltas(sizes: QwenSizes) -> dict[str, Any]:
+    """The config of a Qwen3.5's decoder."""
+    rope = {"rope_type": "default", "rope_theta": sizes.theta, "mrope_interleaved": True}
+    rope |= {"mrope_section": list(sizes.sections), "partial_rotary_factor": sizes.share}
+    names = {"d": "linear_attention", "a": "full_attention"}
+    return _text(sizes) | {
+        "num_hidden_layers": len(sizes.kinds),
+        "layer_types": [names[kind] for kind in sizes.kinds],
+        "rope_parameters": rope,
+        "linear_num_key_heads": sizes.key_heads,
+        "linear_num_value_heads": sizes.value_heads,
+        "linear_key_head_dim": sizes.key_dim,
+        "linear_value_head_dim": sizes.value_dim,
+        "linear_conv_kernel_dim": sizes.kernel,
+    }
+
+
+MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl, "qwen3_5": tiny_qwen3_5}
 """Functions that write a checkpoint that sees, by `model_type`."""
 
 

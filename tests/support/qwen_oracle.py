@@ -84,7 +84,11 @@ class Qwen25(AnyVideos, Qwen2_5_VLProcessor):
     """Qwen2.5-VL's."""
 
 
-PROCESSORS = {"qwen3_vl": (Qwen3, Qwen3Videos), "qwen2_5_vl": (Qwen25, Qwen2Videos)}
+PROCESSORS = {
+    "qwen3_vl": (Qwen3, Qwen3Videos),
+    "qwen2_5_vl": (Qwen25, Qwen2Videos),
+    "qwen3_5": (Qwen3, Qwen3Videos),
+}
 
 
 def processor(path: Path, kind: str, template: str = CHAT_TEMPLATE) -> Any:

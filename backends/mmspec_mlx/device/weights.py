@@ -92,15 +92,16 @@ class Weights:
         source = self._sources.pop(name)
         if source.packing is not None:
             return self._packed(source.stored, source.packing)
-        array = self._floats(source.stored)
+        array = self._floats(source.stored, 1 if source.less_one else 0)
         return mx.moveaxis(array, -1, 1) if source.layout == "mlx" else array
 
     def _packed(self, stored: StoredTensor, packing: Packing) -> Packed:
         scales, biases = self._floats(packing.scales), self._floats(packing.biases)
         return Packed(self._read(stored), scales, biases, packing.bits, packing.group_size)
 
-    def _floats(self, stored: StoredTensor) -> mx.array:
-        array = self._read(stored).astype(self.dtype)
+    def _floats(self, stored: StoredTensor, added: int = 0) -> mx.array:
+        array = self._read(stored)
+        array = (array.astype(mx.float32) + added if added else array).astype(self.dtype)
         self._unchecked[stored] = is_finite(array)
         return array
 

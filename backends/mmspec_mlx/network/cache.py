@@ -1,10 +1,11 @@
 """The KV cache of R rows that are fed together."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 
+from mmspec.decoding.delta_states import DeltaStates
 from mmspec_mlx.device import device_io
 
 STEP = 256
@@ -35,6 +36,10 @@ class LayerCache(NamedTuple):
         return both[:, :heads, first:visible], both[:, heads:, first:visible]
 
 
+LayerMemory = Any
+"""A `LayerCache`, or the `DeltaMemory` of a recurrent layer."""
+
+
 class Cache:
     """One array [R, keys then values, columns, width] per layer, written in place.
 
@@ -43,7 +48,17 @@ class Cache:
     nor pass the arrays to `mx.async_eval`.
     """
 
-    def __init__(self, layers: int, rows: int, heads: int, width: int, dtype: mx.Dtype) -> None:
+    def __init__(
+        self,
+        layers: int,
+        rows: int,
+        heads: int,
+        width: int,
+        dtype: mx.Dtype,
+        states: DeltaStates[mx.array] | None = None,
+    ) -> None:
+        """layers: number of those with keys and values; the others are in `states`."""
+        self.states = states
         self._heads = heads
         self._layers = [mx.zeros((rows, 2 * heads, 0, width), dtype) for _ in range(layers)]
         self._moved: tuple[int, list[mx.array]] = 0, []
@@ -75,10 +90,14 @@ class Cache:
             layer[:, :, start : start + part.shape[2]] = part
         self._moved = 0, []
 
-    def layers(self, start: int, visible: int) -> "Iterator[LayerCache]":
-        """Each layer's part of a forward that writes from `start` on and sees `visible` columns."""
+    def layers(self, start: int, visible: int) -> Iterable[LayerMemory]:
+        """Each layer's part of a forward that writes from `start` on and sees `visible` columns.
+
+        Of a recurrent layer its memory, at `start`.
+        """
         self.reserve(visible)
-        return (LayerCache(layer, self._heads, start, visible) for layer in self._layers)
+        caches = (LayerCache(layer, self._heads, start, visible) for layer in self._layers)
+        return self.states.among(caches, start) if self.states else caches
 
     def read(self, start: int, stop: int) -> mx.array:
         """Return the keys and values [n, W] of columns in all layers."""
@@ -93,5 +112,5 @@ class Cache:
         device_io.start(*self._moved[1])
 
     def settle(self) -> None:
-        """Wait until all writes are computed."""
-        mx.eval(*self._layers)
+        """Wait until all writes are computed, and forget how to go back."""
+        mx.eval(*self._layers, *(self.states.settle() if self.states else ()))

@@ -7,17 +7,21 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
+from typing import Any
 
 import mlx.core as mx
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
 from mmspec.decoding.block_attention import Places, attend, whole_blocks
+from mmspec.decoding.delta_net import new_states
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Enter, Positions, behind_norm
 from mmspec_mlx.device import device_io
+from mmspec_mlx.device.framework import framework
 from mmspec_mlx.device.kernels import kernels
 from mmspec_mlx.device.weights import Weights
-from mmspec_mlx.network.cache import Cache, LayerCache
+from mmspec_mlx.network.cache import Cache, LayerCache, LayerMemory
+from mmspec_mlx.network.delta_layer import DeltaLayer
 from mmspec_mlx.network.rotary import Rotary, Rotation
 
 Visible = mx.array | Places | None
@@ -36,6 +40,7 @@ class Attention:
     ) -> None:
         """qk_norm: normalises the heads [..., heads + KV heads, D] of queries and keys; or None."""
         self.qkv_proj, self.o_proj, self._qk_norm = qkv_proj, o_proj, qk_norm
+        self._gated = config.gated
         self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
         self._head_dim = config.head_dim
 
@@ -52,24 +57,36 @@ class Attention:
         context: rows [R, m, H] before x, which attention sees as they are and which see nothing.
         """
         seen = x if context is None else mx.concatenate([context, x], axis=1)
-        queries, keys, values = self.remember(seen, rotate, cache)
+        queries, gates, keys, values = self.remember(seen, rotate, cache)
         queries = queries if context is None else queries[:, :, -x.shape[1] :]
-        attended = _attended(queries, keys, values, visible)
-        return self.o_proj(mx.flatten(attended.swapaxes(1, 2), -2))
+        attended = mx.flatten(_attended(queries, keys, values, visible).swapaxes(1, 2), -2)
+        if gates is not None:
+            attended = attended * mx.sigmoid(mx.flatten(gates, -2))
+        return self.o_proj(attended)
 
     def remember(
         self, x: mx.array, rotate: Rotation, cache: LayerCache
-    ) -> tuple[mx.array, mx.array, mx.array]:
+    ) -> tuple[mx.array, mx.array | None, mx.array, mx.array]:
         """Write the keys and values of x [R, n, H].
 
-        Returns its queries [R, heads, n, D], and the keys and values of all visible columns.
+        Returns its queries [R, heads, n, D] and their gates, if it has any, and the keys and values
+        of all visible columns.
         """
-        qkv = self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim)
+        qkv, gates = self._parted(self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim))
         heads = self._heads + self._kv_heads
         turned, values = qkv[:, :, :heads], qkv[:, :, heads:].swapaxes(1, 2)
         turned = self._qk_norm(turned) if self._qk_norm else turned
         rotated = rotate(turned.swapaxes(1, 2))
-        return rotated[:, : self._heads], *cache.update(rotated[:, self._heads :], values)
+        keys, values = cache.update(rotated[:, self._heads :], values)
+        return rotated[:, : self._heads], gates, keys, values
+
+    def _parted(self, qkv: mx.array) -> tuple[mx.array, mx.array | None]:
+        """Queries, keys and values [R, n, heads + 2 KV heads, D], and gates [R, n, heads, D]."""
+        if not self._gated:
+            return qkv, None
+        count = 2 * self._heads  # a query, then its gate
+        queries, gates = qkv[:, :, :count:2], qkv[:, :, 1:count:2]
+        return mx.concatenate([queries, qkv[:, :, count:]], axis=2), gates
 
 
 def _attended(queries: mx.array, keys: mx.array, values: mx.array, visible: Visible) -> mx.array:
@@ -102,7 +119,8 @@ class DecoderLayer:
     """Attention and MLP, each behind its norm."""
 
     enter: Enter[mx.array]
-    self_attn: Attention
+    self_attn: Any
+    """`Attention` or `DeltaLayer`."""
     post_attention_layernorm: Linear
     mlp: MLP
 
@@ -114,6 +132,7 @@ class DecoderLayer:
         config: TextConfig,
         *,
         enter: Enter[mx.array] | None = None,
+        is_recurrent: bool = False,
     ) -> "DecoderLayer":
         """Take the tensors of the layer at `path`.
 
@@ -127,12 +146,17 @@ class DecoderLayer:
         def linear(*names: str, bias: bool = False) -> Linear:
             return weights.decoding_linear(*(f"{path}.{name}" for name in names), bias=bias)
 
-        qkv_proj = linear(*(f"self_attn.{part}_proj" for part in "qkv"), bias=config.qkv_bias)
-        qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
+        mixer: Attention | DeltaLayer
+        if is_recurrent:
+            mixer = DeltaLayer.take(weights, f"{path}.linear_attn", config)
+        else:
+            qkv_proj = linear(*(f"self_attn.{part}_proj" for part in "qkv"), bias=config.qkv_bias)
+            qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
+            mixer = Attention(qkv_proj, linear("self_attn.o_proj"), config, qk_norm)
         gate_up_proj = linear("mlp.gate_proj", "mlp.up_proj")
         return cls(
             enter or behind_norm(norm("input_layernorm")),
-            Attention(qkv_proj, linear("self_attn.o_proj"), config, qk_norm),
+            mixer,
             norm("post_attention_layernorm"),
             MLP(gate_up_proj, linear("mlp.down_proj"), weights.dtype),
         )
@@ -141,7 +165,7 @@ class DecoderLayer:
         self,
         x: mx.array,
         rotate: Rotation,
-        cache: LayerCache,
+        cache: LayerMemory,
         visible: Visible,
         context: mx.array | None = None,
     ) -> mx.array:
@@ -168,14 +192,20 @@ class Decoder:
         self.config = config
         self.dtype = dtype
         self.kernels = kernels(dtype)
-        self.rotary = Rotary(config.head_dim, config.rope_theta, dtype, config.rotary_axes)
+        width = config.rotary_dim or config.head_dim
+        self.rotary = Rotary(width, config.rope_theta, dtype, config.rotary_axes)
         self.layers = layers
 
     def new_cache(self, rows: int) -> Cache:
         """Return an empty cache for R rows."""
-        config = self.config
+        config, states = self.config, None
+        if config.delta_net:
+            if rows > 1:
+                raise ValueError(f"a recurrent model has one row, not {rows}")
+            states = new_states(framework(self.kernels), config.delta_net, self.dtype)
         heads, width = config.num_key_value_heads, config.head_dim
-        return Cache(len(self.layers), rows, heads, width, self.dtype)
+        attention = sum(isinstance(layer.self_attn, Attention) for layer in self.layers)
+        return Cache(attention, rows, heads, width, self.dtype, states)
 
     def feed(
         self,
@@ -230,7 +260,11 @@ class LanguageModel(Decoder):
     def __init__(self, weights: Weights, config: TextConfig) -> None:
         self.embedding = weights.table(EMBEDDING)
         paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
-        layers = [DecoderLayer.take(weights, path, config) for path in paths]
+        recurrent = config.delta_net.layers if config.delta_net else ()
+        layers = [
+            DecoderLayer.take(weights, path, config, is_recurrent=layer in recurrent)
+            for layer, path in enumerate(paths)
+        ]
         super().__init__(layers, config, weights.dtype)
         last = weights.array("language_model.norm.weight")
         self._norm = self.kernels.rms_norm(last, config.rms_norm_eps)

@@ -15,6 +15,8 @@ _STEP = 1024
 class Rotary:
     """Rotates queries and keys by their positions, which have no upper limit.
 
+    Features after the first `width` of a head stay as they are.
+
     On a GPU it calls MLX's kernel, which is one launch.  On a CPU the kernel is about fifteen
     operations, so a table of cosines and sines is used, which needs three.
     """
@@ -79,8 +81,14 @@ class Rotary:
         return self._turn(cos, sin)
 
     def _turn(self, cos: mx.array, sin: mx.array) -> Rotation:
-        half = self._width // 2
-        return lambda x: x * cos + mx.roll(x, half, -1) * sin
+        half, width = self._width // 2, self._width
+
+        def rotate(x: mx.array) -> mx.array:
+            if x.shape[-1] > width:
+                return mx.concatenate([rotate(x[..., :width]), x[..., width:]], axis=-1)
+            return x * cos + mx.roll(x, half, -1) * sin
+
+        return rotate
 
     def _grow(self, positions: int) -> None:
         if positions <= self._cos.shape[0]:

@@ -42,7 +42,8 @@ class MlxBranches(BranchSequence[mx.array, Padding]):
         self._cache = language.new_cache(count)
         ensemble = Ensemble(language, count, vocabulary)
         own = framework(language.kernels), place, language.embed, ensemble
-        super().__init__(*own, count, sampling, tree, probabilities=probabilities)
+        states = self._cache.states
+        super().__init__(*own, count, sampling, tree, states, probabilities=probabilities)
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
         return Padding(is_padding, self._language.dtype)

@@ -84,7 +84,7 @@ def read_tensor(source: TensorSource, dtype: torch.dtype) -> Tensor:
     elif source.layout == "mlx":
         tensor = stored.movedim(-1, 1).to(dtype).contiguous()
     else:
-        tensor = stored.to(dtype).contiguous()
+        tensor = (stored.float() + 1 if source.less_one else stored).to(dtype).contiguous()
     require_finite(tensor, source.stored.name, source.stored.file)
     return tensor
 

@@ -1,11 +1,12 @@
 """The KV cache of R rows that are fed together."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from mmspec.decoding.delta_states import DeltaStates
 from mmspec_torch.device.device_io import upload
 
 STEP = 256
@@ -27,6 +28,10 @@ class LayerCache(NamedTuple):
         return self.keys.shape[0]
 
 
+LayerMemory = Any
+"""A `LayerCache`, or the `DeltaMemory` of a recurrent layer."""
+
+
 class Cache:
     """Keys and values of every layer by column.
 
@@ -44,7 +49,10 @@ class Cache:
         head_dim: int,
         device: torch.device,
         dtype: torch.dtype,
+        states: DeltaStates[Tensor] | None = None,
     ) -> None:
+        """layers: number of those with keys and values; the others are in `states`."""
+        self.states = states
         shape = (layers, rows, 2 * heads, 0, head_dim)
         self._buffer = torch.empty(shape, device=device, dtype=dtype)
 
@@ -58,17 +66,18 @@ class Cache:
         """Number of allocated columns."""
         return self._buffer.shape[3]
 
-    def layers(self, start: int, end: int, visible: int | None = None) -> list[LayerCache]:
+    def layers(self, start: int, end: int, visible: int | None = None) -> list[LayerMemory]:
         """For each layer, the columns `start` to `end` to write and the first `visible` to see.
 
-        visible: None for all before `end`.
+        visible: None for all before `end`.  Of a recurrent layer its memory, at `start`.
         """
         visible = visible or end
         self.reserve(visible)
         written = self._buffer.narrow(3, start, end - start)
         keys, values = self._buffer.narrow(3, 0, visible).chunk(2, dim=2)  # of all layers at once
         parts = zip(written.unbind(), keys.unbind(), values.unbind(), strict=True)
-        return [LayerCache(part.copy_, *views) for part, *views in parts]
+        caches = (LayerCache(part.copy_, *views) for part, *views in parts)
+        return self.states.among(caches, start) if self.states else list(caches)
 
     def read(self, start: int, stop: int) -> Tensor:
         """Return the keys and values [n, W] of columns in all layers."""
@@ -82,7 +91,9 @@ class Cache:
         self._buffer.narrow(3, start, len(columns)).copy_(selection)
 
     def settle(self) -> None:
-        """Do nothing: PyTorch is not lazy."""
+        """Forget how to go back; PyTorch is not lazy."""
+        if self.states:
+            self.states.settle()
 
     def reserve(self, end: int) -> None:
         """Allocate at least `end` columns; new ones are zeros, as masks do not hide a NaN."""

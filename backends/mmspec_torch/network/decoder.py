@@ -10,7 +10,7 @@ Activations are [R * n, H].
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import array_api_compat.torch as xp
 import torch
@@ -19,12 +19,15 @@ from torch import Tensor
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
 from mmspec.decoding.block_attention import Places, attend
+from mmspec.decoding.delta_net import new_states
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Enter, Positions, behind_norm
+from mmspec_torch.device.framework import framework
 from mmspec_torch.device.norms import Norm, rms_norm
 from mmspec_torch.device.products import Product, product
 from mmspec_torch.device.weights import Weights
 from mmspec_torch.network import cache
+from mmspec_torch.network.delta_layer import DeltaLayer
 from mmspec_torch.network.rotary import Angles, Rotary, rotate
 
 
@@ -32,7 +35,7 @@ class Step(NamedTuple):
     """Positions, cache columns and mask of one forward."""
 
     angles: Angles
-    layers: Sequence[cache.LayerCache]
+    layers: Sequence[cache.LayerMemory]
     """The part of the cache that each layer writes and sees."""
     mask: Tensor | None = None
     """Mask added to the attention scores, broadcast to [R, heads, n, C]."""
@@ -76,29 +79,47 @@ class Attention:
     ) -> None:
         """qk_norm: normalises the heads [..., heads + KV heads, D] of queries and keys; or None."""
         self.qkv_proj, self.o_proj, self._qk_norm = qkv_proj, o_proj, qk_norm
+        self._gated = config.gated
         self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
         self._head_dim = config.head_dim
 
     def __call__(self, x: Tensor, residual: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
         """Return `residual` plus attention's output for x [R * n, H]; may overwrite `residual`."""
         seen = x if step.context is None else torch.cat((step.context, x))
-        queries = self.remember(seen, memory, step.angles)
+        queries, gates = self.remember(seen, memory, step.angles)
         if step.context is not None:
             queries = queries.narrow(2, len(step.context), len(x))
         attended = _attended(queries, memory.keys, memory.values, step)
-        return self.o_proj.added(attended.transpose(1, 2).reshape(len(x), -1), residual)
+        attended = attended.transpose(1, 2).reshape(len(x), -1)
+        if gates is not None:
+            attended = attended * gates.reshape(len(x), -1).sigmoid()
+        return self.o_proj.added(attended, residual)
 
-    def remember(self, x: Tensor, memory: cache.LayerCache, angles: Angles) -> Tensor:
-        """Write the keys and values of x [R * n, H]; returns its queries [R, heads, n, D]."""
+    def remember(
+        self, x: Tensor, memory: cache.LayerCache, angles: Angles
+    ) -> tuple[Tensor, Tensor | None]:
+        """Write the keys and values of x [R * n, H].
+
+        Returns its queries [R, heads, n, D] and their gates, if it has any.
+        """
         heads, kv_heads = self._heads, self._kv_heads
-        qkv = self.qkv_proj(x).view(memory.rows, -1, heads + 2 * kv_heads, self._head_dim)
+        qkv = self.qkv_proj(x).view(memory.rows, len(x) // memory.rows, -1, self._head_dim)
+        qkv, gates = self._parted(qkv)
         if self._qk_norm:
             turned = qkv.narrow(2, 0, heads + kv_heads)
             turned.copy_(self._qk_norm(turned))
         qkv = qkv.transpose(1, 2)
         rotate(qkv.narrow(1, 0, heads + kv_heads), angles)
         memory.write(qkv.narrow(1, heads, 2 * kv_heads))
-        return qkv.narrow(1, 0, heads)
+        return qkv.narrow(1, 0, heads), gates
+
+    def _parted(self, qkv: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Queries, keys and values [R, n, heads + 2 KV heads, D], and gates [R, n, heads, D]."""
+        if not self._gated:
+            return qkv, None
+        count = 2 * self._heads  # a query, then its gate
+        queries, gates = qkv[:, :, :count:2], qkv[:, :, 1:count:2]
+        return torch.cat((queries, qkv[:, :, count:]), dim=2), gates
 
 
 def _attended(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tensor:
@@ -135,7 +156,8 @@ class DecoderLayer:
     """Attention and MLP, each behind its norm."""
 
     enter: Enter[Tensor]
-    self_attn: Attention
+    self_attn: Any
+    """`Attention` or `DeltaLayer`."""
     post_attention_layernorm: Norm
     mlp: MLP
 
@@ -147,6 +169,7 @@ class DecoderLayer:
         config: TextConfig,
         *,
         enter: Enter[Tensor] | None = None,
+        is_recurrent: bool = False,
     ) -> "DecoderLayer":
         """Take the tensors of the layer at `path`.
 
@@ -159,17 +182,22 @@ class DecoderLayer:
         def product(*names: str, bias: bool = False) -> Product:
             return weights.product(*(f"{path}.{name}" for name in names), bias=bias)
 
-        qkv_proj = product(*(f"self_attn.{part}_proj" for part in "qkv"), bias=config.qkv_bias)
-        qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
+        mixer: Attention | DeltaLayer
+        if is_recurrent:
+            mixer = DeltaLayer.take(weights, f"{path}.linear_attn", config)
+        else:
+            qkv_proj = product(*(f"self_attn.{part}_proj" for part in "qkv"), bias=config.qkv_bias)
+            qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
+            mixer = Attention(qkv_proj, product("self_attn.o_proj"), config, qk_norm)
         gate_up_proj = product("mlp.gate_proj", "mlp.up_proj")
         return cls(
             enter or behind_norm(norm("input_layernorm")),
-            Attention(qkv_proj, product("self_attn.o_proj"), config, qk_norm),
+            mixer,
             norm("post_attention_layernorm"),
             MLP(gate_up_proj, product("mlp.down_proj")),
         )
 
-    def __call__(self, x: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
+    def __call__(self, x: Tensor, memory: cache.LayerMemory, step: Step) -> Tensor:
         """Feed x [R * n, H], which may be overwritten; returns the layer's output."""
         x = self.self_attn(*self.enter(x), memory, step)
         return self.mlp(self.post_attention_layernorm(x), x)
@@ -194,14 +222,20 @@ class Decoder:
         dtype: torch.dtype,
     ) -> None:
         self.config, self.device, self.dtype = config, device, dtype
-        self.rotary = Rotary(config.head_dim, config.rope_theta, device, dtype, config.rotary_axes)
+        width = config.rotary_dim or config.head_dim
+        self.rotary = Rotary(width, config.rope_theta, device, dtype, config.rotary_axes)
         self.layers = layers
 
     def new_cache(self, rows: int) -> cache.Cache:
         """Return an empty cache for `rows` rows."""
-        text = self.config
-        sizes = len(self.layers), rows, text.num_key_value_heads, text.head_dim
-        return cache.Cache(*sizes, self.device, self.dtype)
+        text, states = self.config, None
+        if text.delta_net:
+            if rows > 1:
+                raise ValueError(f"a recurrent model has one row, not {rows}")
+            states = new_states(framework(self.device), text.delta_net, self.dtype)
+        attention = sum(isinstance(layer.self_attn, Attention) for layer in self.layers)
+        sizes = attention, rows, text.num_key_value_heads, text.head_dim
+        return cache.Cache(*sizes, self.device, self.dtype, states)
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """Feed embeddings [R * n, H], which may be overwritten; returns the last layer's output.
@@ -270,7 +304,11 @@ class LanguageModel(Decoder):
     ) -> None:
         self.embedding = weights.take(EMBEDDING)
         paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
-        layers = [DecoderLayer.take(weights, path, config) for path in paths]
+        recurrent = config.delta_net.layers if config.delta_net else ()
+        layers = [
+            DecoderLayer.take(weights, path, config, is_recurrent=layer in recurrent)
+            for layer, path in enumerate(paths)
+        ]
         super().__init__(layers, config, device, dtype)
         self._norm = rms_norm(weights.take("language_model.norm.weight"), config.rms_norm_eps)
         # Never quantized: it is read once per token, and rounding would change close decisions.

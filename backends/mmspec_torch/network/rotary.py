@@ -89,7 +89,8 @@ class Rotary:
 
 
 def rotate(heads: Tensor, angles: Angles) -> None:
-    """Rotate heads [R, any, n, D] in place."""
+    """Rotate heads [R, any, n, D], or as many of their features as have angles, in place."""
     cos, sin = angles
+    heads = heads[..., : cos.shape[-1]]
     swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
     heads.mul_(cos).addcmul_(swapped, sin)

@@ -47,7 +47,8 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
         self._cache = self._executor.cache
         ensemble = Ensemble(language, count, vocabulary)
         own = framework(language.device), place, language.embed, ensemble
-        super().__init__(*own, count, sampling, tree, probabilities=probabilities)
+        states = self._cache.states
+        super().__init__(*own, count, sampling, tree, states, probabilities=probabilities)
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
         return Padding(is_padding, self._language.dtype, self._language.device)

@@ -78,7 +78,8 @@ class Pass:
         forwards, tokens = steps_beside(engine, target, drafters, ROWS, MAX_AUTO_GAMMA, repeats)
         self.target[context] = dict(zip(ROWS, forwards, strict=True))
         if drafters:
-            wide = (_level_seconds(engine, target, drafter, repeats) for drafter in drafters)
+            opened = () if engine.recurrent else drafters
+            wide = (_level_seconds(engine, target, drafter, repeats) for drafter in opened)
             _, firsts = steps_beside(engine, target, drafters, (), 1, repeats)
             more = MAX_AUTO_GAMMA - 1
             rest = [
@@ -87,7 +88,8 @@ class Pass:
             ]
             self.first[context] = dict(enumerate(firsts, start=1))
             self.draft[context] = dict(enumerate(rest, start=1))
-            self.level[context] = dict(enumerate(wide, start=1))
+            if levels := dict(enumerate(wide, start=1)):
+                self.level[context] = levels
 
 
 def calibrate(
@@ -173,7 +175,7 @@ def _contexts(positions: int) -> Sequence[int]:
 
 
 def _opened(engine: Engine, spec: str, target: Target) -> OpenDrafter:
-    options = Options(drafting=spec, tree=Tree())
+    options = Options(drafting=spec, tree=None if engine.recurrent else Tree())
     return open_drafter(engine, options, drafting_for(engine, options), target)
 
 
@@ -244,7 +246,8 @@ def branch_draftings(engine: Engine) -> list[str]:
     sees = engine.draft.model.config.vision is not None
     able = {"M": sees, "T": True, "C": engine.captioner, "P": sees}
     letters = [letter for letter, can in able.items() if can]
-    return ["".join(letters[: count + 1]) for count in range(len(letters))]
+    most = 1 if engine.draft.model.config.text.delta_net else len(letters)
+    return ["".join(letters[: count + 1]) for count in range(most)]
 
 
 def seconds_of(engine: Engine, call: Callable[[], object]) -> float:

@@ -1,0 +1,137 @@
+"""A Gated DeltaNet layer between its projections, for every backend.
+
+Shape letters: n rows, C channels of the convolution, W columns that it reads; G heads of keys, g
+heads of values for each, K width of keys, V of values.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, NamedTuple
+
+from mmspec.decoding.delta_rule import CHUNK, Changes, advanced, in_chunks
+from mmspec.decoding.delta_states import Advance, DeltaMemory, DeltaStates, Rows, Snapshot
+from mmspec.decoding.framework import Framework
+from mmspec.families.decoder import DeltaNetConfig
+from mmspec.ground.arrays import A
+
+EPSILON = 1e-6
+"""Number that is added to the squared length of queries and keys."""
+
+
+class DeltaNetWeights(NamedTuple, Generic[A]):
+    """The tensors of a layer that are no projections."""
+
+    convolution: A
+    """[C, 1, W]"""
+    decay: A
+    """[G g] the logarithm of each head's speed of decay."""
+    bias: A
+    """[G g] what is added to the inputs of the decay."""
+    norm: A
+    """[V]"""
+
+
+TENSORS = ("conv1d.weight", "A_log", "dt_bias", "norm.weight")
+"""Names of the tensors of `DeltaNetWeights`."""
+
+
+def new_states(framework: Framework[A], config: DeltaNetConfig, dtype: Any) -> DeltaStates[A]:
+    """The states of an empty sequence; dtype: that of activations."""
+    xp, heads = framework.xp, config.key_heads
+    shape = heads, config.value_heads // heads, config.key_dim, config.value_dim
+    zeros = xp.zeros_like(framework.floats([0.0]))
+    state = xp.broadcast_to(zeros, shape)
+    window = xp.astype(xp.broadcast_to(zeros, (config.window - 1, config.channels)), dtype)
+    return DeltaStates(config.layers, Snapshot(0, state, window), partial(advanced, xp))
+
+
+class DeltaNet(Generic[A]):
+    """Convolution, gates, recurrence and gated norm."""
+
+    def __init__(
+        self,
+        framework: Framework[A],
+        config: DeltaNetConfig,
+        weights: DeltaNetWeights[A],
+        epsilon: float,
+        compiled: Callable[[Any], Any] = lambda formula: formula,
+    ) -> None:
+        """epsilon: that of the norm.  compiled: compiles a function of arrays of fixed shapes."""
+        self._framework, self._config, self._epsilon = framework, config, epsilon
+        xp = framework.xp
+        floats = (xp.astype(each, xp.float32) for each in weights)
+        self._weights = DeltaNetWeights[Any](*floats)
+        self._order = framework.count(CHUNK)
+        self._advance: Advance[A] = compiled(partial(advanced, xp))
+
+    def __call__(self, projected: Any, memory: DeltaMemory[A]) -> Any:
+        """The outputs [n, G g V] of rows, before the last projection, in the type of the input.
+
+        projected: [n, C + G g (V + 2)] what the convolution reads, the norm's gates, then the rates
+        and decays of all heads.  steps: as `DeltaStates.steps`.
+        """
+        xp, sizes = self._framework.xp, self._config
+        heads, values = sizes.value_heads, sizes.value_heads * sizes.value_dim
+        count = len(projected)
+        inputs = xp.concat([memory.last.window, projected[:, : sizes.channels]], axis=0)
+        queries, keys, v = self._heads(inputs, count)
+        gates = projected[:, sizes.channels : sizes.channels + values]
+        numbers = xp.astype(projected[:, sizes.channels + values :], xp.float32)
+        shape = count, sizes.key_heads, -1, 1, 1
+        rates = xp.reshape(1 / (1 + xp.exp(-numbers[:, :heads])), shape)
+        changes = Changes(keys, v, xp.reshape(self._decays(numbers[:, heads:]), shape), rates)
+        outputs = self._recurrence(memory, queries, Rows(inputs, changes))
+        normalised = self._normalised(xp.reshape(outputs, (count, heads, -1)))
+        gated = xp.reshape(normalised, (count, -1)) * self._framework.silu(
+            xp.astype(gates, xp.float32)
+        )
+        return xp.astype(gated, projected.dtype)
+
+    def _heads(self, inputs: Any, count: int) -> tuple[Any, Any, Any]:
+        """Queries and keys [n, G, 1, 1, K] of unit length, and values [n, G, g, 1, V]."""
+        xp, sizes, weight = self._framework.xp, self._config, self._weights.convolution
+        floats = xp.astype(inputs, xp.float32)
+        total = floats[:count] * weight[:, 0, 0]
+        for place in range(1, sizes.window):
+            total = total + floats[place : place + count] * weight[:, 0, place]
+        silu, width = self._framework.silu, sizes.key_heads * sizes.key_dim
+        mixed = silu(total[:, : 2 * width])
+        shape = count, 2 * sizes.key_heads, 1, 1, sizes.key_dim
+        both = xp.reshape(mixed, shape)
+        both = both / xp.sqrt(xp.sum(both * both, axis=-1, keepdims=True) + EPSILON)
+        queries, keys = both[:, : sizes.key_heads], both[:, sizes.key_heads :]
+        # Apart from the others, so that rows which are kept do not hold them in memory.
+        values = silu(total[:, 2 * width :])
+        values = xp.reshape(values, (count, sizes.key_heads, -1, 1, sizes.value_dim))
+        return queries * sizes.key_dim**-0.5, keys, values
+
+    def _decays(self, inputs: Any) -> Any:
+        """The logarithms [n, G g] of what states are multiplied by."""
+        xp, shifted = self._framework.xp, inputs + self._weights.bias
+        return -xp.exp(self._weights.decay) * xp.logaddexp(shifted, xp.zeros_like(shifted))
+
+    def _recurrence(self, memory: DeltaMemory[A], queries: Any, rows: Rows[A]) -> Any:
+        """The outputs [n, G, g, 1, V] of rows; `memory` is after them."""
+        xp, (column, state, window) = self._framework.xp, memory.last
+        count = len(queries)
+        if memory.steps == 0:
+            outputs, after = in_chunks(xp, self._order, state, queries, rows.changes)
+            latest: Any = rows.inputs[count:]
+            window = latest + 0  # a copy, which does not hold the prompt's rows in memory
+            memory.restart(Snapshot(column + count, after, window))
+            return outputs
+        steps = count if memory.steps is None else memory.steps
+        each = []
+        for row in range(steps):
+            state = self._advance(state, *rows.changes.at(row))
+            each.append(xp.matmul(queries[row], state))
+        each += [xp.zeros_like(each[0])] * (count - steps)
+        inputs = rows.inputs[: steps + len(window)]
+        changes = rows.changes.at(slice(steps)) if steps < count else rows.changes
+        memory.follow(Rows(inputs, changes), Snapshot(column + steps, state, inputs[steps:]))
+        return xp.stack(each)
+
+    def _normalised(self, x: Any) -> Any:
+        xp = self._framework.xp
+        variance = xp.mean(x * x, axis=-1, keepdims=True)
+        return x / xp.sqrt(variance + self._epsilon) * self._weights.norm

@@ -1,0 +1,150 @@
+"""What a sequence holds of its Gated DeltaNet layers, and how it goes back to an earlier column.
+
+A state is overwritten by every row, so that it cannot be rewound as keys and values are. A layer
+keeps the state before the latest rows, which may be drafted ones, and what these rows change; from
+there the state at any of their columns is computed again, in the same operations. Further back it
+continues from the state at a border of turns, and the columns from there on are fed again.
+
+Shape letters: m rows, W columns that the convolution reads, C its channels.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from mmspec.decoding.delta_rule import Changes
+from mmspec.ground.arrays import A
+
+MOST_BORDERS = 4
+"""Borders whose states are kept."""
+
+C = TypeVar("C")
+"""What a layer with attention writes and sees."""
+
+Advance = Callable[..., A]
+"""`delta_rule.advanced` of a state and a row's changes."""
+
+
+class Snapshot(NamedTuple, Generic[A]):
+    """A layer after the columns before `column`."""
+
+    column: int
+    state: A
+    window: A
+    """[W - 1, C] the convolution's latest inputs."""
+
+
+class Rows(NamedTuple, Generic[A]):
+    """Rows that were computed one after another."""
+
+    inputs: A
+    """[W - 1 + m, C] the convolution's inputs, those of the columns before the rows first."""
+    changes: Changes
+
+
+class Held(NamedTuple, Generic[A]):
+    """What is held of a layer; always replaced as a whole."""
+
+    base: Snapshot[A]
+    rows: tuple[Rows[A], ...]
+    """The rows after `base`, by forward."""
+    last: Snapshot[A]
+    """The layer after these rows."""
+
+
+class DeltaMemory(Generic[A]):
+    """One layer of one sequence."""
+
+    def __init__(self, empty: Snapshot[A]) -> None:
+        self._held = Held(empty, (), empty)
+        self.steps: int | None = 0
+        """As `DeltaStates.steps`."""
+
+    @property
+    def last(self) -> Snapshot[A]:
+        """The layer after all rows so far."""
+        return self._held.last
+
+    def restart(self, snapshot: Snapshot[A]) -> None:
+        """Continue from a snapshot, before which nothing can be reached."""
+        self._held = Held(snapshot, (), snapshot)
+
+    def follow(self, rows: Rows[A], last: Snapshot[A]) -> None:
+        """Record rows after those so far; last: the layer after them."""
+        self._held = Held(self._held.base, (*self._held.rows, rows), last)
+
+    def reaches(self, column: int) -> bool:
+        """True if the state at `column` can be computed."""
+        return self._held.base.column <= column <= self.last.column
+
+    def go_back(self, column: int, advance: Advance[A]) -> None:
+        """Continue from `column`, which is reached."""
+        at_end = column == self.last.column
+        self.restart(self.last if at_end else self._replayed(column, advance))
+
+    def _replayed(self, column: int, advance: Advance[A]) -> Snapshot[A]:
+        (at, state, window), held, _ = self._held
+        for inputs, changes in held:
+            if at == column:
+                break
+            count = min(len(changes.keys), column - at)
+            for row in range(count):
+                state = advance(state, *changes.at(row))
+            at, window = at + count, inputs[count : count + len(window)]
+        return Snapshot(at, state, window)
+
+
+class DeltaStates(Generic[A]):
+    """All Gated DeltaNet layers of one sequence.
+
+    `steps` says how the next forward computes its rows: so many one after another, before padding;
+    None computes all of them so, and 0 in chunks, as a prompt's.
+    """
+
+    def __init__(self, layers: Sequence[int], empty: Snapshot[A], advance: Advance[A]) -> None:
+        self.steps: int | None = 0
+        self._advance = advance
+        self._empty = [empty] * len(layers)
+        self._memories = {layer: DeltaMemory(empty) for layer in layers}
+        self._borders: list[list[Snapshot[A]]] = []
+        self._decodes = False
+
+    def among(self, caches: Iterable[C], column: int) -> list[C | DeltaMemory[A]]:
+        """All layers for a forward from `column` on; caches: those of the layers with attention."""
+        if any(memory.last.column != column for memory in self._memories.values()):
+            raise ValueError(f"recurrent layers are not at column {column}: resume there first")
+        layers: list[C | DeltaMemory[A]] = list(caches)
+        for layer, memory in self._memories.items():
+            memory.steps = self.steps
+            layers.insert(layer, memory)
+        return layers
+
+    def resume(self, column: int) -> int:
+        """Go back to `column` or, if that is lost, to the nearest border before it.
+
+        Returns the column reached, from which the sequence must be fed again. What is after
+        `column` is forgotten.
+        """
+        memories = self._memories.values()
+        self._borders = [border for border in self._borders if border[0].column <= column]
+        if all(memory.reaches(column) for memory in memories):
+            for memory in memories:
+                memory.go_back(column, self._advance)
+            return column
+        nearest = self._borders[-1] if self._borders else self._empty
+        for memory, snapshot in zip(memories, nearest, strict=True):
+            memory.restart(snapshot)
+        return nearest[0].column
+
+    def mark(self, *, decodes: bool) -> None:
+        """Keep the present states if decoding begins or ends here: a border of turns."""
+        present = [memory.last for memory in self._memories.values()]
+        if decodes != self._decodes and present[0].column:
+            others = (b for b in self._borders if b[0].column != present[0].column)
+            self._borders = [*others, present][-MOST_BORDERS:]
+        self._decodes = decodes
+
+    def settle(self) -> list[A]:
+        """Forget the latest rows, which stay; returns the arrays of the states."""
+        for memory in self._memories.values():
+            memory.restart(memory.last)
+        return [part for memory in self._memories.values() for part in memory.last[1:]]

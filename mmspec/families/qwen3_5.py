@@ -1,0 +1,121 @@
+"""Qwen3.5: Qwen3-VL's tower without DeepStack, Gated DeltaNet, and gated attention in some layers.
+
+Qwen3.6 and Qwen3.8 have the same `model_type`.
+"""
+
+from dataclasses import replace
+from typing import Annotated
+
+from mmspec.families import qwen3
+from mmspec.families.decoder import (
+    DeltaNetConfig,
+    Heads,
+    TextConfig,
+    TokenId,
+    Width,
+    Window,
+    read_sizes,
+)
+from mmspec.families.family import Architecture, TextFamily
+from mmspec.families.mrope import interleaved, read_sections, rope_block
+from mmspec.families.qwen3_vl import Qwen3VLVision
+from mmspec.families.qwen_vision import (
+    HUB_PREFIXES,
+    IMAGE_TOKENS,
+    PATCHES,
+    STORED_PREFIXES,
+    check_vision,
+    vision_theta,
+)
+from mmspec.ground.json_file import Block
+from mmspec.ground.limits import Length
+
+DEFAULTS = replace(
+    qwen3.DEFAULTS,
+    intermediate_size=12288,
+    num_attention_heads=16,
+    num_key_value_heads=4,
+    head_dim=256,
+    vocab_size=248320,
+    gated=True,
+)
+"""Transformers' sizes of a Qwen3.5 whose config names none."""
+SECTIONS = (11, 11, 10)
+"""Frequencies that turn by time, row and column if the config names none."""
+SHARE = 0.25
+"""The part of a head's features that turn if the config names none."""
+KINDS = ("linear_attention", "full_attention")
+
+
+def read_qwen3_5(text: Block, tied: bool) -> TextConfig:
+    """Read a Qwen3.5 decoder's sizes; tied: true if its output head is its embedding."""
+    config = read_sizes(text, DEFAULTS, tied, partial=True)
+    rope = rope_block(text)
+    rope.only("mrope_interleaved", (True,), True)
+    turned = _rotary_dim(text, rope, config.head_dim)
+    axes = interleaved(turned // 2, read_sections(rope, SECTIONS))
+    delta_net = _delta_net(text, config.num_hidden_layers)
+    return replace(config, rotary_axes=axes, rotary_dim=turned, delta_net=delta_net)
+
+
+def _rotary_dim(text: Block, rope: Block, head_dim: int) -> int:
+    block = rope if rope.get("partial_rotary_factor") is not None else text
+    turned = int(head_dim * block.number("partial_rotary_factor", SHARE, 0.0, 1.0))
+    if turned < 2 or turned % 2:
+        raise block.error("partial_rotary_factor", f"a part of {head_dim} that is even, 2 or more")
+    return turned
+
+
+def _delta_net(text: Block, count: int) -> DeltaNetConfig:
+    key_heads = text.read("linear_num_key_heads", Heads, 16)
+    value_heads = text.read("linear_num_value_heads", Heads, 32)
+    if value_heads % key_heads:
+        raise text.error("linear_num_value_heads", f"a multiple of {key_heads}, the key heads")
+    return DeltaNetConfig(
+        layers=_layers(text, count),
+        key_heads=key_heads,
+        value_heads=value_heads,
+        key_dim=text.read("linear_key_head_dim", Width, 128),
+        value_dim=text.read("linear_value_head_dim", Width, 128),
+        window=text.read("linear_conv_kernel_dim", Window, 4),
+    )
+
+
+def _layers(text: Block, count: int) -> tuple[int, ...]:
+    """The numbers of the layers that are Gated DeltaNet."""
+    interval = text.integer("full_attention_interval", 4, 1, 1000)
+    regular = [KINDS[(layer + 1) % interval == 0] for layer in range(count)]
+    kinds: list[str] = text.read("layer_types", Annotated[list[str], Length(count, count)], regular)
+    if {*kinds} != {*KINDS}:
+        raise text.error("layer_types", f"{' or '.join(KINDS)}, each of them once at least")
+    return tuple(layer for layer, kind in enumerate(kinds) if kind == KINDS[0])
+
+
+class Qwen35:
+    """Implements `mmspec.families.family.Family`."""
+
+    model_type = "qwen3_5"
+    image_tokens = replace(IMAGE_TOKENS, clip="timed")
+    convolution = PATCHES
+    stored_prefixes = STORED_PREFIXES
+    hub_prefixes = HUB_PREFIXES
+
+    def read(self, whole: Block) -> Architecture:
+        """Read config.json.  Raises CheckpointError."""
+        block = whole.block("text_config")
+        block.only("model_type", ("qwen3_5_text",), "qwen3_5_text")
+        ties = [each.flag("tie_word_embeddings", False) for each in (whole, block)]
+        text = read_qwen3_5(block, any(ties))
+        if not whole.get("vision_config"):
+            return Architecture(block, text)
+        vision = _vision(whole.block("vision_config"), text)
+        return Architecture(block, text, vision, whole.read("image_token_id", TokenId, 248056))
+
+
+def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:
+    check_vision(vision, "qwen3_5", "gelu_pytorch_tanh", text)
+    config = vision.record(Qwen3VLVision, deepstack=[])
+    return replace(config, deepstack=(), rope_theta=vision_theta(vision))
+
+
+QWEN3_5_TEXT = TextFamily("qwen3_5_text", IMAGE_TOKENS, read_qwen3_5)

@@ -1,0 +1,128 @@
+"""A target with recurrent layers: drafts change no bit, and every way back is as a cold run."""
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.decoding import delta_states
+from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.decoding.tree import Tree
+from mmspec.exactness import probe
+from mmspec.exactness.probe import find_exact_rows
+from mmspec.ground.errors import UsageError
+from support.exactness_cases import TREES, Count, cases, compare_all
+from support.factory_qwen import tiny_qwen3_5, tiny_qwen3_vl
+
+SIZES = {"key_value_heads": 4, "kinds": "ddad"}
+
+
+@pytest.fixture(autouse=True)
+def near(monkeypatch):
+    monkeypatch.setattr(probe, "POSITIONS", 150)
+
+
+@pytest.fixture(scope="module")
+def path(checkpoints):
+    return tiny_qwen3_5(checkpoints / "recurrent", seed=8, **SIZES)
+
+
+@pytest.fixture(scope="module")
+def engine(backend, path):
+    with load(str(path), str(path), backend=backend) as loaded:
+        yield loaded
+
+
+def verified(target, draft):
+    """The bits of states, logits, keys and values of the last token and a chain."""
+    rows = target.fed_rows(HostDraft(draft) if draft else None)
+    return [b"".join(part.tobytes() for part in row) for row in zip(*rows, strict=True)]
+
+
+def alone(target, tokens):
+    """The bits of the last token and of each of `tokens`, fed one by one."""
+    bits = []
+    for token in [*tokens, None]:
+        bits += verified(target, [])
+        if token is not None:
+            target.verify(None, NO_NOISE)
+            target.commit((), token)
+    return bits
+
+
+EVERY = [(dtype, scale) for dtype in ("float32", "bfloat16") for scale in (1.0, 0.1, 0.01)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [pytest.param(*each, marks=() if each[1] == 0.1 else pytest.mark.slow) for each in EVERY],
+)
+def test_a_chain_has_the_bits_of_its_tokens_alone(path, backend, tmp_path, dtype, scale):
+    """Also where queries and keys are so short that what is added to their length counts."""
+    copy = _scaled(path, tmp_path / "scaled", scale)
+    with load(str(copy), "none", backend=backend, dtype=dtype) as engine:
+        target = engine.target.model.open_target(GREEDY, find_exact_rows(engine.target.model))
+        target.extend(Segment([[*range(20, 60)]]))
+        tokens = [30, 31, 47, 90, 91, 92, 93, 30, 31]
+        wide = verified(target, tokens)
+        assert wide == verified(target, tokens)
+        assert wide == alone(target, tokens)
+
+
+def _scaled(path, copy, scale):
+    """A checkpoint whose queries, keys and values before the convolution are `scale` as large."""
+    copy.mkdir()
+    for file in path.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    weights = safetensors.numpy.load_file(path / "model.safetensors")
+    for name in weights:
+        if name.endswith("in_proj_qkv.weight"):
+            weights[name] = weights[name] * np.float32(scale)
+    safetensors.numpy.save_file(weights, copy / "model.safetensors", {"format": "pt"})
+    return copy
+
+
+@pytest.mark.parametrize("borders", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 4))])
+def test_answers_are_the_same_bits_whatever_borders_are_kept(
+    backend, path, checkpoints, monkeypatch, borders
+):
+    """Second turns, undo and retry; what is lost is fed again as it was fed first."""
+    monkeypatch.setattr(delta_states, "MOST_BORDERS", borders)
+    draft = checkpoints / "recurrent draft"
+    draft = (
+        draft if draft.exists() else tiny_qwen3_vl(draft, hidden_size=32, heads=2, layers=2, seed=2)
+    )
+    some = [case for case in cases(["MT", "lookup"]) if case.shape not in TREES][borders::24]
+    with load(str(path), str(draft), backend=backend) as engine:
+        assert compare_all({"": engine}, some, "on", 10) == Count(5 * len(some))
+
+
+def test_trees_and_several_views_are_refused_with_the_reason(engine):
+    with pytest.raises(UsageError, match="recurrent layers, whose state follows one path"):
+        engine.chat(Options(tree=Tree()))
+    with pytest.raises(UsageError, match="keeps the state of one view"):
+        engine.chat(Options(drafting="MT"))
+    target = engine.target.model.open_target(GREEDY)
+    target.extend(Segment([[20, 21]]))
+    with pytest.raises(ValueError, match="a chain alone"):
+        target.verify(HostDraft([30, 31], [-1, -1]), NO_NOISE)
+
+
+def test_a_turn_after_another_feeds_its_own_tokens_alone(engine, monkeypatch):
+    chat = engine.chat(Options(drafting="M", gamma=3, max_new_tokens=9))
+    chat.reply("Which shapes are there in the picture?")
+    target = chat._session.target
+    fed, feed = [], type(target).embed_columns
+    monkeypatch.setattr(
+        type(target), "embed_columns", lambda self, *at: fed.append(at) or feed(self, *at)
+    )
+    length = target.length
+    chat.reply("And now?")
+    assert min(start for start, _ in fed) >= length - 2
+    for _ in chat.retry():
+        pass
+    assert min(start for start, _ in fed) >= length - 2
