@@ -1,5 +1,6 @@
 """The pages in docs/, README, CONTRIBUTING and the cards: short, wrapped, and true of the tree."""
 
+import csv
 import re
 import shlex
 from pathlib import Path
@@ -135,6 +136,28 @@ def test_every_table_has_its_command_and_its_link():
     files = sorted(file.name for file in TABLES.glob("*.csv"))
     assert named == files
     assert [name for name in files if f"](results/{name})" not in page] == []
+
+
+def test_answers_of_real_models_are_those_of_their_file():
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    section = page.partition("## Answers of real models")[2].partition("\n## ")[0]
+    heads, *lines = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
+    _, first, _, *topics = heads.split(" | ")
+    with (TABLES / "replay.csv").open(newline="", encoding="utf-8") as opened:
+        figures = {(e["model"], e["method"], e["topic"]): e for e in csv.DictReader(opened)}
+    assert len(lines) > 1
+    for line in lines:
+        names, *cells = line.split(" | ")
+        found = [figures[(*re.findall("`(.*?)`", names), topic)] for topic in (first, *topics)]
+        rates = [interval(each) for each in found]
+        nodes = f"{float(found[0]['nodes_per_round']):.2f}"
+        assert cells == [rates[0], nodes, *rates[1:]]
+
+
+def interval(entry):
+    """A value with the ends of its interval, as pages write it."""
+    value, low, high = (f"{float(entry[name]):.2f}" for name in ("tokens_per_round", "low", "high"))
+    return f"{value} [{low}..{high}]"
 
 
 COMMANDS = [

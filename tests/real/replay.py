@@ -19,7 +19,7 @@ from mmspec_bench.suite.metrics import Summary
 from mmspec_bench.suite.rows import PLAIN
 from mmspec_cli.main import main as mmspec
 
-METHODS = "ngram"
+METHODS = "lookup,tree8:lookup,tree16:lookup"
 LONGEST = "1100"
 """More than an answer has: they were cut at 1,024 tokens."""
 
