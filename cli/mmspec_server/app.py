@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from secrets import randbits
 from typing import Any
@@ -44,18 +45,21 @@ SEED_BITS = 32
 """Bits of a seed that the server draws; a JSON number of any client holds them."""
 
 FOLDER = Path(__file__).parent / "page"
-KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
 FILES = {"/": "index.html"} | {
     f"/page/{file.name}": file.name for file in sorted(FOLDER.iterdir()) if file.suffix != ".html"
 }
 """The file at each address; they are the same for everyone, so they need no key."""
+SAMPLES = Path(str(files("mmspec_models"))) / "samples"
+PICTURES = {f"/page/samples/{name}": name for name in ("shapes.png", "chart.png", "word.png")}
+"""Pictures to try, by address."""
 
 POLICY = {
     "default-src": "'none'",
     "script-src": "'self'",
     "style-src": "'self'",
     "connect-src": "'self'",
-    "img-src": "data:",
+    "img-src": "'self' data:",
     "base-uri": "'none'",
     "form-action": "'none'",
     "frame-ancestors": "'none'",
@@ -193,9 +197,10 @@ class Service:
         self, request: Request, asked: ChatRequest, prompt: RequestPrompt, writer: ReplyWriter
     ) -> Response:
         """Queue the answer and pass it on; raises ApiError if too many requests wait."""
+        ahead = self.queue.jobs
         job: Job[Event] = self.queue.submit(self._events(asked, prompt))
         if asked.stream:
-            return EventStream(job, streamed(job, writer, self.settings.silence))
+            return EventStream(job, streamed(job, writer, self.settings.silence, ahead))
         return JSONResponse(await whole(request, job, writer))
 
     def _events(self, asked: ChatRequest, prompt: RequestPrompt) -> Generator[Event | None]:
@@ -221,6 +226,7 @@ def create_app(service: Service) -> Starlette:
     """The ASGI application of a service."""
     routes = [
         *(page_route(address, FOLDER / name) for address, name in FILES.items()),
+        *(page_route(address, SAMPLES / name) for address, name in PICTURES.items()),
         Route("/health", guarded(service.health)),
         Route("/metrics", guarded(service.show_metrics)),
         Route("/v1/models", guarded(service.list_models)),
@@ -236,7 +242,7 @@ def create_app(service: Service) -> Starlette:
             allow_methods=["GET", "POST"],
             allow_headers=["*"],  # a preflight's answer repeats those that were asked for
         ),
-        Middleware(Guard, settings=service.settings, public=("/health", *FILES)),
+        Middleware(Guard, settings=service.settings, public=("/health", *FILES, *PICTURES)),
     ]
     handlers = {HTTPException: http_error}
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)

@@ -36,6 +36,10 @@ class Completion:
         """The event before the first text."""
         return self._chunk({"role": "assistant", "content": ""})
 
+    def waiting(self, ahead: int) -> str:
+        """The event of an answer that waits for `ahead` others; empty without details."""
+        return self._chunk({}, mmspec={"waiting": ahead}) if self.request.details else ""
+
     def progress(self, prefilled: Prefilled) -> str:
         """The event of more of the prompt that has been read; empty without details."""
         if not self.request.details:
@@ -127,6 +131,10 @@ class ResponseReply:
             + self._event("response.output_item.added", output_index=0, item=item)
             + self._event("response.content_part.added", **self._place, part=_output_text("", []))
         )
+
+    def waiting(self, _: int) -> str:
+        """Nothing: this API has no event for it."""
+        return ""
 
     def progress(self, _: Prefilled) -> str:
         """Nothing: this API has no event for it."""

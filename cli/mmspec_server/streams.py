@@ -46,13 +46,18 @@ async def _with(first: str, others: AsyncIterator[str]) -> AsyncIterator[str]:
         yield text
 
 
-async def streamed(job: Job[Event], reply: ReplyWriter, silence: float) -> AsyncIterator[str]:
+async def streamed(
+    job: Job[Event], reply: ReplyWriter, silence: float, ahead: int = 0
+) -> AsyncIterator[str]:
     """The texts to send: those of the events as they come, and comments where none comes.
 
-    The events before the first text come with it.
+    The events before the first text come with it.  ahead: answers for which this one waits.
     """
     start = reply.start()
     try:
+        if ahead:
+            yield start + (reply.waiting(ahead) or KEEP_ALIVE)
+            start = ""
         async for event in job.events(silence):
             yield start + _event_text(event, reply)
             start = ""

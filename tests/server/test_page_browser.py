@@ -1,6 +1,7 @@
 """The page at `/` in a real Chromium, used as a person uses it."""
 
 from contextlib import contextmanager
+from io import BytesIO
 from itertools import repeat
 from pathlib import Path
 from threading import Event as Flag
@@ -16,7 +17,7 @@ from mmspec.decoding.statistics import Statistics
 from mmspec_server.answers import Finished, Fragment, Text
 from support.bundled import SAMPLES
 from support.commands import start_process
-from support.live_server import data_url, live, png, text_of, words
+from support.live_server import CHAT, data_url, live, png, text_of, words
 from support.scripted_engine import scripted_engine
 
 pytestmark = pytest.mark.slow
@@ -28,6 +29,7 @@ SHAPES = (SAMPLES / "shapes.png").read_bytes()
 PNG = ("shapes.png", "image/png", SHAPES)
 LOOK = [words("What is in this picture?")]
 LONG = Options(max_new_tokens=5000)
+ALLOWED = ["clipboardReadWrite", "clipboardSanitizedWrite"]
 ENTER, ESCAPE, TAB, SHIFT = "\ue007", "\ue00c", "\ue004", "\ue008"
 
 
@@ -45,6 +47,7 @@ def page(window):
     window.prefer("light")
     window.complaints()
     yield window
+    window.script("sessionStorage.clear()")
     refused = ("Content Security Policy", "TypeError", "ReferenceError", "TrustedHTML", "Uncaught")
     assert not [line for line in window.complaints() if any(word in line for word in refused)]
 
@@ -178,10 +181,13 @@ def test_images_are_pasted_picked_and_taken_back(page, spoken, speaker, tmp_path
 def test_files_that_cannot_be_read_are_named_and_nothing_is_lost(page, spoken):
     page.open(address(spoken))
     page.one("#question").send_keys("What?")
-    large = ("large.png", "image/png", bytes(21 * 2**20))
-    page.give("drop", ("photo.heic", "image/heic", b"x"), ("a.pdf", "", b"x"), PNG, large)
+    broken = ("broken.png", "image/png", SHAPES[:200])
+    page.give("drop", ("photo.heic", "image/heic", b"x"), ("a.pdf", "", b"x"), PNG, broken)
     page.until(lambda: page.text("#problem"))
-    assert all(name in page.text("#problem") for name in ("photo.heic", "a.pdf", "large.png"))
+    told = page.text("#problem")
+    assert "photo.heic is of a kind that this browser cannot open: save it as JPEG" in told
+    assert "a.pdf is no picture: drop a PNG" in told
+    assert "broken.png is damaged or empty: open it in another program and save it" in told
     assert "shapes.png" not in page.text("#problem")
     assert len(page.all("#pictures li")) == 1
     assert page.one("#question").get_property("value") == "What?"
@@ -296,7 +302,8 @@ def test_a_key_is_asked_for_and_kept_in_memory_alone(page, directory, monkeypatc
         page.type("What?", ENTER)
         page.until(lambda: page.answers() == ["one two"])
         stored = "return [localStorage.length, sessionStorage.length, document.cookie]"
-        assert page.script(stored) == [0, 0, ""]
+        assert page.script(stored) == [0, 1, ""]
+        assert "the key" not in page.script("return sessionStorage.getItem('conversation')")
         assert "the key" not in page.script("return document.documentElement.outerHTML")
         assert "the key" not in page.script("return location.href")
         page.driver.refresh()
@@ -328,17 +335,17 @@ def test_text_of_the_model_is_only_text(page, spoken, speaker):
     assert page.answers() == [expected] * 3
 
 
-def test_a_refusal_is_shown_and_the_question_comes_back(page, spoken):
-    page.open(address(spoken))
-    page.give("drop", ("broken.png", "image/png", b"no image"))
-    page.until(lambda: page.all("#pictures li"))
-    page.ask("What?")
-    assert "messages[0].content[0].image_url.url" in page.text(".turn .error")
-    assert page.one("#question").get_property("value") == "What?"
-    assert len(page.all("#pictures li")) == 1
-    page.one("[aria-label='Remove broken.png']").click()
-    page.one("#ask").click()
-    page.until(lambda: page.answers()[-1:] == ["one two"])
+def test_a_refusal_names_the_picture_and_the_question_comes_back(page, directory, monkeypatch):
+    with speaking(directory, monkeypatch, Speaker(), max_pixels=1) as server:
+        page.open(address(server))
+        page.give("drop", ("large.png", "image/png", png(size=(1100, 1000))))
+        page.until(lambda: page.all("#pictures li"))
+        page.ask("What?")
+        assert page.text(".turn .error") == "large.png: it has more than 1 million pixels"
+        assert page.one("#question").get_property("value") == "What?"
+        page.one("[aria-label='Remove large.png']").click()
+        page.one("#ask").click()
+        page.until(lambda: page.answers()[-1:] == ["one two"])
 
 
 def endless(arguments):
@@ -384,10 +391,10 @@ def test_the_keyboard_and_a_screen_reader_are_enough(page, spoken, speaker):
     assert page.text("#status") == "Answer: one two"
     assert page.one("#status").get_attribute("role") == "status"
     reached = []
-    for _ in range(3):
+    for _ in range(4):
         page.type(TAB)
         reached.append(page.script("return document.activeElement.id"))
-    assert reached == ["files", "race", "ask"]
+    assert reached == ["files", "choose", "race", "ask"]
     tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     shown = [node for node in tree if not node["ignored"]]
     controls = ("button", "textbox", "form", "main", "heading", "image")
@@ -431,7 +438,7 @@ def pixels(page, path):
 
 @pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
 def test_it_fits_a_phone_in_light_and_dark(page, spoken, speaker, tmp_path, scheme, dark):
-    speaker.parts = ["Wordwithoutend" * 20, " and <b>more</b>"]
+    speaker.parts = ["Wordwithoutend" * 20, " and <b>more</b>\n```\n", "code " * 40, "\n```"]
     page.resize(320, 640)
     page.prefer(scheme)
     page.open(address(spoken))
@@ -450,17 +457,171 @@ def test_it_fits_a_phone_in_light_and_dark(page, spoken, speaker, tmp_path, sche
     assert sum(count > 0 for count in histogram) > 30
 
 
-@pytest.mark.parametrize("reload", [False, True])
-def test_a_new_conversation_forgets_the_old(page, spoken, speaker, reload):
+def test_a_conversation_is_there_after_a_reload_and_a_new_one_forgets_it(page, spoken, speaker):
     page.open(address(spoken))
+    page.give("drop", PNG)
+    page.until(lambda: page.all("#pictures li"))
     page.ask("First?")
-    if reload:
-        page.driver.refresh()
-        page.until(lambda: page.text("#model"))
-    else:
-        page.one("#new").click()
+    page.driver.refresh()
+    page.until(lambda: page.text("#model"))
+    assert page.answers() == ["one two"]
+    assert page.text(".turn .drafted") == "one "
+    page.ask("Second?")
+    assert speaker.questions() == ["First?", "Second?"]
+    assert len(speaker.asked[-1][0].before.turns[0].question.pictures) == 1
+    page.one("#new").click()
+    page.driver.refresh()
+    page.until(lambda: page.text("#model"))
     assert not page.all(".turn")
     assert page.one("#welcome").is_displayed()
-    page.ask("Second?")
-    assert speaker.questions() == ["Second?"]
+    page.ask("Third?")
+    assert speaker.questions() == ["Third?"]
     assert text_of(spoken.ask("x")) == "one two"
+
+
+def test_an_answer_is_tried_again_and_copied(page, spoken, speaker):
+    page.open(address(spoken))
+    page.driver.execute_cdp_cmd(
+        "Browser.grantPermissions",
+        {"origin": address(spoken).rstrip("/"), "permissions": ALLOWED},
+    )
+    speaker.parts = ["a *star*, ", "`code`"]
+    page.ask("First?")
+    page.ask("Second?")
+    assert len(page.all(".retry")) == 1
+    speaker.parts = ["**other**"]
+    page.one(".retry").click()
+    page.until(lambda: page.answers() == ["a star, code", "other"])
+    page.until(page.idle)
+    assert speaker.questions() == ["First?", "Second?"]
+    page.all(".actions button")[0].click()
+    page.until(lambda: page.all(".actions button")[0].text == "Copied")
+    copied = "navigator.clipboard.readText().then(arguments[0])"
+    assert page.driver.execute_async_script(copied) == "a *star*, `code`"
+
+
+def test_settings_are_sent_and_kept(page, spoken, speaker):
+    page.open(address(spoken))
+    page.one("#settings summary").click()
+    page.one("#system").send_keys("Be brief.")
+    page.one("#temperature").send_keys("0.5", TAB)
+    page.driver.refresh()
+    page.until(lambda: page.text("#model"))
+    page.ask("What?")
+    prompt, options, _ = speaker.asked[-1]
+    assert prompt.before.system == "Be brief."
+    assert options.sampling.temperature == 0.5
+
+
+def test_a_large_picture_is_scaled_in_the_browser(page, spoken, speaker):
+    page.open(address(spoken))
+    for name, kind in (("a.png", "PNG"), ("b.jpg", "JPEG")):
+        page.give("drop", (name, f"image/{kind.lower()}", png("red", (3000, 1500), kind)))
+    page.until(lambda: len(page.all("#pictures li")) == 2)
+    assert "1500 scaled to 2048, " in page.text("#pictures li")
+    page.ask("What?")
+    pictures = speaker.asked[-1][0].question.pictures
+    assert [picture.image.size for picture in pictures] == [(2048, 1024)] * 2
+    assert all(picture.image.getpixel((9, 9))[0] > 250 for picture in pictures)
+
+
+def test_a_picture_to_try_is_one_click(page, spoken, speaker):
+    page.open(address(spoken))
+    page.until(lambda: page.script("return document.querySelector('#samples img').naturalWidth"))
+    page.one("#samples button").click()
+    page.until(lambda: page.all("#pictures li"))
+    page.one("#ask").click()
+    page.until(page.idle)
+    [picture] = speaker.asked[-1][0].question.pictures
+    assert picture.image.tobytes() == Image.open(BytesIO(SHAPES)).convert("RGB").tobytes()
+    assert speaker.questions() == ["What is in this picture?"]
+
+
+def test_a_second_user_sees_that_another_answer_is_running(page, directory, monkeypatch):
+    with speaking(directory, monkeypatch, Speaker(["word "] * 400, pause=0.05)) as server:
+        asked = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+        with server.client.stream("POST", CHAT, json=asked) as first:
+            lines = first.iter_lines()
+            next(lines)
+            page.open(address(server))
+            page.one("#question").send_keys("What?", ENTER)
+            page.until(lambda: "another answer is running" in page.text(".turn .figures"))
+        page.until(lambda: "word word" in page.text(".turn .answer"))
+        assert not page.text(".turn .figures")
+        page.type(ESCAPE)
+        page.until(page.idle)
+
+
+WRITTEN = """# A title
+Some **bold**, *slanted* and `f(*args)`, f(*args) and g(*args), a*b*c, __init__, snake_case_name.
+
+1. Do this:
+
+   ```bash
+   for f in *.py; do echo $MY_VAR_* __init__; done
+   ```
+2. Then see https://example.com/_next_/a.js
+
+~~~
+# no title
+~~~
+
+````md
+```
+inner
+```
+````
+
+> quoted *words*
+> ```
+> a*b*c
+> ```
+
+    indented *code*
+
+| a | b |
+|---|---|
+| **1** | x_y_z |
+
+- one
+  - inner \\(x_1 * y_1\\)
+- two <b>no tag</b> 2 * 3 * 4
+"""
+
+SHOWN = (
+    ("p.heading", ["A title"]),
+    ("strong", ["bold", "1"]),
+    ("em", ["slanted", "words"]),
+    ("p > code", ["f(*args)"]),
+    (
+        "pre",
+        [
+            "for f in *.py; do echo $MY_VAR_* __init__; done",
+            "# no title",
+            "```\ninner\n```",
+            "a*b*c",
+            "indented *code*",
+        ],
+    ),
+    ("td", ["1", "x_y_z"]),
+    ("li li", ["inner \\(x_1 * y_1\\)"]),
+    ("ul > li:last-child > p", ["inner \\(x_1 * y_1\\)", "two <b>no tag</b> 2 * 3 * 4"]),
+)
+
+
+def test_markdown_is_shown_and_code_letter_for_letter(page, spoken, speaker):
+    speaker.parts = [WRITTEN[at : at + 3] for at in range(0, len(WRITTEN), 3)]
+    page.open(address(spoken))
+    page.ask("What?")
+    for selector, texts in SHOWN:
+        found = [str(e.get_property("textContent")) for e in page.all(f".answer {selector}")]
+        assert found == texts, selector
+    first = page.all(".answer > p")[1].get_property("textContent")
+    tail = "f(*args), f(*args) and g(*args), a*b*c, __init__, snake_case_name."
+    assert first == f"Some bold, slanted and {tail}"
+    assert "/_next_/a.js" in page.answers()[0]
+    letters = "".join(page.answers()[0].split())
+    rest = iter("".join(WRITTEN.split()))
+    assert all(letter in rest for letter in letters)
+    tinted = "".join(str(e.get_property("textContent")) for e in page.all(".answer .drafted"))
+    assert 0.3 < len("".join(tinted.split())) / len(letters) < 0.7

@@ -62,6 +62,20 @@ def question(text, **fields):
     return {"messages": [{"role": "user", "content": text}], **fields}
 
 
+def test_who_waits_is_told_for_how_many_answers(directory, gate, clients):
+    fields = {"stream": True, "mmspec": {"details": True}}
+    with gated(directory, gate) as server:
+        answers = []
+        for jobs in (1, 2, 3):
+            asked = question("What?", **fields)
+            answers.append(clients.submit(server.client.post, CHAT, json=asked))
+            until(lambda count=jobs: server.service.queue.jobs == count)
+        gate.opened.set()
+        streams = [chunks_of(answer.result().text) for answer in answers]
+    found = [[chunk.get("mmspec", {}).get("waiting") for chunk in stream] for stream in streams]
+    assert [[each for each in stream if each] for stream in found] == [[], [1], [2]]
+
+
 def test_others_wait_in_order_and_one_too_many_is_told_when_to_come_back(directory, gate, clients):
     with gated(directory, gate, queue=2) as server:
         answers = []

@@ -11,9 +11,10 @@ export function useKey(value) {
 
 /** A request that failed, with a sentence for the user; status 0 if no reply came. */
 export class Failure extends Error {
-  constructor(message, status = 0) {
+  constructor(message, status = 0, param = "") {
     super(message);
     this.status = status;
+    this.param = param; // the field of the request that was wrong
   }
 }
 
@@ -22,7 +23,7 @@ async function request(address, options = {}) {
   if (key) headers.Authorization = `Bearer ${key}`;
   const fixed = { headers, cache: "no-store", credentials: "omit", redirect: "error" };
   const reply = await fetch(address, { ...fixed, ...options }).catch((error) => fail(error, GONE));
-  if (!reply.ok) throw new Failure(await reason(reply), reply.status);
+  if (!reply.ok) throw new Failure(...await reason(reply));
   return reply;
 }
 
@@ -32,7 +33,8 @@ function fail(error, message) {
 
 async function reason(reply) {
   const object = await reply.json().catch(() => ({}));
-  return object.error?.message ?? `The server refused with status ${reply.status}.`;
+  const { message, param } = object.error ?? {};
+  return [message ?? `The server refused with status ${reply.status}.`, reply.status, param];
 }
 
 /** The model that is loaded: its `id`, and a note on what it knows if it is the bundled one. */
@@ -44,16 +46,17 @@ export async function model() {
 /**
  * Yields `{text, drafted}` as the answer comes, and at its end `{reason}` with the figures.
  * fields: further ones of the request.  signal: stops the answer.
- * reading: called with `{done, total}`, the new tokens of the prompt, as they are read.
+ * progress: called with `{waiting}`, the number of answers before this one, and with `{prompt:
+ * {done, total}}`, the new tokens of the prompt, as they are read.
  */
-export async function* answer(messages, fields, signal, reading = () => {}) {
+export async function* answer(messages, fields, signal, progress = () => {}) {
   const body = JSON.stringify({ messages, stream: true, ...fields });
   const reply = await request("v1/chat/completions", { method: "POST", body, signal });
   let ended = false;
   for await (const { choices, mmspec, error } of events(reply.body.getReader())) {
     if (error) throw new Failure(error.message);
     const [{ delta, finish_reason: reason }] = choices;
-    if (mmspec?.prompt) reading(mmspec.prompt);
+    if (mmspec?.prompt || mmspec?.waiting) progress(mmspec);
     if (delta.content) yield { text: delta.content, drafted: mmspec.drafted };
     if (reason) yield { reason, ...mmspec };
     ended ||= Boolean(reason);

@@ -9,31 +9,31 @@ export function element(tag, className = "", text = "", attributes = {}) {
 }
 
 /** Control characters as the symbols that Unicode has for them, because browsers show nothing. */
-function visible(text) {
+export function visible(text) {
   return text.replace(/[\0-\x08\x0b-\x1f\x7f]/g, (character) =>
     String.fromCharCode(character === "\x7f" ? 0x2421 : 0x2400 + character.charCodeAt(0)));
-}
-
-/** Adds text to an answer, tinted if it was drafted, but for the spaces before it. */
-export function addText(answer, { text, drafted }) {
-  const tinted = answer.lastElementChild?.className === "drafted";
-  const spaces = drafted && !tinted ? text.match(/^\s*/)[0] : "";
-  addRun(answer, spaces, "");
-  addRun(answer, text.slice(spaces.length), drafted ? "drafted" : "");
-}
-
-/** Adds text to the last element if that has the same class. */
-function addRun(answer, text, className) {
-  if (!text) return;
-  const last = answer.lastElementChild;
-  if (last?.className === className) last.firstChild.appendData(visible(text));
-  else answer.append(element("span", className, visible(text)));
 }
 
 export function showPicture({ name, url }) {
   const item = element("li");
   item.append(element("img", "", "", { src: url, alt: name }));
   return item;
+}
+
+/** Buttons under an answer.  text: function that returns what is copied. */
+export function actionsElement(text, retry) {
+  const row = element("div", "actions");
+  const copy = element("button", "", "Copy", { type: "button" });
+  copy.onclick = async () => {
+    const done = navigator.clipboard.writeText(text());
+    copy.textContent = await done.then(() => "Copied", () => "The browser refused");
+    setTimeout(() => { copy.textContent = "Copy"; }, 2000);
+  };
+  const again = element("button", "retry", "Retry", { type: "button" });
+  again.onclick = retry;
+  // Browsers have no clipboard for pages that came over an unencrypted network.
+  row.append(...(navigator.clipboard ? [copy, again] : [again]));
+  return row;
 }
 
 /** The question with its pictures. */

@@ -6,7 +6,7 @@ export const perSecond = ({ tokens, seconds }) => (seconds.decode ? tokens / sec
 
 export const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
-export function figures({ stats, speed_up: gain, plain_reason: plain }, first) {
+export function figures({ stats, speed_up: gain, plain_reason: plain, notes = [] }, first) {
   const fresh = stats.prompt_tokens - stats.cached_tokens;
   return [
     gain && (gain >= FASTER ? `${gain.toFixed(1)} × faster` : "no faster"),
@@ -17,6 +17,7 @@ export function figures({ stats, speed_up: gain, plain_reason: plain }, first) {
     `prompt ${stats.cached_tokens} cached + ${fresh} new`,
     `peak ${memory(stats.peak_memory_bytes)}`,
     plain,
+    ...notes.filter((note) => note !== plain),
   ];
 }
 

@@ -1,17 +1,19 @@
-// The page: a conversation kept in memory, the form under it, and the key that a server may need.
+// The page: a conversation, the form under it, and the key that a server may need.
 
+import { AnswerText } from "./answer.js";
 import { answer, Failure, model, useKey } from "./api.js";
-import { addText, element, figuresElement, questionElement } from "./elements.js";
+import { actionsElement, element, figuresElement, questionElement } from "./elements.js";
 import { figures } from "./figures.js";
+import { forget, keep, kept } from "./history.js";
 import { addFiles, setPictures, takePictures } from "./pictures.js";
 import { race } from "./race.js";
 
 const byId = (id) => document.getElementById(id);
 const [box, askButton, raceButton, stopButton] = ["question", "ask", "race", "stop"].map(byId);
 const [conversation, composer, problem] = ["conversation", "composer", "problem"].map(byId);
-const welcome = byId("welcome");
+const [welcome, system, temperature] = ["welcome", "system", "temperature"].map(byId);
 
-let turns = []; // {question: {text, pictures}, answer}
+let turns = []; // {question: {text, pictures}, pieces: those of the answer}
 let last = null; // {question, asked: messages, turn}: what a race with an empty form asks again
 let running = null; // the AbortController of the answer that comes
 let atEnd = true; // whether the page follows what comes
@@ -28,32 +30,43 @@ function messages(question) {
   });
   const before = turns.flatMap((turn) => [
     asked(turn.question),
-    { role: "assistant", content: turn.answer },
+    { role: "assistant", content: textOf(turn.pieces) },
   ]);
-  return [...before, asked(question)];
+  const text = system.value.trim();
+  const first = text ? [{ role: "system", content: text }] : [];
+  return [...first, ...before, asked(question)];
 }
 
-/** Streams the answer into `turn`; returns its text, also if it was stopped. */
+const textOf = (pieces) => pieces.map(({ text }) => text).join("");
+
+/** The fields of a request that the settings name. */
+const chosen = () =>
+  temperature.value === "" ? {} : { temperature: Number(temperature.value) };
+
+/** Streams the answer into `turn`; returns its pieces, also if it was stopped. */
 async function ask(turn, asked, signal) {
-  const shown = element("div", "answer", "", { "aria-busy": "true" });
+  const shown = new AnswerText();
   const prompt = element("p", "figures");
-  turn.append(element("h3", "unseen", "Answer"), prompt, shown);
+  turn.append(element("h3", "unseen", "Answer"), prompt, shown.element);
+  shown.element.setAttribute("aria-busy", "true");
   say("Answering");
   const started = performance.now();
-  let text = "", first = 0;
-  const reading = ({ done, total }) => {
-    prompt.textContent = done < total ? `reads ${done} of ${total} tokens` : "";
+  let first = 0;
+  const progress = ({ waiting, prompt: { done, total } = { done: 0, total: 0 } }) => {
+    const reads = done < total ? `reads ${done} of ${total} tokens` : "";
+    prompt.textContent = waiting ? "waits: another answer is running" : reads;
   };
+  const fields = { ...chosen(), mmspec: { details: true } };
   try {
-    for await (const piece of answer(asked, { mmspec: { details: true } }, signal, reading)) {
+    for await (const piece of answer(asked, fields, signal, progress)) {
       if (piece.reason) {
         turn.append(figuresElement(figures(piece, first)));
-        say(`Answer: ${text}`);
+        say(`Answer: ${shown.text}`);
         continue;
       }
+      if (!first) prompt.textContent = "";
       first ||= (performance.now() - started) / 1000;
-      text += piece.text;
-      addText(shown, piece);
+      shown.add(piece);
     }
   } catch (error) {
     if (error.name !== "AbortError") throw error;
@@ -61,9 +74,10 @@ async function ask(turn, asked, signal) {
     say("Stopped");
   } finally {
     prompt.remove();
-    shown.setAttribute("aria-busy", "false");
+    shown.draw();
+    shown.element.setAttribute("aria-busy", "false");
   }
-  return text;
+  return shown.pieces;
 }
 
 const page = document.documentElement;
@@ -76,18 +90,18 @@ document.onscroll = () => {
 };
 new ResizeObserver(() => atEnd && toEnd()).observe(conversation);
 
-async function run(answering, { again = false } = {}) {
-  if (!again) last = take();
+async function run(answering, { again = false, opened: retried } = {}) {
+  if (!again) last = retried ?? take();
   const { question, asked, turn } = last;
   toEnd();
   running = new AbortController();
   working(true);
   try {
-    const text = await answering(turn, asked, running.signal);
-    if (text && !again) turns.push({ question, answer: text });
+    const pieces = await answering(turn, asked, running.signal);
+    if (textOf(pieces) && !again) end(turn, { question, pieces });
     else if (!again) giveBack(question);
   } catch (error) {
-    report(error, turn);
+    report(error, turn, asked);
     if (!again) giveBack(question);
   } finally {
     running = null;
@@ -98,12 +112,52 @@ async function run(answering, { again = false } = {}) {
 /** The question in the form, which becomes a turn of the conversation. */
 function take() {
   const question = { text: box.value, pictures: takePictures() };
+  box.value = "";
+  return opened(question);
+}
+
+function opened(question) {
   const turn = element("article", "turn");
   turn.append(element("h2", "unseen", "Question"), questionElement(question));
   conversation.append(turn);
   welcome.hidden = true;
-  box.value = "";
   return { question, asked: messages(question), turn };
+}
+
+/** Adds an answered question to the conversation. */
+function end(turn, answered) {
+  turns.push(answered);
+  conversation.querySelectorAll(".retry").forEach((button) => button.remove());
+  turn.append(actionsElement(() => textOf(answered.pieces), retry));
+  save();
+}
+
+function retry({ target }) {
+  if (running) return;
+  const { question } = turns.pop();
+  target.closest(".turn").remove();
+  run(ask, { opened: opened(question) });
+}
+
+function save() {
+  const settings = { system: system.value, temperature: temperature.value };
+  const whole = keep({ turns, ...settings });
+  if (!whole) problem.textContent = "This conversation is too large to be there after a reload.";
+}
+
+/** Shows the conversation that this tab had before a reload. */
+function restore() {
+  const saved = kept();
+  if (!saved) return;
+  system.value = saved.system;
+  temperature.value = saved.temperature;
+  for (const { question, pieces } of saved.turns) {
+    last = opened(question);
+    const shown = new AnswerText(pieces);
+    last.turn.append(element("h3", "unseen", "Answer"), shown.element);
+    end(last.turn, { question, pieces });
+  }
+  working(false);
 }
 
 /** Puts a question without an answer back into the form, unless another has been begun. */
@@ -113,15 +167,24 @@ function giveBack({ text, pictures }) {
   setPictures(pictures);
 }
 
-function report(error, turn) {
+function report(error, turn, asked) {
   if (error.name === "AbortError") {
     turn.append(element("p", "figures", "stopped"));
     say("Stopped");
     return;
   }
   if (!(error instanceof Failure)) throw error;
-  turn.append(element("p", "error", error.message, { role: "alert" }));
+  turn.append(element("p", "error", named(error, asked), { role: "alert" }));
   if (error.status === 401) askForKey("");
+}
+
+/** The message of a refusal, with a picture's name in place of its field. */
+function named({ message, param }, asked) {
+  const [, at, part] = param?.match(/^messages\[(\d+)\]\.content\[(\d+)\]/) ?? [];
+  const { url } = asked[at]?.content[part]?.image_url ?? {};
+  const questions = [...turns.map((turn) => turn.question), last.question];
+  const picture = questions.flatMap(({ pictures }) => pictures).find((each) => each.url === url);
+  return picture ? message.replace(param, picture.name) : message;
 }
 
 function working(yes) {
@@ -151,7 +214,7 @@ raceButton.onclick = () => {
   if (empty && last) run(racing, { again: true });
   else if (complete()) run(racing);
 };
-const racing = (turn, asked, signal) => race(turn, asked, signal, say);
+const racing = (turn, asked, signal) => race(turn, asked, chosen(), signal, say);
 stopButton.onclick = () => running?.abort();
 document.onkeydown = (event) => {
   if (event.key === "Escape") running?.abort();
@@ -164,6 +227,7 @@ box.onkeydown = (event) => {
 byId("new").onclick = () => {
   turns = [];
   last = null;
+  forget();
   conversation.querySelectorAll(".turn").forEach((turn) => turn.remove());
   welcome.hidden = false;
   byId("new").hidden = true;
@@ -172,13 +236,20 @@ byId("new").onclick = () => {
 };
 
 async function add(files) {
-  problem.textContent = (await addFiles([...files])).join(" ");
+  problem.textContent = (await addFiles([...files])).join("\n");
   box.focus();
 }
 byId("files").onchange = async ({ target }) => {
   await add(target.files);
   target.value = "";
 };
+for (const sample of document.querySelectorAll("#samples img")) {
+  sample.parentElement.onclick = async () => {
+    const content = await (await fetch(sample.src)).blob();
+    await add([new File([content], sample.src.split("/").at(-1), { type: content.type })]);
+    box.value ||= "What is in this picture?";
+  };
+}
 document.onpaste = (event) => {
   const files = [...event.clipboardData.files];
   const text = event.clipboardData.getData("text/plain").trim();
@@ -231,4 +302,6 @@ async function connect(wrong = "") {
     else problem.textContent = error.message;
   }
 }
+system.onchange = temperature.onchange = save;
+restore();
 connect();

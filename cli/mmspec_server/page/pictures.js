@@ -3,7 +3,8 @@
 import { element, showPicture } from "./elements.js";
 
 const READABLE = ["image/png", "image/jpeg", "image/webp", "image/gif"];
-const MOST_MEGABYTES = 20;
+const MOST_SIDE = 2048; // pixels; larger pictures are scaled, as models do anyway
+const MOST_BYTES = 4e6;
 
 const list = document.getElementById("pictures");
 let pictures = [];
@@ -22,34 +23,55 @@ export function setPictures(chosen) {
 
 /** Adds files; returns a sentence for each that is no readable picture. */
 export async function addFiles(files) {
-  const refused = files.map(problem).filter(Boolean);
-  const readable = files.filter((file) => !problem(file));
-  const added = await Promise.all(readable.map(read));
-  setPictures([...pictures, ...added]);
-  return refused;
+  const read = await Promise.allSettled(files.map(picture));
+  setPictures([...pictures, ...read.filter(({ value }) => value).map(({ value }) => value)]);
+  return read.filter(({ reason }) => reason).map(({ reason }) => reason.message);
 }
 
-function problem({ name, type, size }) {
-  if (!READABLE.includes(type)) {
-    return `${name} is no PNG, JPEG, WebP or GIF: convert it, or take a screenshot.`;
+/** A file as a picture, scaled if it is large; throws a sentence with the file's name. */
+async function picture(file) {
+  const image = await createImageBitmap(file).catch(() => { throw new Error(problem(file)); });
+  const share = Math.min(1, MOST_SIDE / Math.max(image.width, image.height));
+  const fits = READABLE.includes(file.type) && share === 1 && file.size <= MOST_BYTES;
+  const content = fits ? file : await drawn(image, share, file.type);
+  const size = share === 1 ? "" : `${image.width} × ${image.height} scaled to ${MOST_SIDE}, `;
+  image.close();
+  const kilobytes = Math.max(1, Math.round(content.size / 1000));
+  return { name: file.name, about: `${size}${kilobytes} kB`, url: await dataUrl(content) };
+}
+
+function problem({ name, type }) {
+  if (READABLE.includes(type)) {
+    return `${name} is damaged or empty: open it in another program and save it again.`;
   }
-  const megabytes = size / 2 ** 20;
-  return megabytes > MOST_MEGABYTES &&
-    `${name} has ${megabytes.toFixed(0)} MB: at most ${MOST_MEGABYTES} are read.`;
+  return type.startsWith("image/")
+    ? `${name} is of a kind that this browser cannot open: save it as JPEG or PNG.`
+    : `${name} is no picture: drop a PNG, JPEG, WebP or GIF, or paste a screenshot.`;
 }
 
-function read(file) {
+async function drawn(image, share, type) {
+  const canvas = element("canvas");
+  canvas.width = Math.round(image.width * share);
+  canvas.height = Math.round(image.height * share);
+  const context = canvas.getContext("2d");
+  context.imageSmoothingQuality = "high";
+  context.drawImage(image, 0, 0, canvas.width, canvas.height);
+  const encoded = (kind) => new Promise((resolve) => canvas.toBlob(resolve, kind, 0.95));
+  const exact = type === "image/png" ? await encoded("image/png") : null;
+  return exact && exact.size <= MOST_BYTES ? exact : encoded("image/jpeg");
+}
+
+function dataUrl(content) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.onload = () => resolve({ name: file.name, size: file.size, url: reader.result });
+    reader.onload = () => resolve(reader.result);
     reader.onerror = () => reject(reader.error);
-    reader.readAsDataURL(file);
+    reader.readAsDataURL(content);
   });
 }
 
 function row(picture) {
   const item = showPicture(picture);
-  const size = `${Math.max(1, Math.round(picture.size / 1000))} kB`;
   const remove = element("button", "", "Remove", {
     type: "button",
     "aria-label": `Remove ${picture.name}`,
@@ -58,6 +80,6 @@ function row(picture) {
     setPictures(pictures.filter((other) => other !== picture));
     (list.querySelector("button") ?? document.getElementById("files")).focus();
   };
-  item.append(element("span", "", `${picture.name} ${size}`), remove);
+  item.append(element("span", "", `${picture.name} ${picture.about}`), remove);
   return item;
 }

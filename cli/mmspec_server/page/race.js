@@ -1,7 +1,8 @@
 // A race: one question decoded plainly and drafted, in turn, and what came of it.
 
 import { answer } from "./api.js";
-import { addText, element, figuresElement } from "./elements.js";
+import { AnswerText } from "./answer.js";
+import { element, figuresElement } from "./elements.js";
 import { count, drafting, perSecond } from "./figures.js";
 
 const WARM_UP = 8; // tokens
@@ -9,14 +10,19 @@ const ENOUGH = 1; // seconds of decoding; below, a race is run again, because sh
 const MOST_RUNS = 5; // an odd number, as that of all runs, so that one of them is the median
 
 class Lane {
-  constructor(name, plain) {
+  constructor(name, plain, settings) {
     this.plain = plain;
+    this.settings = settings;
     this.runs = []; // {pieces: [{text, drafted, at}], end}
     this.element = element("section", "lane", "", { "aria-label": `${name} decoding` });
     this.speed = element("p", "speed", "waits");
     this.bar = element("div", "bar", "", { "aria-hidden": "true" });
-    this.answer = element("div", "answer");
-    this.element.append(element("h4", "", name), this.speed, this.bar, this.answer);
+    this.answer = new AnswerText();
+    this.element.append(element("h4", "", name), this.speed, this.bar, this.answer.element);
+  }
+
+  fields() {
+    return { ...this.settings, mmspec: { details: true, plain: this.plain } };
   }
 
   get stats() {
@@ -37,26 +43,26 @@ class Lane {
   }
 
   async warmUp(messages, signal) {
-    const fields = { max_tokens: WARM_UP, mmspec: { details: true, plain: this.plain } };
+    const fields = { ...this.fields(), max_tokens: WARM_UP };
     for await (const _ of answer(messages, fields, signal));
   }
 
   /** Decodes once; the first time it shows the answer as it comes. */
   async run(messages, signal) {
     const run = { pieces: [] };
-    const shown = this.runs.length ? element("div") : this.answer;
+    const shown = this.runs.length ? new AnswerText() : this.answer;
     const started = performance.now();
     this.speed.textContent = "decodes …";
-    shown.setAttribute("aria-busy", "true");
+    shown.element.setAttribute("aria-busy", "true");
     try {
-      const fields = { mmspec: { details: true, plain: this.plain } };
-      for await (const piece of answer(messages, fields, signal)) {
+      for await (const piece of answer(messages, this.fields(), signal)) {
         if (piece.reason) run.end = piece;
         else run.pieces.push({ ...piece, at: performance.now() - started });
-        if (!piece.reason) addText(shown, piece);
+        if (!piece.reason) shown.add(piece);
       }
     } finally {
-      shown.setAttribute("aria-busy", "false");
+      shown.draw();
+      shown.element.setAttribute("aria-busy", "false");
     }
     this.runs.push(run);
     this.showSpeed();
@@ -77,15 +83,16 @@ class Lane {
   replay(since) {
     const [{ pieces }] = this.runs;
     const shown = pieces.filter(({ at }) => at - pieces[0].at <= since);
-    this.answer.replaceChildren();
-    shown.forEach((piece) => addText(this.answer, piece));
+    this.answer.show(shown);
     return shown.length === pieces.length;
   }
 }
 
-/** Races in `turn`, an element; returns the answer. */
-export async function race(turn, messages, signal, say) {
-  const [plain, drafted] = [new Lane("Plain", true), new Lane("Drafted", false)];
+/** Races in `turn`, an element; returns the pieces of the answer.  fields: as of `answer`. */
+export async function race(turn, messages, fields, signal, say) {
+  const seed = Math.floor(Math.random() * 2 ** 32); // both draw the same
+  const [plain, drafted] = [["Plain", true], ["Drafted", false]].map(([name, isPlain]) =>
+    new Lane(name, isPlain, { seed, ...fields }));
   const lanes = [plain, drafted];
   const block = element("div", "race");
   block.append(plain.element, drafted.element);
@@ -100,7 +107,7 @@ export async function race(turn, messages, signal, say) {
   const verdict = judge(plain, drafted);
   turn.append(verdict, method(plain, drafted), replayButton(lanes));
   say(verdict.textContent);
-  return drafted.texts[0];
+  return drafted.answer.pieces;
 }
 
 function judge(plain, drafted) {
@@ -146,7 +153,7 @@ function cached(runs) {
 function replayButton(lanes) {
   const button = element("button", "", "Replay side by side", { type: "button" });
   button.onclick = () => {
-    for (const { answer: { style, offsetHeight } } of lanes) style.minHeight = `${offsetHeight}px`;
+    for (const { answer: { element: { style, offsetHeight } } } of lanes) style.minHeight = `${offsetHeight}px`;
     const started = performance.now();
     const step = (now) => {
       const done = lanes.map((lane) => lane.replay(now - started));
