@@ -229,7 +229,7 @@ def test_costs_that_have_changed_are_found_out_while_decoding(directory, monkeyp
     chat = calibrated(directory, FLAT).chat(AUTO)
     check(chat, QUESTION)
     assert drafted(chat)[0] >= 3
-    assert drafted(chat)[1] == 0  # measures the cost of a plain round
+    assert 0 in drafted(chat)[:5]  # measures the cost of a plain round
     assert sum(map(bool, drafted(chat)[8:])) <= 2
     check(chat, QUESTION)
     assert sum(map(bool, drafted(chat))) <= 2
