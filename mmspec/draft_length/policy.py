@@ -21,7 +21,7 @@ from mmspec.draft_length.rank_model import tree_tokens
 WINDOW = 9
 """Latest rounds of a draft whose median time is its cost: one that is slow by chance is no cost."""
 FAR = 1.6
-"""Factor of calibrated times from which the machine has changed: a plain round is measured."""
+"""Factor of calibrated times from which the machine has changed: plain rounds are measured."""
 FEW = 3
 """Rounds of a calibrated draft from which its own median is believed, not that of all drafts."""
 TRIALS = 40
@@ -100,6 +100,7 @@ class AdaptiveDraftLength:
         self._chosen = self._best = PLAIN
         self._latest: Candidate | None = None
         self._begins, self._repeats, self._next_trial = False, 0, TRIALS
+        self._believes_calibrated = calibrated is not None
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
@@ -206,19 +207,21 @@ class AdaptiveDraftLength:
 
     @property
     def _knows_plain(self) -> bool:
-        """True if the time of a plain round is measured, or drafts take their calibrated time."""
-        if PLAIN in self._times or not self._calibrated:
-            return self._rounds > (0 if self._calibrated else 1)
-        ratios = [median(times) for times in self._times.values() if len(times) >= FEW]
-        return all(1 / FAR < ratio < FAR for ratio in ratios)
+        """True if the calibration is believed, or the time of a plain round is measured twice."""
+        rounds = len(self._times.get(PLAIN, ()))
+        is_first = rounds == 1 and self._begins and self._latest == PLAIN
+        return self._believes_calibrated or (rounds > 0 and not is_first)
 
     def _measure(self, draft: Candidate, seconds: float) -> None:
         """Take the time of a round; of the first two in a row, the first of which is slow, one."""
         unit = self._units[draft.nodes][draft.gamma] if self._units else 1.0
-        times = self._times.setdefault(draft, deque(maxlen=WINDOW))
-        if draft == self._latest and self._begins:
-            seconds = min(seconds, times.pop() * unit)
-        times.append(seconds / unit)
+        times, ratio = self._times.setdefault(draft, deque(maxlen=WINDOW)), seconds / unit
+        is_second = self._begins and self._latest == draft
+        if is_second:
+            ratio = min(ratio, times.pop())
+        if is_second and not 1 / FAR < ratio < FAR:
+            self._believes_calibrated = False
+        times.append(ratio)
         self._begins, self._latest = draft != self._latest, draft
 
     def _update(self) -> None:
@@ -238,7 +241,11 @@ class AdaptiveDraftLength:
             single = {draft.gamma for draft, times in self._times.items() if len(times) == 1}
             return line({g: min(s, 1 + g) if g in single else s for g, s in steps.items()})
         usual = median(medians.values()) if medians else 1.0
-        own = {d: ratio for d, ratio in medians.items() if len(self._times[d]) >= FEW}
+        own = {
+            d: r
+            for d, r in medians.items()
+            if len(self._times[d]) >= FEW or (d == PLAIN and not self._believes_calibrated)
+        }
         plain = own.get(PLAIN, usual) * self._units[0][0]
         ratios = (own.get(Candidate(nodes, gamma), usual) for gamma in range(1, MAX_AUTO_GAMMA + 1))
         units = self._units[nodes][1:]
