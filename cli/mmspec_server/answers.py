@@ -21,6 +21,10 @@ Entry = dict[str, Any]
 """A token's text, bytes and log-probability, and those of the likeliest tokens."""
 
 
+CONTEXT_TOKENS = 8
+"""Last tokens of a text with which its continuation is decoded: more than a character has."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestPrompt:
     """A question with the turns before it, and its tokens."""
@@ -30,6 +34,8 @@ class RequestPrompt:
     chunks: Sequence[Chunk]
     room: int
     """Positions that the model has left for the answer."""
+    context: Sequence[int] = ()
+    """The last tokens of a text that the answer continues; none if it begins a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +101,28 @@ def prepare(engine: Engine, transcript: Transcript) -> RequestPrompt:
     return RequestPrompt(earlier, turns[-1].question, chunks, _room(engine, chunks))
 
 
-def _room(engine: Engine, chunks: Sequence[Chunk]) -> int:
+def prepare_text(engine: Engine, text: str) -> RequestPrompt:
+    """The prompt of a text to continue, in which special tokens may be written; see `prepare`."""
+    tokenizer = engine.target.tokenizer
+    ids = tokenizer.encode_parts(tokenizer.split_special(text))
+    if tokenizer.image_token_id in ids:
+        raise ApiError(400, "prompt: images are sent to /v1/chat/completions", "prompt")
+    if ids[:1] != tokenizer.prefix:
+        ids = [*tokenizer.prefix, *ids]
+    chunks = [Chunk("prompt", (tuple(ids),))]
+    room = _room(engine, chunks, "prompt")
+    return RequestPrompt(
+        Conversation(), Message("user", (text,)), chunks, room, ids[-CONTEXT_TOKENS:]
+    )
+
+
+def _room(engine: Engine, chunks: Sequence[Chunk], param: str = "messages") -> int:
     target = engine.target
     length = target.views(engine.caption).length(chunks, target.view)
     positions = target.model.config.text.max_position_embeddings
     if length >= positions:
-        reason = f"messages: {length} or more tokens with images; the model has {positions}"
-        raise ApiError(400, reason, "messages", "context_length_exceeded")
+        reason = f"{param}: {length} or more tokens with images; the model has {positions}"
+        raise ApiError(400, reason, param, "context_length_exceeded")
     return positions - length
 
 
@@ -119,7 +140,7 @@ def answer(
     """
     fitting = replace(options, max_new_tokens=min(options.max_new_tokens, prompt.room))
     chat = cache.open(fitting, prompt.before, prompt.chunks)
-    chat.speculate = not plain
+    chat.speculate, chat.context = not plain, prompt.context
     try:
         yield from _events(chat, prompt)
     finally:
@@ -127,7 +148,7 @@ def answer(
 
 
 def _events(chat: Chat, prompt: RequestPrompt) -> Generator[Event]:
-    entries = _Entries(chat.models.target)
+    entries = _Entries(chat.models.target, begun=bool(prompt.context))
     with chat.send(prompt.question, prompt.chunks) as answering:
         for item in answering:
             if isinstance(item, Prefilled):
@@ -147,9 +168,9 @@ def _fragments(piece: Piece) -> list[Fragment]:
 class _Entries:
     """Writes the entries of an answer's tokens, whose texts joined are the answer's."""
 
-    def __init__(self, target: LoadedModel) -> None:
-        self._target = target
-        self._begun = False
+    def __init__(self, target: LoadedModel, *, begun: bool) -> None:
+        """begun: whether the answer continues a text."""
+        self._target, self._begun = target, begun
 
     def of(self, likelihoods: Sequence[Likelihood]) -> list[Entry]:
         """The entries of the next tokens, without stop tokens."""

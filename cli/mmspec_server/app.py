@@ -22,11 +22,12 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.checkpoints.cards import load_cards
 from mmspec_server.access import Guard
-from mmspec_server.answers import Event, Finished, RequestPrompt, answer, prepare
+from mmspec_server.answers import Event, Finished, RequestPrompt, answer, prepare, prepare_text
 from mmspec_server.chat_request import (
     ChatRequest,
     read_chat_request,
     read_responses_request,
+    read_text_request,
     read_transcript,
 )
 from mmspec_server.decoding import ConversationCache, DecodingQueue, Job
@@ -34,7 +35,7 @@ from mmspec_server.endpoint import ApiError, Fields, guarded, http_error, read_b
 from mmspec_server.grammar import Grammars
 from mmspec_server.images import MEGA, ImageReader
 from mmspec_server.metrics import Counted, Metrics
-from mmspec_server.replies import Completion, ResponseReply
+from mmspec_server.replies import Completion, ResponseReply, TextCompletion
 from mmspec_server.settings import ServerSettings
 from mmspec_server.streams import EventStream, ReplyWriter, streamed, whole
 
@@ -142,6 +143,11 @@ class Service:
         asked, prompt = await self._read(request, read_chat_request)
         return await self._reply(request, asked, prompt, Completion(self.model, asked))
 
+    async def complete(self, request: Request) -> Response:
+        """`/v1/completions`."""
+        asked, prompt = await self._read(request, read_text_request)
+        return await self._reply(request, asked, prompt, TextCompletion(self.model, asked))
+
     async def responses(self, request: Request) -> Response:
         """`/v1/responses`."""
         asked, prompt = await self._read(request, read_responses_request)
@@ -188,6 +194,8 @@ class Service:
 
     def _prompt(self, asked: ChatRequest) -> RequestPrompt:
         """The prompt of a request of at most as many images as the limit and the context allow."""
+        if asked.text is not None:
+            return prepare_text(self.engine, asked.text)
         config = self.engine.target.model.config
         fitting = config.text.max_position_embeddings // max(config.image_tokens, 1)
         most = min(self.settings.max_images, fitting)
@@ -232,6 +240,7 @@ def create_app(service: Service) -> Starlette:
         Route("/v1/models", guarded(service.list_models)),
         Route("/v1/models/{id:path}", guarded(service.show_model)),
         Route("/v1/chat/completions", guarded(service.chat), methods=["POST"]),
+        Route("/v1/completions", guarded(service.complete), methods=["POST"]),
         Route("/v1/responses", guarded(service.responses), methods=["POST"]),
     ]
     middleware = [

@@ -1,4 +1,4 @@
-"""Reads requests to `/v1/chat/completions` and `/v1/responses`: options and messages."""
+"""Reads the requests that are answered: their options, and messages or a text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +25,12 @@ UNSUPPORTED = {
 }
 """Fields that change the answer and cannot be obeyed, and what to do."""
 
+CONTINUED = {
+    "suffix": "left out: a text is continued at its end",
+    "echo": "false or left out: the prompt is not repeated",
+}
+"""Fields of a text's continuation that cannot be obeyed, and what to do."""
+
 STORED = {
     "previous_response_id": "left out: nothing is stored, so send the whole conversation",
     "conversation": "left out: nothing is stored, so send the whole conversation",
@@ -43,9 +49,11 @@ class ChatRequest:
     """The options and messages of one answer."""
 
     options: Options
-    messages: Sequence[Fields]
+    messages: Sequence[Fields] = ()
     param: str = "messages"
     """The field that held the messages."""
+    text: str | None = None
+    """What the answer continues, in place of messages."""
     stream: bool = False
     include_usage: bool = False
     details: bool = False
@@ -61,20 +69,37 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
 
     Raises ApiError for values out of range and for what cannot be done.
     """
+    logprobs = _logprobs(fields, "logprobs: true", wanted=fields.flag("logprobs"))
+    return replace(_completion(fields, defaults, logprobs), messages=fields.blocks("messages"))
+
+
+def read_text_request(fields: Fields, defaults: Options) -> ChatRequest:
+    """A request to `/v1/completions`, whose answer continues a text as it is."""
+    fields.refuse(CONTINUED)
+    fields.integer("best_of", 1, 1, 1)
+    number = fields.integer("logprobs", 0, 0, MOST_LOGPROBS)
+    logprobs = None if fields.get("logprobs") is None else number
+    prompt = fields.get("prompt")
+    [text] = prompt if isinstance(prompt, list) and len(prompt) == 1 else [prompt]
+    if not isinstance(text, str) or not text:
+        raise fields.error("prompt", "a text, or a list of one, that is not empty")
+    return replace(_completion(fields, defaults, logprobs), text=text, param="prompt")
+
+
+def _completion(fields: Fields, defaults: Options, logprobs: int | None) -> ChatRequest:
+    """What both kinds of completions are asked for, without messages or text."""
     _refuse_unsupported(fields)
     stream, own = fields.flag("stream"), fields.block("mmspec")
     form = fields.block("response_format")
     older = fields.integer("max_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
     most = fields.integer("max_completion_tokens", older, 1, MOST_TOKENS)
     sampling = _sampling_options(fields, defaults, most)
-    logprobs = _logprobs(fields, "logprobs: true", wanted=fields.flag("logprobs"))
     return ChatRequest(
         replace(sampling, logprobs=logprobs, stop_strings=_stops(fields)),
         stream=stream,
         include_usage=stream and fields.block("stream_options").flag("include_usage"),
         details=own.flag("details"),
         plain=own.flag("plain"),
-        messages=fields.blocks("messages"),
         form=_form(form, form.block("json_schema")),
     )
 

@@ -7,7 +7,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mmspec.decoding.statistics import Statistics
 
-ADDRESSES = ("/health", "/metrics", "/v1/models", "/v1/chat/completions", "/v1/responses")
+ADDRESSES = (
+    "/health",
+    "/metrics",
+    "/v1/models",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+)
 """Addresses that are counted each; requests for others are counted together."""
 
 PREFILL = ("vision", "caption", "prefill")

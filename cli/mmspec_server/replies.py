@@ -1,11 +1,12 @@
-"""The replies of `/v1/chat/completions` and `/v1/responses`, whole and as events."""
+"""The replies to requests that are answered, whole and as events."""
 
 import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import accumulate
+from typing import Any, ClassVar
 
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
@@ -16,9 +17,12 @@ from mmspec_server.endpoint import ApiError
 DONE = "data: [DONE]\n\n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Completion:
     """Writes the reply to one request to `/v1/chat/completions`, whole or in chunks."""
+
+    KIND: ClassVar[str] = "chat.completion"
+    CHUNK: ClassVar[str] = "chat.completion.chunk"
 
     model: str
     request: ChatRequest
@@ -27,10 +31,9 @@ class Completion:
 
     def whole(self, text: Text, finished: Finished) -> dict[str, Any]:
         """The object of an answer that is not streamed."""
-        message = {"role": "assistant", "content": text.text, "refusal": None}
-        choice = {"message": message, **_logprobs(text.tokens), "finish_reason": finished.reason}
+        choice = self._whole(text, finished.reason)
         usage = _usage(finished.statistics, "prompt", "completion")
-        return self._object("chat.completion", [choice], usage=usage, **self._figures(finished))
+        return self._object(self.KIND, [choice], usage=usage, **self._figures(finished))
 
     def start(self) -> str:
         """The event before the first text."""
@@ -62,7 +65,7 @@ class Completion:
         last = self._chunk({}, reason=finished.reason, **self._figures(finished))
         if self.request.include_usage:
             counts = _usage(finished.statistics, "prompt", "completion")
-            last += _event(self._object("chat.completion.chunk", [], usage=counts))
+            last += _event(self._object(self.CHUNK, [], usage=counts))
         return last + DONE
 
     def failure(self, error: ApiError) -> str:
@@ -84,9 +87,20 @@ class Completion:
         reason: str | None = None,
         **details: Any,
     ) -> str:
-        choice = {"delta": delta, **_logprobs(tokens), "finish_reason": reason}
         without: dict[str, Any] = {"usage": None} if self.request.include_usage else {}
-        return _event(self._object("chat.completion.chunk", [choice], **without, **details))
+        choice = self._part(delta, tokens, reason)
+        return _event(self._object(self.CHUNK, [choice], **without, **details))
+
+    def _whole(self, text: Text, reason: str) -> dict[str, Any]:
+        """The choice of a whole answer."""
+        message = {"role": "assistant", "content": text.text, "refusal": None}
+        return {"message": message, **_logprobs(text.tokens), "finish_reason": reason}
+
+    def _part(
+        self, delta: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
+    ) -> dict[str, Any]:
+        """The choice of a chunk."""
+        return {"delta": delta, **_logprobs(tokens), "finish_reason": reason}
 
     def _object(self, kind: str, choices: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
         return {
@@ -96,6 +110,43 @@ class Completion:
             "model": self.model,
             "choices": [{"index": 0, **choice} for choice in choices],
             **fields,
+        }
+
+
+@dataclass(slots=True)
+class TextCompletion(Completion):
+    """Writes the reply to one request to `/v1/completions`, whole or in chunks."""
+
+    KIND: ClassVar[str] = "text_completion"
+    CHUNK: ClassVar[str] = KIND
+
+    id: str = field(default_factory=lambda: f"cmpl-{secrets.token_hex(12)}")
+    _offset: int = 0
+    """Characters of the tokens that have been written."""
+
+    def start(self) -> str:
+        """Nothing: an answer has no role here."""
+        return ""
+
+    def _whole(self, text: Text, reason: str) -> dict[str, Any]:
+        return self._part({"content": text.text}, text.tokens, reason)
+
+    def _part(
+        self, delta: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
+    ) -> dict[str, Any]:
+        logprobs = self._logprobs(tokens) if tokens else None
+        return {"text": delta.get("content", ""), "logprobs": logprobs, "finish_reason": reason}
+
+    def _logprobs(self, tokens: Sequence[Entry]) -> dict[str, Any]:
+        texts = [token["token"] for token in tokens]
+        offsets = [*accumulate(map(len, texts), initial=self._offset)]
+        self._offset = offsets.pop()
+        likeliest = (token["top_logprobs"] for token in tokens)
+        return {
+            "tokens": texts,
+            "token_logprobs": [token["logprob"] for token in tokens],
+            "top_logprobs": [{top["token"]: top["logprob"] for top in tops} for tops in likeliest],
+            "text_offset": offsets,
         }
 
 

@@ -17,10 +17,13 @@ from mmspec.prompt.tokenizer import TextStream
 class AnswerText:
     """The text of one answer, as its rounds come."""
 
-    def __init__(self, stream: TextStream, stops: Sequence[str] = ()) -> None:
+    def __init__(
+        self, stream: TextStream, stops: Sequence[str] = (), *, begun: bool = False
+    ) -> None:
+        """begun: whether the answer continues a text, so that it may begin with a space."""
         self._stream, self._stops = stream, StopStrings(stops)
         self._reads_tokens = bool(stops)
-        self._begun = False
+        self._begun = begun
         self._read = self._shown = 0  # characters
         self._held: list[Piece] = []
         self._likelihoods: list[tuple[int, Likelihood]] = []  # each after the start of its text

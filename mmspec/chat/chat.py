@@ -40,6 +40,8 @@ class Chat:
         self.options = options
         self.conversation = conversation
         self.speculate = True
+        self.context: Sequence[int] = ()
+        """Tokens of a text that answers continue; none if they begin with their first word."""
         self.answer = Answer()
         self._opened: Session | None = None
         self._drafter: OpenDrafter | None = None
@@ -252,7 +254,9 @@ class Chat:
     def _decoded(self, drafter: OpenDrafter | None) -> Iterator[Piece]:
         options, answer = self.options, self.answer
         target = self.models.target
-        text = AnswerText(target.tokenizer.stream(), options.stop_strings)
+        text = AnswerText(
+            target.tokenizer.stream(self.context), options.stop_strings, begun=bool(self.context)
+        )
         draft_length = self._draft_length(drafter)
         rounds = self._session.decode(
             draft_length,

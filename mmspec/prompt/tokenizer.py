@@ -162,9 +162,12 @@ class Tokenizer:
         added = [token for token in content["added_tokens"] if token["content"] != _MARK]
         return json.dumps({**content, "added_tokens": added})
 
-    def stream(self) -> "TextStream":
-        """A stream whose pieces concatenate to `decode` of all pushed ids."""
-        return TextStream(self.decode, self._visible_token)
+    def stream(self, context: Sequence[int] = ()) -> "TextStream":
+        """A stream whose pieces concatenate to `decode` of all pushed ids.
+
+        context: the ids that they follow, after which a decoder does not trim a space.
+        """
+        return TextStream(self.decode, self._visible_token, context)
 
     def token(self, id: int) -> str | None:
         """The token with this id as the vocabulary writes it, or None."""
@@ -216,12 +219,15 @@ class TextStream:
     """
 
     def __init__(
-        self, decode: Callable[[Sequence[int]], str], token: Callable[[int], str | None]
+        self,
+        decode: Callable[[Sequence[int]], str],
+        token: Callable[[int], str | None],
+        context: Sequence[int] = (),
     ) -> None:
         """Called by `Tokenizer.stream`; `token` returns None for ids without text."""
         self._decode = decode
         self._token = token
-        self._context: list[int] = []  # the ids returned last: a decoder trims a text's start
+        self._context = list(context)  # the ids returned last: a decoder trims a text's start
         self._pending: list[int] = []
 
     def push(self, ids: Iterable[int]) -> str:
