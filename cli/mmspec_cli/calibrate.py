@@ -16,6 +16,7 @@ from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import loaded
 from mmspec_bench.measure.calibrate import Measured
 from mmspec_bench.measure.calibrate import calibrate as measure
+from mmspec_bench.measure.steadiness import busy_already
 from mmspec_terminal.options import EXACT, JSON, LOADING, PLAIN
 from mmspec_terminal.render import Screen
 from mmspec_terminal.wording import more, with_flags
@@ -31,12 +32,18 @@ def calibrate(exact: str, as_json: bool, plain: bool, **where: Any) -> int:
 
     Contexts are 64, 512, 2,048 and 8,192 tokens, as far as the models have positions. `--gamma
     auto` starts from that file on this machine, with this backend, dtype and pair; exact and
-    ordinary decoding have a file each. Nothing is written if other programs disturbed the
-    measurement. Exits with 1 if nothing is written.
+    ordinary decoding have a file each. `--exact auto` also finds out whether exact decoding is
+    cheap enough to be used from then on. A measurement that other programs disturb ends early, and
+    nothing is written. Exits with 1 if nothing is written.
     """
     screen = Screen(plain=plain)
     engine = loaded(screen, where, Options(exact=exact))
-    rows = engine.exact_rows(exact)
+    if engine.target.model.device == "cpu" and (problem := busy_already()):
+        screen.note(with_flags(f"not measured: the machine is busy: {problem}"))
+        if as_json:
+            screen.json({"problem": problem, "file": None})
+        return 1
+    rows = engine.exact_rows(exact, measure=True)
     file = calibration_file(engine.backend, engine.target, engine.drafts, rows)
     _announce(screen, file)
     measured = measure(engine, screen.progress, exact=exact)

@@ -47,7 +47,7 @@ def _show(screen: Screen, report: dict[str, Any]) -> None:
         for model in report["models"]
     ]
     screen.table(("model", "kind", "here"), models)
-    exact = report["exact"] or {"not measured yet": ""}
+    exact = report["exact"] or {"not measured yet: `mmspec calibrate` does": ""}
     screen.table(("exact decoding", ""), [*exact.items()])
     missing = [
         (part["what"], "yes" if part["needed"] else "no", part["fix"]) for part in report["missing"]

@@ -214,8 +214,8 @@ EXACT = click.option(
     "--exact",
     default="auto",
     metavar="auto|on|off",
-    help="The same bits whatever drafts. auto: on where a probe shows that it holds and a plain "
-    "token costs at most 10 % more.",
+    help="The same bits whatever drafts. auto: on where `calibrate` found that it holds and a "
+    "plain token costs at most 10 % more.",
 )
 SAMPLING = (
     click.option("--temperature", type=float, default=0.0, help="0 takes the likeliest token."),

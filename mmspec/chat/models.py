@@ -44,7 +44,7 @@ class Models:
     calibrations: dict[ExactRows | None, Calibration] = field(default_factory=dict)
     """The costs of rounds by the target's exact rows; one that is missing is read when used."""
     exactness: dict[str, ExactRows | None] = field(default_factory=dict)
-    """The exact rows by mode of `--exact`; a mode that is missing is measured when it is used."""
+    """The exact rows by mode of `--exact`; a mode that is missing is found out when it is used."""
     progress: Progress = silent
     """Shows what is measured when it is used."""
     _adaptive: dict[tuple[Drafting, Tree | None, ExactRows | None], AdaptiveDraftLength] = field(
@@ -82,16 +82,18 @@ class Models:
         """Find out now what conversations with these options need; may probe, as `exact_rows`."""
         self.calibration(self.exact_rows(options.exact))
 
-    def exact_rows(self, mode: str) -> ExactRows | None:
+    def exact_rows(self, mode: str, *, measure: bool = False) -> ExactRows | None:
         """The rows with which the target decodes in a mode of `--exact`; None: ordinary forwards.
 
-        May measure and probe for seconds to minutes, once for a model on a machine, and shows this
-        by `progress`. Raises UsageError if the mode is 'on' and no number of rows is exact.
+        'on' may probe for seconds to minutes, once for a model on a machine, and shows this by
+        `progress`; 'auto' does so if `measure` is set. Raises UsageError if the mode is 'on' and no
+        number of rows is exact.
         """
-        if mode not in self.exactness:
-            loaded = self.target
-            file = finding_file(self.backend, loaded)
-            self.exactness[mode] = exact_rows(loaded.model, mode, file, loaded.name, self.progress)
+        if measure or mode not in self.exactness:
+            model, name = self.target.model, self.target.name
+            file = finding_file(self.backend, self.target)
+            rows = exact_rows(model, mode, file, name, self.progress, measure=measure)
+            self.exactness[mode] = rows
         return self.exactness[mode]
 
     def exact_fields(self, mode: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ DEAR = 1.1
 """Price of a plain token above which `auto` decodes without exact rows."""
 LEAST = ExactRows(1, 1)
 """The cheapest exact rows, whose price is a lower bound for all."""
-PROBE = 20
+PROBE = 8
 """Time of the probe, roughly, divided by that of measuring a price."""
 
 
@@ -96,16 +96,25 @@ def read_finding(path: Path) -> tuple[dict[str, Any], Finding] | None:
 
 
 def exact_rows(
-    model: Model, mode: str, file: FindingFile, name: str, progress: Progress
+    model: Model,
+    mode: str,
+    file: FindingFile,
+    name: str,
+    progress: Progress,
+    *,
+    measure: bool = False,
 ) -> ExactRows | None:
     """The rows with which `model` decodes in a mode of `--exact`; None for ordinary forwards.
 
-    Measures what the file does not say yet, which takes seconds to minutes, and writes it there.
-    Raises UsageError if the mode is 'on' and no number of rows is exact.
+    'on' measures what the file does not say yet, which takes seconds to minutes, and writes it
+    there; 'auto' does so if `measure` is set, and otherwise costs nothing: what is not known is
+    off.  Raises UsageError if the mode is 'on' and no number of rows is exact.
     """
     if mode == "off":
         return None
     finding = file.read()
+    if mode == "auto" and not measure:
+        return finding.chosen(mode) if finding else None
     if finding is None or not finding.suffices(mode):
         finding = _measured(model, mode, name, progress)
         _keep(file, finding, progress)

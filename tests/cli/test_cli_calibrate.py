@@ -33,7 +33,7 @@ def models(models, measure_once, monkeypatch):
 
 def test_costs_are_shown_written_and_read_again(run, models, cache):
     result = run("calibrate", *models)
-    assert (result.status, result.err) == (0, "")
+    assert result.status == 0
     assert "target rows" in result.out
     assert "draft branches" in result.out
     [file] = (cache / "calibration").iterdir()
@@ -106,6 +106,7 @@ def test_where_nothing_can_be_written_it_is_shown_all_the_same(run, models, cach
 
 def test_what_a_busy_machine_gives_is_shown_and_not_written(run, models, cache, monkeypatch):
     monkeypatch.setattr(steadiness, "LEAST_SHARE", 1000.0)
+    monkeypatch.setattr("mmspec_cli.calibrate.busy_already", lambda: "")
     result = run("calibrate", *models)
     assert result.status == 1
     assert "target rows" in result.out
@@ -114,6 +115,18 @@ def test_what_a_busy_machine_gives_is_shown_and_not_written(run, models, cache, 
     assert "other programs had the processor" in result.err
     assert "fewer --threads" in result.err
     assert not [*cache.glob("calibration/*")]
+
+
+def test_a_machine_that_is_busy_already_is_refused_at_once(run, models, monkeypatch):
+    monkeypatch.setattr(steadiness, "LEAST_SHARE", 1000.0)
+    monkeypatch.delattr("mmspec_cli.calibrate.measure")
+    result = run("calibrate", *models)
+    assert (result.status, result.out) == (1, "")
+    assert result.err.startswith("not measured: the machine is busy: ")
+    assert "fewer --threads" in result.err
+    told = json.loads(run("calibrate", *models, "--json").out)
+    assert told["file"] is None
+    assert "other programs had the processor" in told["problem"]
 
 
 def test_a_draft_that_is_really_slow_is_left_alone_from_the_start(

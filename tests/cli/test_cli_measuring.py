@@ -149,10 +149,12 @@ def test_a_probe_is_shown_while_it_goes_on(run, pair_paths, tmp_path, monkeypatc
 
     monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
     monkeypatch.setattr("mmspec.exactness.finding.price_of", stop)
+    monkeypatch.setattr("mmspec_cli.calibrate.busy_already", lambda: "")
     monkeypatch.setattr(Screen, "progress", lambda _, text: shown.append(text))
     target, draft = pair_paths
     out = ("--out", tmp_path / "out") if name == "run" else ()
-    assert run(*PROBING[name], "--model", target, "--draft", draft, *out).status == 130
+    exact = () if name == "calibrate" else ("--exact", "on")
+    assert run(*PROBING[name], "--model", target, "--draft", draft, *exact, *out).status == 130
     assert shown[-1].startswith("measuring once whether this machine can decode")
 
 
@@ -164,10 +166,14 @@ def test_doctor_names_what_is_missing(run):
     assert told["exit_code"] == result.status
 
 
-def test_doctor_says_what_is_known_of_exact_decoding(run, pair, monkeypatch, tmp_path):
+def test_doctor_says_what_is_known_of_exact_decoding(
+    run, models, measure_once, monkeypatch, tmp_path
+):
     monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
     assert "not measured yet" in run("doctor").out
-    run("generate", "--prompt", "Hello?", *pair, "--exact", "auto")
+    monkeypatch.setattr("mmspec_cli.calibrate.busy_already", lambda: "")
+    monkeypatch.setattr("mmspec_cli.calibrate.measure", measure_once)
+    run("calibrate", *models)
     lines = [line for line in run("doctor").out.splitlines() if "9.00 times" in line]
     assert len(lines) == 1
     assert "float32, torch on cpu" in lines[0]

@@ -1,5 +1,6 @@
 """`mmspec calibrate`'s costs: measured on a scripted machine, and chosen from in chats."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,9 @@ from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import LOOKUP, parse_drafting
+from mmspec.ground.progress import Notice
 from mmspec_bench.measure.calibrate import calibrate
-from mmspec_bench.measure.steadiness import Steadiness, Stopwatch
+from mmspec_bench.measure.steadiness import Steadiness, Stopwatch, busy_already
 from support.chat_turns import OPTIONS, check
 from support.scripted_clock import FLAT, STEEP, Machine
 from support.scripted_engine import SEES, scripted_engine, with_positions
@@ -165,9 +167,21 @@ def test_a_busy_moment_is_known_by_its_time_and_by_measuring_again(
     assert measured.calibration.target[64][1] == pytest.approx((1 + times) / 2)
 
 
-def test_rows_that_cost_less_than_one_are_refused_too(engine, monkeypatch):
+@pytest.mark.parametrize(("share", "busy"), [(1.0, False), (0.6, True)])
+def test_a_busy_machine_is_known_before_anything_is_measured(share, busy):
+    times = itertools.count(step=0.1)
+    clock = Stopwatch(lambda: next(times), lambda: next(times) * share)
+    assert bool(busy_already(clock)) == busy
+
+
+def test_a_measurement_that_cannot_be_right_ends_after_its_first_context(engine, monkeypatch):
     Machine(four=0.5).run(monkeypatch)
-    assert "less than a single one" in calibrate(engine, quietly, 1).problem
+    shown = []
+    measured = calibrate(engine, shown.append, 1)
+    assert "less than a single one" in measured.problem
+    assert list(measured.calibration.target) == [64]
+    [line] = shown
+    assert isinstance(line, Notice), "a pipe shows it too"
 
 
 def test_an_accelerator_may_be_waited_for():

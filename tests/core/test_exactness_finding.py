@@ -41,12 +41,19 @@ def machine(monkeypatch):
 
 
 def rows(mode, file, progress=silent):
-    return exact_rows(MODEL, mode, file, "tiny", progress)
+    return exact_rows(MODEL, mode, file, "tiny", progress, measure=True)
 
 
 def test_off_measures_nothing(machine, file):
     assert rows("off", file) is None
     assert (machine.prices, machine.probes, file.path.exists()) == (0, 0, False)
+
+
+def test_auto_costs_nothing_until_something_is_found(machine, file):
+    assert exact_rows(MODEL, "auto", file, "tiny", silent) is None
+    assert (machine.prices, machine.probes, file.path.exists()) == (0, 0, False)
+    assert rows("auto", file) == ROWS
+    assert exact_rows(MODEL, "auto", file, "tiny", silent) == ROWS
 
 
 def test_auto_is_on_where_the_probe_holds_and_the_price_is_low(machine, file):
@@ -77,14 +84,14 @@ def test_auto_is_off_where_no_rows_are_exact_and_on_is_refused_by_name(machine, 
 def test_progress_is_shown_only_while_something_is_measured(machine, file):
     machine.price, shown = 5.0, []
     for mode in ("auto", "auto", "on", "on", "auto"):
-        exact_rows(MODEL, mode, file, "tiny", shown.append)
+        rows(mode, file, shown.append)
     assert len(shown) == 2
 
 
 def test_a_long_probe_is_announced_with_its_minutes(machine, file, monkeypatch):
-    times, shown = iter([0.0, 15.0]), []
+    times, shown = iter([0.0, 37.5]), []
     monkeypatch.setattr(module, "perf_counter", lambda: next(times))
-    exact_rows(MODEL, "auto", file, "tiny", shown.append)
+    rows("auto", file, shown.append)
     assert shown[1] == f"{shown[0]}: about 5 min; `exact=off` decodes at once"
 
 

@@ -21,9 +21,10 @@ from mmspec.decoding.tree import Tree
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
 from mmspec.draft_length.cost_curves import Seconds
-from mmspec.ground.progress import Progress
+from mmspec.ground.progress import Notice, Progress
 from mmspec_bench.measure.steadiness import (
     REMEDY,
+    STOPWATCH,
     Steadiness,
     Stopwatch,
     share_between,
@@ -38,7 +39,6 @@ LEVELS = 5
 """Number of levels of the tree whose drafting is timed."""
 SECONDS, TIMES = 2.0, 4
 """Seconds for which short rounds go on being repeated, up to TIMES as often."""
-STOPWATCH = Stopwatch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,8 @@ def calibrate(
     They are timed at each of CONTEXTS for which the models have positions; in place of a first one
     that exceeds the target's positions, at the longest that leaves room for every forward. All is
     timed twice, to see whether other programs disturb: `repeats` times each, and up to TIMES as
-    often where forwards are short, because a few percent between two lengths decide.
+    often where forwards are short, because a few percent between two lengths decide.  It ends after
+    the first context at which they did.
 
     exact: a mode of `--exact`; the target's forwards have the rows that it gives.
     """
@@ -114,15 +115,17 @@ def calibrate(
     drafters = [_opened(engine, spec, target) for spec in branch_draftings(engine)]
     both = Pass(), Pass()
     for context in _contexts(engine.target.model.config.text.max_position_embeddings):
-        progress(f"measuring after {context} tokens")
+        progress(Notice(f"measuring after {context} tokens"))  # takes minutes, also in a pipe
         target.extend(_repeated(context - target.length))
         drafters = [drafter for drafter in drafters if _extended(drafter, context)]
         times = _repetitions(engine, target, drafters, repeats)
         for each in both:
             each.measure(engine, target, drafters, times)
-    on_cpu = engine.target.model.device == "cpu"
-    share = share_between(started, clock()) if on_cpu else None
-    return _joined(*both, share)
+        on_cpu = engine.target.model.device == "cpu"
+        measured = _joined(*both, share_between(started, clock()) if on_cpu else None)
+        if measured.problem:
+            break
+    return measured
 
 
 def _joined(first: Pass, second: Pass, share: float | None) -> Measured:

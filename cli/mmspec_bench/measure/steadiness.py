@@ -8,6 +8,8 @@ LEAST_SHARE = 0.9
 """Least processor seconds by second: a process that computes without pause has at least 1."""
 MOST_RATIO = 1.3
 """Most that the longer of two equal measurements may take, by the shorter."""
+MOMENT = 0.5
+"""Seconds that are computed to find out whether the machine is busy already."""
 REMEDY = "end other programs that compute, or take fewer `threads`, and run again"
 
 
@@ -21,6 +23,9 @@ class Stopwatch:
     def __call__(self) -> tuple[float, float]:
         """The time, and the processor's time of all threads, in seconds since some start."""
         return self.wall(), self.processor()
+
+
+STOPWATCH = Stopwatch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,14 @@ class Steadiness:
         if self.ratio > MOST_RATIO:
             return f"the same steps took {self.ratio:.1f} times as long once as again: {REMEDY}"
         return ""
+
+
+def busy_already(clock: Stopwatch = STOPWATCH) -> str:
+    """Why a measurement on a CPU should not begin now, and what to do; '' if it may."""
+    start = now = clock()
+    while now[0] - start[0] < MOMENT:
+        now = clock()
+    return Steadiness(share_between(start, now), ratio=1.0).problem
 
 
 def share_between(start: tuple[float, float], end: tuple[float, float]) -> float:
