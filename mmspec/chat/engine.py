@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 
 from mmspec.chat.captions import Captioner, ModelCaptioner, read_captions
 from mmspec.chat.chat import Chat
@@ -12,6 +13,7 @@ from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend, load_captioner, load_head
+from mmspec.checkpoints import mtp
 from mmspec.checkpoints.cards import load_cards, pair_of, present
 from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.head_config import is_head
@@ -51,6 +53,15 @@ class Engine(Models):
     ) -> Chat:
         """Open a new conversation, or continue a saved one."""
         return Chat(self, options or Options(), conversation or Conversation())
+
+
+class DraftPlace(NamedTuple):
+    """Where a draft is loaded from."""
+
+    name: str
+    directory: Path
+    is_own: bool = False
+    """True for the drafter in the files of its target."""
 
 
 def load(
@@ -94,7 +105,7 @@ def load(
     chosen.set_threads(threads)
     notes: list[str] = []
     name, directory = _find_target(chosen, model, notes)
-    place = _find_draft(chosen, name, draft, notes)
+    place = _find_draft(chosen, name, directory, draft, notes)
     draftless = (LOOKUP if draft == "auto" else PLAIN).spec
     _refuse(options, place, draftless)
     loading = partial(
@@ -156,20 +167,26 @@ def _auto_model(backend: Backend, notes: list[str]) -> str:
 
 
 def _find_draft(
-    backend: Backend, target: str, draft: str | Path | Head, notes: list[str]
-) -> tuple[str, Path] | LoadedHead | None:
-    """The draft's name and directory, or a head of the user's; if 'auto' finds none, a note."""
+    backend: Backend, target: str, directory: Path, draft: str | Path | Head, notes: list[str]
+) -> DraftPlace | LoadedHead | None:
+    """Where the draft is, or a head of the user's; if 'auto' finds none, a note.
+
+    'auto' takes the drafter in the files of the target, which are in `directory`, if it has one.
+    """
     if isinstance(draft, Head):
         return LoadedHead(draft.config.kind, None, draft)
     draft = _text("draft", draft, 'a Head, or "none"')
     if draft == "none":
         return None
+    if draft == "auto" and mtp.has_mtp(directory):
+        return DraftPlace(target, directory, is_own=True)
     name = pair_of(target) if draft == "auto" else draft
     if name is None:
         notes.append(f"draft: none (no card names one for {target}); drafting by lookup")
         return None
     try:
-        return name, resolve(name, backend.name)
+        place = resolve(name, backend.name)
+        return DraftPlace(name, place, is_own=place == directory and mtp.has_mtp(place))
     except HubError as error:
         if draft != "auto":
             raise
@@ -177,16 +194,16 @@ def _find_draft(
         return None
 
 
-def _refuse(
-    options: Options | None, place: tuple[str, Path] | LoadedHead | None, draftless: str
-) -> None:
+def _refuse(options: Options | None, place: DraftPlace | LoadedHead | None, draftless: str) -> None:
     """Raise UsageError for options that this draft, or `draftless` without one, cannot do."""
     match options, place:
         case None, _:
             pass
         case Options(), LoadedHead():
             refuse_kind(options, place.name, place.kind)
-        case Options(), (name, directory):
+        case Options(), DraftPlace(name, _, True):
+            refuse_kind(options, name, mtp.KIND)
+        case Options(), DraftPlace(name, directory):
             refuse(options, name, directory)
         case _:
             options.require_draft(draftless)
@@ -196,12 +213,13 @@ def _load_draft(
     loading: Loading,
     backend: Backend,
     target: LoadedModel,
-    place: tuple[str, Path] | LoadedHead | None,
+    place: DraftPlace | LoadedHead | None,
 ) -> LoadedModel | LoadedHead | None:
     if place is None or isinstance(place, LoadedHead):
         return place
-    name, directory = place
-    head = load_head(backend, directory, target.model)
+    name, directory, is_own = place
+    load = backend.load_head if is_own else partial(load_head, backend)
+    head = load(directory, target.model)
     if head:
         return LoadedHead(name, directory, head)
     loaded = loading(name, directory, sharing=target.features)

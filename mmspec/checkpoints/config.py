@@ -76,6 +76,12 @@ def model_type(directory: Path) -> str:
     return str(read_json(directory / CONFIG_FILE).get("model_type"))
 
 
+def read_quantization(directory: Path) -> Quantization | None:
+    """MLX's quantization of a checkpoint; CheckpointError for other methods."""
+    file = directory / CONFIG_FILE
+    return _quantization(Block(read_json(file), file))
+
+
 def _quantization(whole: Block) -> Quantization | None:
     """Read MLX's block; raises CheckpointError for other quantization methods."""
     key = "quantization" if whole.get("quantization") is not None else "quantization_config"

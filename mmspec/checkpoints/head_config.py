@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mmspec.checkpoints import mtp
 from mmspec.checkpoints.block_config import BLOCK_KINDS, BlockDraft, is_block, read_block
 from mmspec.checkpoints.config import (
     CONFIG_FILE,
@@ -153,7 +154,7 @@ def is_head(directory: Path) -> bool:
         return False
     whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
     kind: str = whole.read("model_type", str, "")
-    if kind == MODEL_TYPE or is_block(whole) or is_eagle3(whole):
+    if kind == MODEL_TYPE or is_block(whole) or is_eagle3(whole) or mtp.is_mtp(directory):
         return True
     return kind in _PUBLISHED and _FUSION in stored_names(directory)
 
@@ -193,6 +194,8 @@ def read_head_config(directory: Path) -> HeadConfig:
     whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
     if is_block(whole) or whole.get("kind") in BLOCK_KINDS:
         return _block(whole)
+    if whole.get("model_type") in mtp.MODEL_TYPES:
+        return _mtp(whole)
     if is_eagle3(whole) or whole.get("kind") == "eagle3":
         return _eagle3(whole)
     model = whole.only("model_type", (MODEL_TYPE, *_PUBLISHED), None)
@@ -245,6 +248,19 @@ def _block(whole: Block) -> HeadConfig:
         layer=layers,
         dtype=read_dtype(whole, whole.block("transformer_layer_config")),
         block=options,
+    )
+
+
+def _mtp(whole: Block) -> HeadConfig:
+    layer = mtp.read_mtp(whole)
+    return HeadConfig(
+        kind=mtp.KIND,
+        hidden_size=layer.hidden_size,
+        vocab_size=layer.vocab_size,
+        bias=False,
+        input_norm=True,
+        layer=layer,
+        dtype=read_dtype(whole, whole.block("text_config")),
     )
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mmspec.checkpoints import mtp
 from mmspec.checkpoints.block_config import BlockDraft
 from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import PICKLE_FILE, VIEW_QUERIES, HeadConfig
@@ -74,6 +75,8 @@ def plan_head(directory: Path, config: HeadConfig) -> dict[str, TensorSource]:
             f"{directory} has only pickled weights ({PICKLE_FILE}), which torch alone reads: where "
             f"it is installed, run python -m mmspec_torch.heads.convert {directory}"
         )
+    if config.kind == mtp.KIND and config.layer:
+        return mtp.plan_mtp(directory, config.layer)
     weights = _weights(read_tensors(directory), config, directory)
     return plan_named(weights, head_manifest(config), head_optional(config), directory)
 

@@ -23,6 +23,8 @@ LM_HEAD = "lm_head.weight"
 EMBEDDING = "language_model.embed_tokens.weight"
 SHORT = "linear_attn.conv1d.weight"
 """End of the names of short convolutions' weights, which MLX stores in another axis order."""
+MTP_PREFIX = "mtp."
+"""In the names of a drafter's tensors in its target's files."""
 PRECISIONS = (16, 8, 4)
 """Bits of a weight: as published, and as `mmspec models quantize` writes them."""
 GROUP = 64
@@ -40,8 +42,8 @@ def hub_name(name: str, config: ModelConfig) -> str:
 
 
 def is_buffer(name: str) -> bool:
-    """True for a stored tensor that the model computes itself, such as a table of positions."""
-    return name.endswith(("embeddings.position_ids", "rotary_emb.inv_freq"))
+    """True for a stored tensor that a target computes itself, or that belongs to a drafter."""
+    return MTP_PREFIX in name or name.endswith(("embeddings.position_ids", "rotary_emb.inv_freq"))
 
 
 def is_less_one(name: str) -> bool:

@@ -315,3 +315,40 @@ def write_tokenizer(path: Path) -> None:
     kind = {"tokenizer_class": "Qwen2Tokenizer", "chat_template": CHAT_TEMPLATE}
     write_json(path / "tokenizer_config.json", names | kind | {"add_bos_token": False})
     write_json(path / "chat_template.json", {"chat_template": CHAT_TEMPLATE})
+
+
+def add_mtp(path: Path, seed: int = 0) -> Path:
+    """Add random tensors of a drafter to a Qwen3.5's, as the hub's files have them; returns `path`.
+
+    Both models then say mostly what the last token makes them say, so that some drafts are right.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    layer, text = mtp_layer(path)
+    draws, width = torch.Generator().manual_seed(seed), text.hidden_size
+    names = {f"layers.0.{name}": weight.shape for name, weight in layer.named_parameters()}
+    norms = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
+    names |= {f"{norm}.weight": (width,) for norm in norms} | {"fc.weight": (width, 2 * width)}
+    tensors = {}
+    for name, shape in names.items():
+        spread = 0.1 if len(shape) == 1 else 0.2 * shape[-1] ** -0.5
+        tensors[f"mtp.{name}"] = spread * torch.randn(shape, generator=draws)
+    tensors["mtp.fc.weight"][:, :width] += torch.eye(width)
+    file = path / "model.safetensors"
+    stored = load_file(file)
+    for name in stored:
+        if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight")):
+            stored[name] *= 0.02
+    save_file(stored | tensors, file, {"format": "pt"})
+    return path
+
+
+def mtp_layer(path: Path) -> tuple[Any, Any]:
+    """Transformers' class for the layer of a checkpoint's drafter, and its config."""
+    from transformers import AutoConfig
+    from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5DecoderLayer
+
+    text = AutoConfig.from_pretrained(path).get_text_config()
+    text.layer_types, text._attn_implementation = ["full_attention"], "sdpa"
+    return Qwen3_5DecoderLayer(text, 0).eval(), text

@@ -25,7 +25,7 @@ from mmspec.drafters.heads.expanders import (
     RecurrentExpander,
     SuccessiveExpander,
 )
-from mmspec.drafters.heads.modules import Layered, Seeing, Slotted
+from mmspec.drafters.heads.modules import Layered, Mtp, Seeing, Slotted
 from mmspec.drafters.heads.packing import Outline, Run, Span
 from mmspec.ground.arrays import A, Map, Positions
 
@@ -108,10 +108,17 @@ class CachedForwards(HeadForwards[Q, A]):
 
     def _position(self, outline: Outline, slot: int) -> int:
         """The rotary position of a slot of text."""
+        if self._parts.planes:
+            return int(self._base.positions(slot, slot + 1)[0, 0])
         return outline.position(slot)
 
     def _positions(self, outline: Outline, start: int, stop: int) -> Positions | None:
-        """Rotary positions [3, r] of a range of slots; None if they are the rows of the cache."""
+        """Rotary positions [3, r] of a range of slots; None if they are the rows of the cache.
+
+        With M-RoPE a slot stands where the target has its column, as in vLLM.
+        """
+        if self._parts.planes:
+            return self._base.positions(start, stop)
         if not outline.in_place:
             return None
         return np.repeat([outline.positions(start, stop)], 3, axis=0)
@@ -137,6 +144,19 @@ class LayeredForwards(CachedForwards[Layered[A], A]):
         if self._parts.compressor:
             return self._parts.compressor(base.states(*run.image))
         return base.states(*after) if self._parts.expansion else base.embeddings(*after)
+
+
+class MtpForwards(CachedForwards[Mtp[A], A]):
+    """Qwen3.5's own drafter: its normalised output stands in for a hidden state."""
+
+    def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:  # noqa: ARG002
+        base, parts = self._base, self._parts
+        last = self._advance(outline, start, outline.slots)
+        return self._recurrent(outline, last, lambda x: base.project(parts.norm(x)), parts.follow)
+
+    def _rows(self, outline: Outline, run: Run) -> A:  # noqa: ARG002
+        embeddings = self._base.embeddings(run.start + 1, run.stop + 1)
+        return self._parts.fuse(embeddings, self._base.states(run.start, run.stop))
 
 
 class SeeingForwards(CachedForwards[Seeing[A], A]):
@@ -168,10 +188,7 @@ class SeeingForwards(CachedForwards[Seeing[A], A]):
 
 
 class FusedForwards(CachedForwards[Fused[A], A]):
-    """EAGLE-3: the layer reads the states of several layers, and the head has its own logits.
-
-    With M-RoPE a slot stands where the target has its column, as in vLLM.
-    """
+    """EAGLE-3: the layer reads the states of several layers, and the head has its own logits."""
 
     def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:  # noqa: ARG002
         last = self._advance(outline, start, outline.slots)
@@ -184,14 +201,6 @@ class FusedForwards(CachedForwards[Fused[A], A]):
         else:  # vLLM, speculators and SpecForge embed the image's token, not its features
             embeddings = base.embed(self._framework.integers([self._parts.image_id] * count))
         return self._parts.pair(embeddings, base.captured(run.start, run.stop))
-
-    def _position(self, outline: Outline, slot: int) -> int:
-        if not self._parts.planes:
-            return super()._position(outline, slot)
-        return int(self._base.positions(slot, slot + 1)[0, 0])
-
-    def _positions(self, outline: Outline, start: int, stop: int) -> Positions | None:  # noqa: ARG002
-        return self._base.positions(start, stop) if self._parts.planes else None
 
 
 class SlottedForwards(HeadForwards[Slotted[A], A]):

@@ -5,6 +5,7 @@ from typing import Any, Generic
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.checkpoints.mtp import KIND
 from mmspec.decoding.contract import Target
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
@@ -17,10 +18,11 @@ from mmspec.drafters.heads.forwards import (
     FusedForwards,
     HeadForwards,
     LayeredForwards,
+    MtpForwards,
     SeeingForwards,
     SlottedForwards,
 )
-from mmspec.drafters.heads.modules import Layered, Seeing, Slotted
+from mmspec.drafters.heads.modules import Layered, Mtp, Seeing, Slotted
 from mmspec.drafters.heads.packing import Outline
 from mmspec.ground.arrays import A
 
@@ -50,6 +52,8 @@ class PredictiveHead(Generic[A]):
         match parts:
             case Seeing():
                 forwards = SeeingForwards(parts, *setting)
+            case Mtp():
+                forwards = MtpForwards(parts, *setting)
             case Layered():
                 forwards = LayeredForwards(parts, *setting)
             case Fused():
@@ -72,6 +76,8 @@ def _modules(
         return BlockModules(parts, config.block, config.layer, draft_ids)
     if config.eagle3:
         return Fused(parts, config.eagle3, config.layer, draft_ids, image_id)
+    if config.kind == KIND:
+        return Mtp(parts, config, config.layer)
     if config.kind == "vispec":
         return Seeing(parts, config, config.layer)
     return Layered(parts, config, config.layer)

@@ -9,6 +9,7 @@ from typing import Generic
 
 from mmspec.checkpoints.head_config import VIEW_QUERIES, HeadConfig
 from mmspec.checkpoints.head_manifest import LAYER, VIEW, VIEW_FUSION
+from mmspec.checkpoints.mtp import EMBEDDING_NORM, STATES_NORM
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.families.decoder import TextConfig
@@ -108,6 +109,9 @@ def attention(parts: Parts[A]) -> Sight[A]:
 class Layered(Generic[A]):
     """The modules of EAGLE, MSD and FLASH, which have a decoder layer."""
 
+    planes = False
+    """True if the layer's positions are time, row and column (M-RoPE)."""
+
     def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
         """text: the sizes of the decoder layer."""
         self.framework, eps = parts.framework, text.rms_norm_eps
@@ -128,6 +132,27 @@ class Layered(Generic[A]):
     def fuse(self, embeddings: A, states: A) -> A:
         """The layer's input [n, H] from embeddings [n, H] and preceding states [n, H]."""
         return self._fusion(self.framework.concat([embeddings, states], -1))
+
+
+class Mtp(Layered[A]):
+    """The modules of Qwen3.5's own drafter, which normalises all that it reads and returns."""
+
+    planes = True
+
+    def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
+        """text: the sizes of the decoder layer."""
+        super().__init__(parts, config, text)
+        self._embedding_norm, self._states_norm, self.norm = (
+            parts.norm(path, text.rms_norm_eps) for path in (EMBEDDING_NORM, STATES_NORM, "norm")
+        )
+
+    def fuse(self, embeddings: A, states: A) -> A:
+        """The layer's input [n, H] from embeddings [n, H] and preceding states [n, H]."""
+        return super().fuse(self._embedding_norm(embeddings), self._states_norm(states))
+
+    def follow(self, embeddings: A, features: A) -> A:
+        """The layer's input [n, H] from embeddings [n, H] and its own outputs [n, H] before."""
+        return self.fuse(embeddings, self.norm(features))
 
 
 class Seeing(Layered[A]):

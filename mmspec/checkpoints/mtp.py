@@ -1,0 +1,89 @@
+"""Qwen3.5's own drafter (multi-token prediction), in the files of its target or in others.
+
+Its tensors are a norm of embeddings and one of hidden states, `fc`, which joins the two, a decoder
+layer with gated attention, and a last norm. Embedding and output head are the target's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from mmspec.checkpoints.config import CONFIG_FILE, read_quantization
+from mmspec.checkpoints.loading_plan import TensorSource, plan_named, read_tensors
+from mmspec.checkpoints.manifest import MTP_PREFIX, decoder_layer
+from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.families.decoder import TextConfig
+from mmspec.families.qwen3_5 import QWEN3_5_TEXT, Qwen35, read_qwen3_5
+from mmspec.families.tensors import Shape
+from mmspec.ground.input_files import is_there
+from mmspec.ground.json_file import Block, read_json
+
+KIND = "mtp"
+"""The kind of head, and its value of --drafting."""
+APART = "qwen3_5_mtp"
+"""The `model_type` of a drafter in files of its own, as mlx-vlm writes it."""
+MODEL_TYPES = APART, Qwen35.model_type, QWEN3_5_TEXT.model_type
+LAYER = "layers.0"
+STATES_NORM, EMBEDDING_NORM = "pre_fc_norm_hidden", "pre_fc_norm_embedding"
+
+
+def has_mtp(directory: Path) -> bool:
+    """True if a checkpoint directory holds such a drafter, beside a target or alone."""
+    return bool(_stored(directory))
+
+
+def is_mtp(directory: Path) -> bool:
+    """True if a checkpoint directory holds such a drafter and no target."""
+    stored = _stored(directory)
+    return bool(stored) and len(stored) == len(read_tensors(directory))
+
+
+def _stored(directory: Path) -> dict[str, StoredTensor]:
+    """The drafter's tensors in files, by their names there."""
+    file = directory / CONFIG_FILE
+    kind = read_json(file).get("model_type") if is_there(file) else None
+    if kind not in MODEL_TYPES:
+        return {}
+    stored = read_tensors(directory)
+    if kind == APART:
+        return stored
+    return {name: tensor for name, tensor in stored.items() if MTP_PREFIX in name}
+
+
+def read_mtp(whole: Block) -> TextConfig:
+    """Read the sizes of the drafter's layer.  Raises CheckpointError."""
+    text = whole.block("text_config") if whole.get("text_config") else whole
+    text.only("mtp_num_hidden_layers", (1,), 1)
+    text.only("mtp_use_dedicated_embeddings", (False,), False)
+    return replace(read_qwen3_5(text, tied=False), num_hidden_layers=1, delta_net=None)
+
+
+def mtp_manifest(layer: TextConfig) -> dict[str, Shape]:
+    """Name and shape of every tensor."""
+    width = layer.hidden_size
+    return {
+        f"{EMBEDDING_NORM}.weight": (width,),
+        f"{STATES_NORM}.weight": (width,),
+        "fc.weight": (width, 2 * width),
+        **{f"{LAYER}.{name}": shape for name, shape in decoder_layer(layer).items()},
+        "norm.weight": (width,),
+    }
+
+
+def plan_mtp(directory: Path, layer: TextConfig) -> dict[str, TensorSource]:
+    """Where each tensor is in the checkpoint's files.
+
+    Norms are stored less one under the hub's names, which begin with `mtp.`, and whole in files of
+    MLX. Raises CheckpointError as `plan` does.
+    """
+    stored, quantization = _stored(directory), read_quantization(directory)
+    by_name = {name.rpartition(MTP_PREFIX)[2]: tensor for name, tensor in stored.items()}
+    sources = plan_named(by_name, mtp_manifest(layer), {}, directory, quantization)
+    return {
+        name: replace(each, less_one=_is_less_one(name, stored)) for name, each in sources.items()
+    }
+
+
+def _is_less_one(name: str, stored: Mapping[str, StoredTensor]) -> bool:
+    is_norm = name.endswith("norm.weight") or name.startswith("pre_fc_norm")
+    return is_norm and any(MTP_PREFIX in each for each in stored)
