@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mmspec.families.decoder import TokenId
 from mmspec.families.family import ImageTokens
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import is_there, require_file
@@ -24,6 +25,18 @@ TokenText = Annotated[str, Length(0, 1000)]
 
 
 LLAVA_IMAGE = ImageTokens("<image>")
+
+
+@dataclass(frozen=True, slots=True)
+class AddedText:
+    """A token that a file adds to the vocabulary, and how it is found in a text."""
+
+    content: TokenText
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = True
+    special: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +104,59 @@ def read_backend(directory: Path) -> "Backend":
     from tokenizers import Tokenizer as Backend
 
     with tokenizer_errors(file):
-        return Backend.from_file(str(file))
+        backend = Backend.from_file(str(file))
+    _add_tokens(backend, directory)
+    return backend
+
+
+def _add_tokens(backend: "Backend", directory: Path) -> None:
+    """Add the tokens that only other files than tokenizer.json have, as transformers does.
+
+    Raises CheckpointError for one that would get another id than its file says.
+    """
+    from tokenizers import AddedToken
+
+    known = backend.get_added_tokens_decoder()
+    for id, token in sorted(_added_tokens(directory).items()):
+        added = AddedToken(**asdict(token))
+        if repr(added) != repr(known.get(id)):
+            backend.add_tokens([added])
+        if (found := backend.token_to_id(token.content)) != id:
+            raise CheckpointError(
+                f"{directory}: {token.content!r} is added with id {id}, but {FILE} has {found} "
+                "for it: the files are of two tokenizers"
+            )
+    named = [*special_tokens(directory).values(), *_extra_tokens(directory)]
+    missing = [text for text in named if backend.token_to_id(text) is None]
+    backend.add_special_tokens([AddedToken(text, special=True) for text in missing])
+
+
+def _added_tokens(directory: Path) -> dict[int, AddedText]:
+    """The tokens of tokenizer_config.json by id, in older repositories of added_tokens.json."""
+    settings, older = _settings(directory), directory / "added_tokens.json"
+    if settings.get("added_tokens_decoder") is not None:
+        by_id: dict[int, AddedText] = settings.read(
+            "added_tokens_decoder", dict[TokenId, AddedText], {}
+        )
+        return by_id
+    if not is_there(older):
+        return {}
+    ids = Block({"tokens": read_json(older)}, older).read("tokens", dict[TokenText, TokenId], {})
+    special = {*special_tokens(directory).values(), *_extra_tokens(directory)}
+    return {
+        id: AddedText(text, normalized=text not in special, special=text in special)
+        for text, id in ids.items()
+    }
+
+
+def _extra_tokens(directory: Path) -> list[str]:
+    """Special tokens without a role."""
+    settings = _settings(directory)
+    keys = ("additional_special_tokens", "extra_special_tokens")
+    lists = (settings.get(key) for key in keys)
+    entries = (entry for entries in lists if isinstance(entries, list) for entry in entries)
+    texts = (_content(Block({"token": entry}, settings.file), "token") for entry in entries)
+    return [text for text in texts if text]
 
 
 def tokenizer_file(directory: Path) -> Path:

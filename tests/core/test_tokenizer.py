@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
+from transformers import AutoTokenizer
 
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
@@ -213,6 +214,60 @@ def test_broken_files_are_named(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text("[")
     with pytest.raises(CheckpointError, match=r"tokenizer_config\.json is not valid JSON"):
         Tokenizer.read(tmp_path)
+
+
+def added(content, **flags):
+    return {"content": content, "normalized": False, "special": True, **flags}
+
+
+def added_elsewhere(directory, kind):
+    """Let a file beside tokenizer.json add `<x>`, `<think>` or both; returns the next id."""
+    size = Backend.from_file(str(directory / "tokenizer.json")).get_vocab_size()
+    config = json.loads((directory / "tokenizer_config.json").read_text())
+    if kind == "a list of extra tokens":
+        config["extra_special_tokens"] = ["<x>", "<think>"]
+    elif kind == "a named token":
+        config |= {"eos_token": "<x>", "pad_token": "<think>"}
+    elif kind == "added_tokens_decoder":
+        thought = added("<think>", special=False)
+        config["added_tokens_decoder"] = {size: added("<x>", lstrip=True), size + 1: thought}
+    else:
+        config["extra_special_tokens"] = ["<x>"]
+        (directory / "added_tokens.json").write_text(json.dumps({"<think>": size + 1, "<x>": size}))
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    return size
+
+
+OTHER_FILES = (
+    "added_tokens_decoder",
+    "added_tokens.json",
+    "a list of extra tokens",
+    "a named token",
+)
+
+
+@pytest.mark.parametrize("kind", OTHER_FILES)
+def test_tokens_of_other_files_are_tokens_as_in_transformers(tmp_path, kind):
+    directory = tiny_tokenizers.byte_level(tmp_path)
+    size = added_elsewhere(directory, kind)
+    tokenizer, reference = Tokenizer.read(directory), AutoTokenizer.from_pretrained(directory)
+    assert (tokenizer.token_id("<x>"), tokenizer.token_id("<think>")) == (size, size + 1)
+    text = "a <x> cat<think>the "
+    expected = reference(text, add_special_tokens=False).input_ids
+    assert encoded(tokenizer, text) == expected
+    assert tokenizer.decode(expected) == reference.decode(expected, skip_special_tokens=True)
+    assert ("<x>" in tokenizer.special_texts, size in tokenizer.eos_ids) == (
+        True,
+        kind == "a named token",
+    )
+
+
+def test_an_added_token_with_another_id_is_refused(tmp_path):
+    directory = tiny_tokenizers.byte_level(tmp_path)
+    size = Backend.from_file(str(directory / "tokenizer.json")).get_vocab_size()
+    (directory / "added_tokens.json").write_text(json.dumps({"<x>": size + 7}))
+    with pytest.raises(CheckpointError, match=rf"'<x>' is added with id {size + 7}"):
+        Tokenizer.read(directory)
 
 
 WORDS = {"type": "WordLevel", "vocab": {"a": 0, "\n": 1}, "unk_token": "<unk>"}
