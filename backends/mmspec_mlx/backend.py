@@ -7,10 +7,11 @@ from typing import Any
 
 import mlx.core as mx
 
-from mmspec.checkpoints.config import ModelConfig, read_config
+from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.loading_progress import LoadingProgress
 from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.checkpoints.stored_config import stored_config
 from mmspec.decoding.contract import Head, Model
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.progress import Progress, silent
@@ -53,7 +54,7 @@ class MlxBackend:
                 f"with `mmspec models quantize {directory} DIR` and load that"
             )
         place = find_device(device)
-        config = read_config(directory)
+        config = stored_config(directory)
         sources = plan(directory, config)
         kind = find_dtype(dtype, place, sources)
         mx.set_default_device(stream(place))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import mlx.core as mx
 
-from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
+from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
 from mmspec.checkpoints.loading_plan import INDEX_FILE, WEIGHTS_FILE, plan, read_tensors
 from mmspec.checkpoints.manifest import (
     LM_HEAD,
@@ -17,6 +17,7 @@ from mmspec.checkpoints.manifest import (
     is_buffer,
     manifest,
 )
+from mmspec.checkpoints.stored_config import stored_config
 from mmspec.families.tensors import Shape
 from mmspec.ground.errors import UsageError, choice
 from mmspec.ground.json_file import read_json
@@ -41,7 +42,7 @@ def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> 
     empty, CheckpointError for an unreadable source, WriteError for a full disk.
     """
     _require_choices(bits, group_size)
-    config = read_config(source)
+    config = stored_config(source)
     if config.quantization is not None:
         raise UsageError(f"{source} is already quantized ({config.quantization.bits} bits)")
     plan(source, config)  # raises before anything is written if the checkpoint would not load
@@ -50,7 +51,7 @@ def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> 
     with new_directory(destination) as partial:
         _copy_files(source, partial)
         _write(_tensors(source, config, bits, group_size), partial)
-        _write_config(source, partial, bits, group_size)
+        _write_config(source, partial, config, bits, group_size)
 
 
 def _require_choices(bits: int, group_size: int) -> None:
@@ -132,8 +133,14 @@ def _rename(parts: list[dict[str, int]], destination: Path) -> None:
     _write_json(destination / INDEX_FILE, {"metadata": {"total_size": total}, "weight_map": homes})
 
 
-def _write_config(source: Path, destination: Path, bits: int, group_size: int) -> None:
+def _write_config(
+    source: Path, destination: Path, stored: ModelConfig, bits: int, group_size: int
+) -> None:
     config = read_json(source / CONFIG_FILE)
+    if not stored.text.tie_word_embeddings:
+        for block in (config, config.get("text_config")):
+            if isinstance(block, dict) and block.get("tie_word_embeddings"):
+                block["tie_word_embeddings"] = False
     config["quantization"] = {"group_size": group_size, "bits": bits, "mode": "affine"}
     _write_json(destination / CONFIG_FILE, config)
 

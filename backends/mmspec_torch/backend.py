@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan
 from mmspec.checkpoints.loading_progress import LoadingProgress
 from mmspec.checkpoints.quantization import SCHEMES, read_scheme
+from mmspec.checkpoints.stored_config import stored_config
 from mmspec.decoding.contract import Head, Model
 from mmspec.ground.errors import BackendError, UsageError
 from mmspec.ground.progress import Progress, silent
@@ -41,7 +41,7 @@ class TorchBackend:
         dtype: 'auto' is bfloat16 if 4-bit weights have a kernel on the device.
         """
         place, scheme = find_device(device), read_scheme(quantize)
-        config = read_config(directory)
+        config = stored_config(directory)
         kernel = scheme is not None and scheme.group and has_kernel(place)
         kind = find_dtype(dtype, place, "bfloat16" if kernel else config.dtype)
         sources = plan(directory, config)

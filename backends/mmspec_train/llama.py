@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import LlamaConfig
 
-from mmspec.families.decoder import TextConfig
+from mmspec.families.decoder import LLAMA_3, TextConfig
 from mmspec.ground.errors import UsageError
 from mmspec_train.settings import LlamaShape
 
@@ -44,5 +44,7 @@ def llama_of_shape(shape: LlamaShape, vocabulary: int) -> TextConfig:
 def llama_config(text: TextConfig, **token_ids: Any) -> LlamaConfig:
     """Return the config, with the ids of special tokens, as transformers' LlamaConfig."""
     sizes = asdict(text)
-    rope = {"rope_type": "default", "rope_theta": sizes.pop("rope_theta")}
+    scaling = sizes.pop("rotary_scaling")
+    rope = {"rope_type": LLAMA_3, **scaling} if scaling else {"rope_type": "default"}
+    rope["rope_theta"] = sizes.pop("rope_theta")
     return LlamaConfig(**sizes, **token_ids, rope_parameters=rope)

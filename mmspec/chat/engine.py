@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mmspec.chat.captions import Captioner, ModelCaptioner, read_captions
 from mmspec.chat.chat import Chat
 from mmspec.chat.draft_selection import refuse, refuse_kind
-from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model
+from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model, untied_note
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend, load_captioner, load_head
@@ -120,6 +120,7 @@ def load(
     target = model if isinstance(model, LoadedModel) else loading(name, directory)
     drafts = _load_draft(loading, chosen, target, place)
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
+    notes += [note for each in (target, draft_model) if each and (note := untied_note(each))]
     sighted = (model for model in (draft_model, target) if model and model.features)
     other = _captioner(loading, chosen, captioner, None if from_file else next(sighted, None))
     engine = Engine(

@@ -10,6 +10,7 @@ from typing import Never
 import numpy as np
 
 from mmspec.chat.latest_values import LatestValues
+from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.manifest import cache_bytes
 from mmspec.decoding.contract import Backend, Features, Float32, Head, Model
 from mmspec.drafters.views import Branch, Views
@@ -175,6 +176,14 @@ class LoadedHead:
     def kind(self) -> str:
         """The head's kind, such as 'msd'; also the value of --drafting that selects it."""
         return self.head.config.kind
+
+
+def untied_note(loaded: LoadedModel) -> str | None:
+    """What is said of a model whose output matrix config.json calls tied, and the files do not."""
+    stated = read_config(loaded.directory).text.tie_word_embeddings
+    if loaded.model.config.text.tie_word_embeddings or not stated:
+        return None
+    return f"{loaded.name}: its own output matrix is used, though config.json ties it"
 
 
 def _blind(picture: Picture) -> Never:

@@ -120,7 +120,7 @@ def _sizes(layer: TextConfig) -> dict[str, Any]:
     }
 
 
-_OWN_NAMES = ("qkv_bias", "qk_norm", "rotary_axes")
+_OWN_NAMES = ("qkv_bias", "qk_norm", "rotary_axes", "rotary_scaling")
 """Fields of a decoder's config that transformers has no key for."""
 
 

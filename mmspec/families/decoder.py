@@ -1,8 +1,12 @@
 """The config of a decoder, and what of reading it the families share."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
@@ -18,8 +22,31 @@ Window = Annotated[int, Range(2, 64)]
 """Columns that a short convolution reads."""
 Epsilon = Annotated[float, Range(1e-30, 1.0)]
 RotaryBase = Annotated[float, Range(1.0, 1e15)]
+LLAMA_3 = "llama3"
+"""The name of Llama 3's scaled rotary positions."""
 TokenId = Annotated[int, Range(-(2**31), 2**31)]
 """A token, in the vocabulary or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class RotaryScaling:
+    """Llama 3's rotary positions: frequencies of long waves are divided by `factor`."""
+
+    factor: Annotated[float, Range(1.0, 1e6)]
+    low_freq_factor: Annotated[float, Range(1e-6, 1e6)]
+    high_freq_factor: Annotated[float, Range(1e-6, 1e6)]
+    original_max_position_embeddings: Positions
+
+    def scaled(self, frequencies: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The frequencies of the scaled positions, float32 as in transformers.
+
+        Waves that go round once in the original context are divided by the factor, those that go
+        round often are not, and between the two the share changes evenly.
+        """
+        turns = self.original_max_position_embeddings / (2 * math.pi / frequencies)
+        low, high = self.low_freq_factor, self.high_freq_factor
+        share = np.clip((turns - low) / (high - low), 0, 1)
+        return ((1 - share) * frequencies / self.factor + share * frequencies).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -43,7 +70,7 @@ class DeltaNetConfig:
 
 @dataclass(frozen=True)
 class TextConfig:
-    """A Llama or Qwen decoder with unscaled rotary positions.
+    """A Llama or Qwen decoder.
 
     `qkv_bias`, `qk_norm`: queries, keys and values have biases; queries and keys are normalised per
     head. `rotary_axes`: for each rotary frequency, what turns it: 0 time, 1 row, 2 column (M-RoPE);
@@ -68,6 +95,7 @@ class TextConfig:
     rotary_dim: int = 0
     gated: bool = False
     delta_net: DeltaNetConfig | None = None
+    rotary_scaling: RotaryScaling | None = None
 
     @property
     def attention_layers(self) -> int:
@@ -101,6 +129,7 @@ def read_sizes(
     return replace(
         config,
         rope_theta=_rotary_base(text, defaults.rope_theta, rope, partial=partial),
+        rotary_scaling=_rotary_scaling(text),
         rotary_dim=defaults.rotary_dim,
         tie_word_embeddings=tied,
         qkv_bias=defaults.qkv_bias,
@@ -134,3 +163,14 @@ def _rotary_base(text: Block, default: float, kinds: Sequence[str], *, partial: 
     theta = text.read("rope_theta", RotaryBase, default)
     base: float = text.block("rope_parameters").read("rope_theta", RotaryBase, theta)
     return base
+
+
+def _rotary_scaling(text: Block) -> RotaryScaling | None:
+    for key in ("rope_parameters", "rope_scaling"):
+        rope = text.block(key)
+        if LLAMA_3 in (rope.get("rope_type"), rope.get("type")):
+            scaling = rope.record(RotaryScaling)
+            if scaling.high_freq_factor <= scaling.low_freq_factor:
+                raise rope.error("high_freq_factor", f"over {scaling.low_freq_factor:g}")
+            return scaling
+    return None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mmspec.families.decoder import TextConfig, divided_width, read_sizes
+from mmspec.families.decoder import LLAMA_3, TextConfig, divided_width, read_sizes
 from mmspec.families.family import ImageTokens, TextFamily
 from mmspec.ground.json_file import Block
 
@@ -23,7 +23,7 @@ DEFAULTS = TextConfig(
 """Transformers' sizes of a Llama whose config names none."""
 
 
-def read_llama(text: Block, tied: bool, rope: Sequence[str] = ("default",)) -> TextConfig:
+def read_llama(text: Block, tied: bool, rope: Sequence[str] = ("default", LLAMA_3)) -> TextConfig:
     """Read a Llama decoder's sizes; tied: true if its output head is its embedding.
 
     rope: as in `read_sizes`.

@@ -188,11 +188,15 @@ def inside(block: str, **values: object) -> dict[str, Any]:
         (inside("text_config", mlp_bias=True), "mlp_bias is true"),
         (
             inside("text_config", rope_scaling={"type": "linear", "factor": 2.0}),
-            'text_config.rope_scaling.type is "linear", but must be "default"',
+            'text_config.rope_scaling.type is "linear", but must be "default" or "llama3"',
         ),
         (
-            inside("text_config", rope_parameters={"rope_type": "llama3", "rope_theta": 1.0}),
-            'rope_parameters.rope_type is "llama3"',
+            inside("text_config", rope_parameters={"rope_type": "yarn", "rope_theta": 1.0}),
+            'rope_parameters.rope_type is "yarn", but must be "default" or "llama3"',
+        ),
+        (
+            inside("text_config", rope_scaling={"rope_type": "llama3", "factor": 8.0}),
+            "text_config.rope_scaling",
         ),
         (inside("text_config", hidden_size=0), "hidden_size is 0, .* an integer >= 1"),
         (inside("text_config", hidden_size="big"), 'hidden_size is "big"'),

@@ -4,6 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from mmspec.families.decoder import RotaryScaling
 from mmspec_mlx.device.kernels import CPU, CPU_FLOAT32, GPU, kernels
 from mmspec_mlx.device.products import FEW, for_few_rows, plain
 from mmspec_mlx.network.rotary import Rotary
@@ -41,8 +42,10 @@ def test_the_gate_even_where_it_saturates():
 
 @pytest.mark.parametrize("starts", [[0], [5000], [7, 7], [3, 0, 2000]])
 @pytest.mark.parametrize("n", [1, 5])
-def test_a_table_turns_as_the_kernel_does(starts, n):
-    rotary, x = Rotary(32, 10000.0, mx.float32), random(len(starts), 4, n, 32)
+@pytest.mark.parametrize("scaling", [None, RotaryScaling(8.0, 1.0, 4.0, 64)])
+def test_a_table_turns_as_the_kernel_does(starts, n, scaling):
+    rotary = Rotary(32, 10000.0, mx.float32, scaling=scaling)
+    x = random(len(starts), 4, n, 32)
     close(
         rotary.at(starts, n)(x), rotary._kernel(starts)(x), atol=2e-3 if max(starts) > 999 else 1e-5
     )

@@ -193,7 +193,9 @@ class Decoder:
         self.dtype = dtype
         self.kernels = kernels(dtype)
         width = config.rotary_dim or config.head_dim
-        self.rotary = Rotary(width, config.rope_theta, dtype, config.rotary_axes)
+        self.rotary = Rotary(
+            width, config.rope_theta, dtype, config.rotary_axes, config.rotary_scaling
+        )
         self.layers = layers
 
     def new_cache(self, rows: int) -> Cache:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 import numpy as np
 
+from mmspec.families.decoder import RotaryScaling
 from mmspec.ground.arrays import Positions
 
 Rotation = Callable[[mx.array], mx.array]
@@ -21,11 +22,23 @@ class Rotary:
     operations, so a table of cosines and sines is used, which needs three.
     """
 
-    def __init__(self, width: int, base: float, dtype: mx.Dtype, axes: Sequence[int] = ()) -> None:
-        """axes: `TextConfig.rotary_axes`."""
+    def __init__(
+        self,
+        width: int,
+        base: float,
+        dtype: mx.Dtype,
+        axes: Sequence[int] = (),
+        scaling: RotaryScaling | None = None,
+    ) -> None:
+        """axes, scaling: `TextConfig.rotary_axes` and its `rotary_scaling`."""
+        steps = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
+        frequencies = np.float32(base) ** -steps
+        self._frequencies = scaling.scaled(frequencies) if scaling else frequencies
+        # MLX's kernel takes a base, or the inverses of frequencies.
+        self._kernel_base = None if scaling else base
+        self._inverses = mx.array(1 / self._frequencies) if scaling else None
         self._axes = [*axes, *axes] or [0] * width
         self._width = width
-        self._base = base
         self._dtype = dtype
         self._cos = self._sin = mx.zeros((0, width), dtype)
 
@@ -64,7 +77,13 @@ class Rotary:
 
     def _roped(self, x: mx.array, offset: mx.array) -> mx.array:
         return mx.fast.rope(
-            x, self._width, traditional=False, base=self._base, scale=1.0, offset=offset
+            x,
+            self._width,
+            traditional=False,
+            base=self._kernel_base,
+            scale=1.0,
+            offset=offset,
+            freqs=self._inverses,
         )
 
     def _kernel(self, starts: Sequence[int]) -> Rotation:
@@ -94,8 +113,7 @@ class Rotary:
         if positions <= self._cos.shape[0]:
             return
         length = -(-positions // _STEP) * _STEP
-        steps = np.arange(0, self._width, 2, dtype=np.float32) / np.float32(self._width)
-        turns = np.outer(np.arange(length, dtype=np.float32), np.float32(self._base) ** -steps)
+        turns = np.outer(np.arange(length, dtype=np.float32), self._frequencies)
         cos, sin = np.cos(turns), np.sin(turns)
         self._cos = mx.array(np.hstack([cos, cos])).astype(self._dtype)
         self._sin = mx.array(np.hstack([-sin, sin])).astype(self._dtype)

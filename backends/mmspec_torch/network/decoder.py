@@ -223,7 +223,9 @@ class Decoder:
     ) -> None:
         self.config, self.device, self.dtype = config, device, dtype
         width = config.rotary_dim or config.head_dim
-        self.rotary = Rotary(width, config.rope_theta, device, dtype, config.rotary_axes)
+        self.rotary = Rotary(
+            width, config.rope_theta, device, dtype, config.rotary_axes, config.rotary_scaling
+        )
         self.layers = layers
 
     def new_cache(self, rows: int) -> cache.Cache:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.families.decoder import RotaryScaling
 from mmspec.ground.arrays import Positions
 from mmspec_torch.device.device_io import upload
 from mmspec_torch.network import cache
@@ -27,13 +28,16 @@ class Rotary:
         device: torch.device,
         dtype: torch.dtype,
         axes: Sequence[int] = (),
+        scaling: RotaryScaling | None = None,
     ) -> None:
         """Compute tables in float32, then round them to `dtype`.
 
-        axes: `TextConfig.rotary_axes`.
+        axes, scaling: `TextConfig.rotary_axes` and its `rotary_scaling`.
         """
         steps = torch.arange(0, head_dim, 2, dtype=torch.int64).float()
         self._frequencies = 1.0 / theta ** (steps / head_dim)
+        if scaling:
+            self._frequencies = torch.from_numpy(scaling.scaled(self._frequencies.numpy()))
         self._device, self._dtype = device, dtype
         self._table = self._compute(cache.STEP)
         self._axes = upload([*axes, *axes], torch.int64, device) if axes else None

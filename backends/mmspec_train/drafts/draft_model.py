@@ -26,6 +26,7 @@ from transformers import LlamaModel
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_named, read_tensors
 from mmspec.checkpoints.manifest import TOWER, canonical, hub_name, is_buffer, manifest, optional
+from mmspec.checkpoints.stored_config import stored_config
 from mmspec.drafters.heads.packing import Span
 from mmspec.families.decoder import TextConfig
 from mmspec.families.llama import LLAMA
@@ -160,7 +161,7 @@ def read_draft(
     get the mean of its embeddings. Raises CheckpointError as loading does, and UsageError if it has
     more tokens than the target.
     """
-    config = read_config(directory)
+    config = stored_config(directory)
     if config.family.model_type not in ("llama", "llava"):
         raise UsageError(
             f"{directory} is a {config.family.model_type}: llama and llava are trained as drafts; "

@@ -33,7 +33,12 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
     ffn = shape.ffn or text.intermediate_size
     axes = text.rotary_axes if kind == "eagle3" else ()
     plain = replace(
-        text, tie_word_embeddings=False, qkv_bias=False, qk_norm=False, rotary_axes=axes
+        text,
+        tie_word_embeddings=False,
+        qkv_bias=False,
+        qk_norm=False,
+        rotary_axes=axes,
+        rotary_scaling=None,
     )
     layer = replace(plain, num_hidden_layers=1, intermediate_size=ffn)
     queries = target.image_tokens // COMPRESSION if shape.queries is None else shape.queries

@@ -1,0 +1,51 @@
+"""The config of a checkpoint as its weights have it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from mmspec.checkpoints.config import ModelConfig, read_config
+from mmspec.checkpoints.loading_plan import read_tensors
+from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD, canonical
+from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.ground.errors import CheckpointError
+
+PIECE = 2**24
+"""Bytes that are compared at a time."""
+
+
+def stored_config(directory: Path) -> ModelConfig:
+    """The config, in which an output matrix is tied only if the files have none of its own.
+
+    As in transformers, a matrix that is not the embedding is used, whatever config.json says of
+    ties. Raises CheckpointError.
+    """
+    config = read_config(directory)
+    if not config.text.tie_word_embeddings:
+        return config
+    tensors = {canonical(name, config): each for name, each in read_tensors(directory).items()}
+    for part in ("weight", "scales", "biases"):
+        head, embedding = (tensors.get(_part(name, part)) for name in (LM_HEAD, EMBEDDING))
+        if head and embedding and not _are_equal(head, embedding):
+            return replace(config, text=replace(config.text, tie_word_embeddings=False))
+    return config
+
+
+def _part(name: str, part: str) -> str:
+    return name.removesuffix("weight") + part
+
+
+def _are_equal(first: StoredTensor, second: StoredTensor) -> bool:
+    if (first.dtype, first.shape) != (second.dtype, second.shape):
+        return False
+    return all(one == other for one, other in zip(_pieces(first), _pieces(second), strict=True))
+
+
+def _pieces(stored: StoredTensor) -> Iterator[bytes]:
+    try:
+        with stored.file.open("rb") as file:
+            file.seek(stored.start)
+            for start in range(stored.start, stored.end, PIECE):
+                yield file.read(min(PIECE, stored.end - start))
+    except OSError as error:
+        raise CheckpointError(f"cannot read {stored.file}: {error.strerror}") from error
