@@ -233,6 +233,8 @@ def render(
     one that remembers.  Raises CheckpointError for a template that drops or repeats answers or
     images.
     """
+    if not conversation.turns:
+        return []
     placeholders = Placeholders(tokenizer, template.file)
     *before, last = conversation.turns
     turns = [*(_history(turn, template, tokenizer) for turn in before), last]

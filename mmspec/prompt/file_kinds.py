@@ -9,8 +9,8 @@ from mmspec.ground.errors import ImageError
 HEIF_SUFFIXES = (".heic", ".heif", ".hif")
 
 IMAGE_SUFFIXES = (
-    *(".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".mpo", ".pbm", ".pgm", ".png", ".ppm"),
-    *(".tga", ".tif", ".tiff", ".webp", *HEIF_SUFFIXES),
+    *(".apng", ".avif", ".bmp", ".dib", ".gif", ".jfif", ".jif", ".jpe", ".jpeg", ".jpg", ".mpo"),
+    *(".pbm", ".pgm", ".png", ".ppm", ".tga", ".tif", ".tiff", ".webp", *HEIF_SUFFIXES),
 )
 """Suffixes of files that `open_picture` reads."""
 

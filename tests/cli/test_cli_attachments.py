@@ -1,5 +1,7 @@
 """Paths among the words of a message."""
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,11 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("file://{here}/blue%20one.png what?", "what?", ["blue one.png"]),
         ("look at ./red.png\nwhat is it?", "look at\nwhat is it?", ["red.png"]),
         ("red.png red.png twice", "twice", ["red.png", "red.png"]),
+        ("{here}/'blue one.png' colour?", "colour?", ["blue one.png"]),
+        ("{here}/red.png。", "。", ["red.png"]),
+        ("{here}/red.png؟ what", "؟ what", ["red.png"]),
+        ("red.png\u3000これは何", "これは何", ["red.png"]),
+        ("what's 'red.png'? don't guess", "what's? don't guess", ["red.png"]),
     ],
 )
 def test_paths_are_taken_out(here, message, text, names):
@@ -39,6 +46,55 @@ def test_paths_are_taken_out(here, message, text, names):
     assert taken.text == text
     assert [Path(picture.name).name for picture in taken.pictures] == names
     assert taken.remarks == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Screenshot 2026-11-20 at 3.21.45\u202fPM.png",
+        "Sn\u00edmek obrazovky v\u00a013.05.05.png",
+        "a\u3000b.png",
+        "it's.png",
+        'a "quoted" $name`.png',
+        "back\\slash.jfif",
+        "photo.JPE",
+    ],
+)
+def test_a_name_is_one_path_however_a_terminal_or_shell_protects_it(here, name):
+    (here / "red.png").rename(here / name)
+    path = f"{here}/{name}"
+    dragged = re.sub(r"""([ '"()&;!*?$#\[\]{}\\`])""", r"\\\1", path)
+    for typed in (dragged, shlex.quote(path), '"' + re.sub(r'(["$`\\])', r"\\\1", path) + '"'):
+        taken = take_images(f"{typed} what is this?")
+        assert ([picture.name for picture in taken.pictures], taken.text) == (
+            [path],
+            "what is this?",
+        )
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        '"{here}/my foto.png"',
+        "'{here}/my foto.png'",
+        r"{here}/my\ foto.png",
+        '"{here}/My Pictures/a.png"',
+        '"~/My Pictures/a.png"',
+        "file://{here}/my%20foto.png",
+        "'my foto, again.png'",
+        "{here}/my\u202ffoto.png",
+    ],
+)
+def test_a_protected_path_to_no_file_is_never_silently_text(here, typed):
+    with pytest.raises(ImageError, match=r"foto|Pictures"):
+        take_images(f"{typed.format(here=here)} what is this?")
+
+
+def test_a_quoted_path_without_suffix_is_said_to_stay_text(here):
+    for message in ('"/no/such place" what?', "'./not there/x' what?"):
+        taken = take_images(message)
+        assert (taken.text, len(taken.remarks)) == (message, 1)
+        assert "no such file" in taken.remarks[0]
 
 
 @pytest.mark.parametrize(

@@ -291,6 +291,10 @@ def test_earlier_chunks_never_change(tokenizers, kind, talk, system, name):
 # --- the conversation itself ----------------------------------------------------------------
 
 
+def test_a_conversation_without_turns_has_no_chunks(tokenizers):
+    assert render(conversation(system="Be brief."), ChatTemplate(), tokenizers["llama"]) == []
+
+
 def test_a_conversation_takes_turns():
     talk = Conversation()
     for wrong in (talk.undo, talk.reopen, lambda: talk.answer((), "")):

@@ -2,27 +2,43 @@
 
 import difflib
 import re
+import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from mmspec.ground.errors import ImageError
+from mmspec.ground.input_files import expand_home
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES, conversion
 from mmspec.prompt.images import Picture, open_picture
+from mmspec.prompt.saved_conversation import FILE_URL
 
 AGAIN = "; nothing was sent, and the same again is sent as text"
 """End of a refusal after which the message can be entered again."""
 
-_CLOSING = ".,;:!?)"
+_STARTS = ("/", "~/", "./", "../")
 _FETCHED = ("http", "https", "ftp")
 
 _NAME = re.compile(r"\w[\w .()+-]{0,254}")
 """Matches a file name without a slash that a person would type."""
 
-# A quoted run, or a run without spaces in which a backslash protects the next character.
-_WORD = re.compile(r"""(?<!\S)(?:"([^"]+)"|'([^']+)'|((?:\\.|[^\s\\])+))""")
+# A word ends at an ordinary space: names of screenshots hold others. As in shells, backslashes and
+# quotes protect characters; a quote within a word, as in don't, is a letter.
+_OPENS = r"""(?<![^ \t\r\n"'/])"""
+_PIECE = re.compile(rf"""{_OPENS}"((?:\\["\\$`]|[^"])+)"|{_OPENS}'([^']+)'|\\(.)|([^ \t\r\n])""")
+_WORD = re.compile(rf"(?<![^ \t\r\n])(?:{re.sub(r'[(](?![?])', '(?:', _PIECE.pattern)})+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """A word of a message as a path or address, and the punctuation behind it."""
+
+    name: str
+    rest: str = ""
+    protected: bool = False
+    """True if quotes, backslashes or a file: URL say that its spaces belong to it."""
 
 
 @dataclass(slots=True)
@@ -46,12 +62,14 @@ def take_images(
     taken = Attachments()
 
     def without_path(match: re.Match[str]) -> str:
-        path, rest = _split(match)
-        if not _is_image(path, words):
-            taken.remarks += _remark(path)
+        word = _read(match[0])
+        if not _is_image(word, words):
+            if len(match[0].split()) > 1 and not word.protected:  # by other spaces than ordinary
+                return re.sub(r"\S+", without_path, match[0])
+            taken.remarks += _remark(word)
             return match[0]
-        taken.pictures.append(open_visual(Path(path), sampling))
-        return rest
+        taken.pictures.append(open_visual(Path(word.name), sampling))
+        return word.rest
 
     text = _WORD.sub(without_path, message)
     taken.text = _tidied(text) if taken.pictures else message
@@ -60,7 +78,7 @@ def take_images(
 
 def unseen_images(prompt: str) -> list[str]:
     """Remarks on images that a prompt names, where a command takes none from it."""
-    names = [_split(match)[0] for match in _WORD.finditer(prompt)]
+    names = [_read(match[0]).name for match in _WORD.finditer(prompt)]
     return [
         f"{name}: the model reads the name alone; name an image before --prompt to show it"
         for name in names
@@ -70,10 +88,12 @@ def unseen_images(prompt: str) -> list[str]:
 
 
 def typed_path(typed: str) -> str:
-    """The path in an argument, in which quotes or backslashes may protect spaces."""
-    if len(typed) > 1 and typed[0] == typed[-1] and typed[0] in "'\"":
-        return typed[1:-1]
-    return re.sub(r"\\(.)", r"\1", typed)
+    """The path in an argument, in which quotes or backslashes may protect characters."""
+    return _PIECE.sub(lambda piece: _unescaped(piece[1]) or "".join(piece.groups("")[1:]), typed)
+
+
+def _unescaped(quoted: str | None) -> str:
+    return re.sub(r"""\\(["\\$`])""", r"\1", quoted or "")
 
 
 def typed_paths(typed: str) -> list[str]:
@@ -81,38 +101,47 @@ def typed_paths(typed: str) -> list[str]:
     return [typed_path(match[0]) for match in _WORD.finditer(typed)]
 
 
-def _split(match: re.Match[str]) -> tuple[str, str]:
-    """The path or address that a word may be, and the punctuation that follows it."""
-    quoted = match[1] or match[2]
-    word = typed_path(match[0])
-    bare = word.rstrip(_CLOSING)
-    name = word if quoted or (bare != word and _is_file(word)) else bare
-    return local_path(name), word[len(name) :]
+def _read(typed: str) -> _Word:
+    """A word as a path or address; its last characters are punctuation unless a file has them."""
+    word = typed_path(typed)
+    bare = word
+    while bare and _closes(bare[-1]):
+        bare = bare[:-1]
+    name = word if bare != word and _is_file(word) else bare
+    protected = len(word) < len(typed) or name.startswith(FILE_URL)
+    return _Word(local_path(name), word[len(name) :], protected)
+
+
+def _closes(letter: str) -> bool:
+    """True for punctuation behind a word, such as full stops and closing brackets of any script."""
+    return letter in ".,;:!?)" or (
+        not letter.isascii() and unicodedata.category(letter) in ("Po", "Pe", "Pf")
+    )
 
 
 def local_path(name: str) -> str:
     """The path in a file: URL, as a file manager writes it; other names as they are."""
-    return unquote(urlsplit(name).path) if name.startswith("file://") else name
+    return unquote(urlsplit(name).path) if name.startswith(FILE_URL) else name
 
 
-def _is_image(word: str, repeated: bool) -> bool:
+def _is_image(word: _Word, repeated: bool) -> bool:
     """True if a word is the path of an image; raises ImageError if it is the name of another.
 
     repeated: the message was refused before, so that such a name is text.
     """
-    refused = None
-    if _scheme(word) in (*_FETCHED, "data"):
-        refused = _refused_address(word)
+    name, refused = word.name, None
+    if _scheme(name) in (*_FETCHED, "data"):
+        refused = _refused_address(name)
     elif _is_path(word, VISUAL_SUFFIXES):
-        if _is_file(word) or _is_explicit(word):
+        if _is_file(name) or (_is_explicit(word) and not (repeated and word.protected)):
             return True
-        refused = f"{word}: there is no such file{_nearest(word)}"
-    elif (advice := conversion(word)) and _is_path(word, (Path(word).suffix.lower(),)):
-        refused = f"{word}: {advice}"
-    elif _is_explicit(word) and _is_file(word):
-        if _opens(word):
+        refused = f"{name}: there is no such file{_nearest(name)}"
+    elif (advice := conversion(name)) and _is_path(word, (Path(name).suffix.lower(),)):
+        refused = f"{name}: {advice}"
+    elif _is_explicit(word) and _is_file(name):
+        if _opens(name):
             return True
-        refused = f"{word}: not an image that can be read"
+        refused = f"{name}: not an image that can be read"
     if refused and not repeated:
         raise ImageError(refused + AGAIN)
     return False
@@ -142,24 +171,28 @@ def _refused_address(address: str) -> str | None:
     return None
 
 
-def _remark(word: str) -> list[str]:
+def _remark(word: _Word) -> list[str]:
     """What is said of an address, or of a file that is sent as its name."""
-    if _scheme(word) in _FETCHED:
-        return [f"{word}: nothing is fetched; the model reads the address alone"]
-    if Path(word).suffix and _is_file(word):
-        return [f"{word}: not an image; the model reads the name alone"]
+    name = word.name
+    if _scheme(name) in _FETCHED:
+        return [f"{name}: nothing is fetched; the model reads the address alone"]
+    if Path(name).suffix and _is_file(name):
+        return [f"{name}: not an image; the model reads the name alone"]
+    if word.protected and name.startswith(_STARTS) and not _is_there(name):
+        return [f"{name}: there is no such file; the model reads the name alone"]
     return []
 
 
-def _is_path(word: str, suffixes: tuple[str, ...]) -> bool:
-    if Path(word).suffix.lower() not in suffixes:
+def _is_path(word: _Word, suffixes: tuple[str, ...]) -> bool:
+    if Path(word.name).suffix.lower() not in suffixes:
         return False
-    return _is_file(word) or _is_explicit(word) or _NAME.fullmatch(word) is not None
+    named = word.protected or _NAME.fullmatch(word.name) is not None
+    return named or _is_file(word.name) or _is_explicit(word)
 
 
-def _is_explicit(word: str) -> bool:
+def _is_explicit(word: _Word) -> bool:
     """True if a word can only be a path."""
-    return "/" in word and " " not in word and "://" not in word
+    return "/" in word.name and "://" not in word.name and (word.protected or " " not in word.name)
 
 
 def _nearest(name: str) -> str:
@@ -177,8 +210,15 @@ def _images_here() -> list[Path]:
 
 def _is_file(path: str) -> bool:
     try:
-        return Path(path).expanduser().is_file()
-    except (OSError, RuntimeError, ValueError):
+        return expand_home(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return expand_home(path).exists()
+    except (OSError, ValueError):
         return False
 
 
