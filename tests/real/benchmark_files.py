@@ -13,6 +13,8 @@ import pytest
 
 ANSWERED = ("llava-1.5-7b", "qwen2.5-vl-7b")
 """The models whose answers were recorded, as their directories are called."""
+MODELS = (*ANSWERED, "qwen3-vl-8b")
+"""The directories that `without_weights.py` writes."""
 
 
 def benchmark() -> Path:

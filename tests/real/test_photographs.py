@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from benchmark_files import answers_file, benchmark, directory, lines
+from benchmark_files import ANSWERED, MODELS, answers_file, benchmark, directory, lines
 from PIL import Image
 from transformers import AutoTokenizer, LlavaProcessor
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
@@ -22,13 +22,6 @@ from support.qwen_oracle import patches, processor
 
 pytestmark = pytest.mark.slow
 
-MODELS = {
-    "llava-1.5-7b": "llava-1.5-7b",
-    "qwen2.5-vl-7b": "qwen2.5-vl-7b",
-    "qwen3-vl-8b": "qwen2.5-vl-7b",
-}
-"""Each model, and the one whose recorded answers stand between its questions."""
-
 
 class Sample(NamedTuple):
     """One conversation."""
@@ -40,9 +33,10 @@ class Sample(NamedTuple):
 
 
 def samples(model: str) -> Iterator[Sample]:
-    """MMSpec's conversations, read without the suite."""
+    """MMSpec's conversations, read without the suite; a Qwen without answers gets a Qwen's."""
     file = benchmark() / "test/mmspec.jsonl"
-    for asked, told in zip(lines(file), lines(answers_file(MODELS[model])), strict=True):
+    answers = lines(answers_file(model if model in ANSWERED else ANSWERED[-1]))
+    for asked, told in zip(lines(file), answers, strict=True):
         assert asked["id"] == told["question_id"]
         image = file.parent / "images" / asked["image"]
         yield Sample(asked["id"], image, asked["turns"], told["choices"][0]["turns"])

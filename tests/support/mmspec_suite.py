@@ -8,6 +8,11 @@ from shutil import copy
 from mmspec_bench.suite.rows import AnswerRow
 from support.bundled import DRAWINGS
 
+TOPICS = (
+    *("general vqa", "text vqa", "image captioning"),
+    *("chart understanding", "complex reasoning pro", "multi-turn conversation"),
+)
+"""The benchmark's topics, in its order."""
 SAMPLES = [
     ("mmspec_001", "disc.png", ["What shape is the red object?"], "general vqa"),
     ("mmspec_002", "three-discs.png", ["How many circles are there?"], "general vqa"),

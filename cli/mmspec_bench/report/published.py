@@ -144,7 +144,7 @@ def _ours(run: BenchRun, paper: Paper, table: PaperTable, column: Column, method
         tasks = run.tasks if name == EVERYTHING else paper.tasks.get(name, ())
         rows, plain = (
             [row for row in rows if row.task in tasks and turn in (None, row.turn)]
-            for rows in (run.of(method), run.plain)
+            for rows in (run.of(method), run.timed_plain)
         )
         value = metrics.summarise(rows, plain)[measure]
         # Only a share of identical answers can be 0; elsewhere 0 means that nothing was measured.

@@ -1,0 +1,67 @@
+"""What MMSpec's images cost from the file to pixel values: CPU time, memory, tokens.
+
+    python tests/real/photographs.py FILE.csv
+
+MMSPEC_BENCHMARK and MMSPEC_WITHOUT_WEIGHTS name the data (`benchmark_files.py`). A process reads a
+model's images one after another, as a chat does; memory is its peak less that before the first.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from time import process_time
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmark_files import MODELS, benchmark, directory
+
+from mmspec.checkpoints.config import read_config
+from mmspec.prompt.images import open_picture
+from mmspec_bench.report.write import csv_text
+from support.opening_process import peak
+
+
+def cost(model: str) -> dict[str, str | int]:
+    """The line of a model: medians, and the worst of all images."""
+    vision = read_config(directory(model)).vision
+    assert vision
+    images = vision.preprocessing(directory(model)).limited(None)
+    before, seconds, tokens = peak(), dict[str, float](), list[int]()
+    for file in sorted((benchmark() / "test/images").iterdir()):
+        started = process_time()
+        picture = open_picture(file)
+        images.pixels(picture.image)
+        seconds[f"{file.name} ({picture.shape})"] = process_time() - started
+        tokens.append(vision.grid(*images.size(*picture.image.size)).positions)
+    worst = max(seconds, key=seconds.__getitem__)
+    return {
+        "model": model,
+        "images": len(tokens),
+        "median_cpu_ms": f"{1e3 * median(seconds.values()):.1f}",
+        "worst_cpu_ms": f"{1e3 * seconds[worst]:.1f}",
+        "worst": worst,
+        "peak_mib": (peak() - before) // 2**20,
+        "tokens_least": min(tokens),
+        "tokens_median": round(median(tokens)),
+        "tokens_most": max(tokens),
+    }
+
+
+def main(file: str, model: str = "") -> None:
+    """Write the table, a process for each model; with a model print its line alone."""
+    if model:
+        sys.stdout.write(csv_text([cost(model)]))
+        return
+    command = [sys.executable, __file__, file]
+    found = [
+        subprocess.run([*command, model], check=True, capture_output=True, text=True).stdout
+        for model in MODELS
+    ]
+    heads, *_ = found[0].splitlines()
+    lines = [heads, *(text.splitlines()[1] for text in found)]
+    Path(file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
