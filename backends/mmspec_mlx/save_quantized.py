@@ -2,15 +2,22 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import mlx.core as mx
 
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
-from mmspec.checkpoints.loading_plan import INDEX_FILE, WEIGHTS_FILE, plan, read_tensors
+from mmspec.checkpoints.loading_plan import (
+    INDEX_FILE,
+    WEIGHTS_FILE,
+    TensorSource,
+    plan,
+    read_tensors,
+)
 from mmspec.checkpoints.manifest import (
     LM_HEAD,
+    SHORT,
     TOWER,
     canonical,
     hub_name,
@@ -45,12 +52,12 @@ def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> 
     config = stored_config(source)
     if config.quantization is not None:
         raise UsageError(f"{source} is already quantized ({config.quantization.bits} bits)")
-    plan(source, config)  # raises before anything is written if the checkpoint would not load
+    sources = plan(source, config)  # raises before anything is written if it would not load
     if destination.exists() and any(destination.iterdir()):
         raise UsageError(f"{destination} is not empty: name a new directory")
     with new_directory(destination) as partial:
         _copy_files(source, partial)
-        _write(_tensors(source, config, bits, group_size), partial)
+        _write(_tensors(source, config, sources, bits, group_size), partial)
         _write_config(source, partial, config, bits, group_size)
 
 
@@ -61,15 +68,26 @@ def _require_choices(bits: int, group_size: int) -> None:
         raise choice("group size", str(group_size), ["32", "64", "128"])
 
 
-def _tensors(source: Path, config: ModelConfig, bits: int, group_size: int) -> Named:
-    """Yield every tensor of the source, including those that mmspec does not load."""
+def _tensors(
+    source: Path,
+    config: ModelConfig,
+    sources: Mapping[str, TensorSource],
+    bits: int,
+    group_size: int,
+) -> Named:
+    """Yield every tensor of the source, including those that mmspec does not load.
+
+    Norms that are stored less one are written whole, as MLX expects beside its convolutions.
+    """
     shapes, read = manifest(config), Files()
     for stored in read_tensors(source).values():
         name = canonical(stored.name, config)
         if is_buffer(stored.name) or (name == LM_HEAD and name not in shapes):
             continue
         array, public_name = read(stored), hub_name(name, config)
-        if name == config.family.convolution:
+        if name in sources and sources[name].less_one:
+            yield public_name, (array.astype(mx.float32) + 1).astype(array.dtype)
+        elif name == config.family.convolution or name.endswith(SHORT):
             yield public_name, _mlx_convolution(array, shapes[name])
         elif _is_matrix(name, shapes.get(name, ()), group_size):
             parts = mx.quantize(array, group_size=group_size, bits=bits)

@@ -1,6 +1,6 @@
 """Reads a checkpoint's config.json as transformers does; each family reads its own keys."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,12 @@ class Quantization:
 
     bits: Literal[2, 4, 8]
     group_size: Literal[32, 64, 128]
+    by_path: "dict[str, Quantization]" = field(default_factory=dict)
+    """The settings of layers that have their own, by their names in files."""
+
+    def of(self, name: str) -> "Quantization":
+        """The settings of the weight that is stored under `name`."""
+        return self.by_path.get(name.removesuffix(".weight"), self)
 
 
 @dataclass(frozen=True)
@@ -88,11 +94,16 @@ def _quantization(whole: Block) -> Quantization | None:
     if whole.get(key) is None:
         return None
     block = whole.block(key)
+    if block.get("quant_method") is not None:
+        raise block.error("quant_method", "absent: MLX's affine quantization has none")
+    own = [name for name, value in block.values.items() if isinstance(value, dict)]
+    by_path = {name: _affine(block.block(name)) for name in own}
+    return replace(_affine(block), by_path=by_path)
+
+
+def _affine(block: Block) -> Quantization:
     block.only("mode", ("affine",), "affine")
-    for name, value in block.values.items():
-        if name == "quant_method" or isinstance(value, dict):
-            raise block.error(name, "absent: one MLX affine setting for the whole model")
-    return block.record(Quantization, bits=4, group_size=64)
+    return block.record(Quantization, bits=4, group_size=64, by_path={})
 
 
 def _stop_tokens(text: Block, directory: Path) -> tuple[int, ...]:

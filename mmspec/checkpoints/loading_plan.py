@@ -219,7 +219,8 @@ def _source(
         raise _Misfit(f"{scales.name} is there, but config.json has no quantization")
     if biases is None:
         raise _Misfit(f"{stored.name} has scales but no biases")
-    packing = Packing(scales, biases, quantization.bits, quantization.group_size)
+    own = quantization.of(stored.name)
+    packing = Packing(scales, biases, own.bits, own.group_size)
     return _packed(stored, shape, packing)
 
 

@@ -50,6 +50,7 @@ KINDS = ("linear_attention", "full_attention")
 def read_qwen3_5(text: Block, tied: bool) -> TextConfig:
     """Read a Qwen3.5 decoder's sizes; tied: true if its output head is its embedding."""
     config = read_sizes(text, DEFAULTS, tied, partial=True)
+    text.only("attn_output_gate", (True,), True)
     rope = rope_block(text)
     rope.only("mrope_interleaved", (True,), True)
     turned = _rotary_dim(text, rope, config.head_dim)

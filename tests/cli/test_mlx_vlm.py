@@ -11,6 +11,11 @@ PYTHON = os.environ.get("MMSPEC_MLX_VLM")
 SIZES = {
     "qwen3_vl": [{}, {"tied": True, "deepstack": (1,)}, {"key_value_heads": 4, "layers": 5}],
     "qwen2_5_vl": [{}, {"tied": True, "whole": (0, 2)}, {"key_value_heads": 4, "window": 24}],
+    "qwen3_5": [
+        {"hidden_size": 64, "key_dim": 32, "value_dim": 32},
+        {"tied": True, "key_dim": 32, "value_dim": 32},
+        {"key_value_heads": 4, "key_dim": 32, "value_dim": 32, "kinds": "dddaddda"},
+    ],
 }
 CASES = [(kind, sizes, bits) for kind in SIZES for sizes in SIZES[kind] for bits in (4, 8)]
 

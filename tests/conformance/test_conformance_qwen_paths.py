@@ -152,28 +152,36 @@ def test_larger_images_are_made_smaller_and_a_line_says_so(backend, paths):
         assert "is seen at 24 x 16 pixels, 6 tokens; `max_image_tokens` allows more" in note
 
 
-def conversion(source, path, bits, *, vision):
-    """The files that mlx-vlm writes, by their names on the hub: channels last, `vision_tower`."""
+def conversion(source, path, bits, *, vision, more=()):
+    """The files that mlx-vlm writes, by their names on the hub: channels last, `vision_tower`.
+
+    more: ends of the paths of layers that get 8 bits.
+    """
     path.mkdir()
     for file in source.glob("*.json"):
         shutil.copy(file, path)
-    weights = {}
+    by_path, weights, recurrent = {}, {}, "qwen3_5" in (source / "config.json").read_text()
     for name, weight in mx.load(str(source / "model.safetensors")).items():
         name = name.replace("model.language_model.", "model.").replace("model.visual.", "visual.")
         name = name.replace("visual.", "vision_tower.")
         name = f"language_model.{name}" if name.startswith(("model.", "lm_head.")) else name
         weight = weight.transpose(0, 2, 3, 4, 1) if weight.ndim == 5 else weight
+        weight = weight.transpose(0, 2, 1) if weight.ndim == 3 else weight
+        if recurrent and name.endswith("norm.weight") and "linear_attn" not in name:
+            weight = weight if "vision" in name else weight + 1
         skipped = not bits or weight.ndim != 2 or weight.shape[1] % 64
         if skipped or ("vision_tower" in name and not vision):
             weights[name] = weight
             continue
-        parts = mx.quantize(weight, group_size=64, bits=bits)
         stem = name.removesuffix("weight")
+        own = {"group_size": 32, "bits": 8} if stem[:-1].endswith(tuple(more)) and more else {}
+        parts = mx.quantize(weight, **{"group_size": 64, "bits": bits} | own)
+        by_path |= {stem[:-1]: own} if own else {}
         weights |= zip([name, f"{stem}scales", f"{stem}biases"], parts, strict=True)
     mx.save_safetensors(str(path / "model.safetensors"), weights, metadata={"format": "mlx"})
     if bits:
         config = json.loads((path / "config.json").read_text())
-        config["quantization"] = {"group_size": 64, "bits": bits}
+        config["quantization"] = {"group_size": 64, "bits": bits} | by_path
         (path / "config.json").write_text(json.dumps(config))
     return path
 
@@ -193,6 +201,8 @@ CONVERSIONS = [
     ("qwen3_vl", 0, False, True),
     ("qwen3_vl", 4, False, False),
     ("qwen2_5_vl", 4, True, False),
+    ("qwen3_5", 0, False, True),
+    ("qwen3_5", 4, False, False),
 ]
 OTHERS = set(product(SIZES, (0, 4, 8), (False, True), (False, True))) - {*CONVERSIONS}
 
@@ -209,6 +219,16 @@ def test_conversions_of_mlx_vlm_load_on_both_backends(tmp_path, kind, bits, visi
     np.testing.assert_allclose(found[0][2], found[1][2], atol=1e-3)
     if not bits:
         assert found[0][0] == answers(source, "torch")[0]
+
+
+def test_layers_may_have_bits_of_their_own(tmp_path, kind):
+    """Also where layers that are computed together differ."""
+    source = MAKERS[kind](tmp_path / "source", **SIZES[kind])
+    more = "v_proj", "down_proj", "in_proj_b", "layers.1.self_attn.q_proj"
+    path = conversion(source, tmp_path / "mlx", 4, vision=False, more=more)
+    found = [answers(path, backend) for backend in ("torch", "mlx")]
+    assert found[0][0] == found[1][0]
+    np.testing.assert_allclose(found[0][2], found[1][2], atol=1e-3)
 
 
 @pytest.mark.parametrize("tied", [False, True])

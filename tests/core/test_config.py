@@ -155,6 +155,9 @@ def test_mlx_quantization(tmp_path: Path) -> None:
             config = read_config(written(tmp_path, HUB_7B | {key: block}))
             assert config.quantization == Quantization(bits=8, group_size=32)
     assert read_config(written(tmp_path, HUB_7B)).quantization is None
+    mixed = {"bits": 4, "lm_head": {"bits": 8, "group_size": 32}}
+    read = read_config(written(tmp_path, HUB_7B | {"quantization": mixed})).quantization
+    assert (read.of("lm_head.weight"), read.of("other.weight").bits) == (Quantization(8, 32), 4)
 
 
 def test_stop_tokens_are_those_of_generation(tmp_path: Path) -> None:
@@ -213,7 +216,7 @@ def inside(block: str, **values: object) -> dict[str, Any]:
         (LLAVA | {"quantization": {"bits": 3}}, "quantization.bits is 3, but must be 2 or 4 or 8"),
         (LLAVA | {"quantization": {"group_size": 16}}, "group_size is 16"),
         (LLAVA | {"quantization": {"mode": "mxfp4"}}, 'mode is "mxfp4"'),
-        (LLAVA | {"quantization": {"lm_head": {"bits": 8}}}, "quantization.lm_head is"),
+        (LLAVA | {"quantization": {"a.b": {"bits": 6}}}, "quantization.a.b.bits is 6"),
         (
             LLAVA | {"quantization_config": {"quant_method": "bitsandbytes"}},
             'quantization_config.quant_method is "bitsandbytes"',

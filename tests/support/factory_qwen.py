@@ -182,6 +182,8 @@ def as_on_the_hub(path: Path) -> Path:
     """
     config = json.loads((path / "config.json").read_text())
     text = config["text_config"]
+    if config["model_type"] == "qwen3_5":
+        return path
     rope = text.pop("rope_parameters")
     text["rope_theta"] = rope.pop("rope_theta")
     text["rope_scaling"] = rope

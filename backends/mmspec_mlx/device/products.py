@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mmspec_mlx.device.quantized import Packed
+from mmspec_mlx.device.quantized import Joined, Packed
 
 FEW = 8
 """The most rows for which a matrix is multiplied in blocks."""
@@ -60,7 +60,7 @@ class Blocked:
         return [*self.whole.arrays, self.blocks]
 
 
-Matrix = Plain | Blocked | Packed
+Matrix = Plain | Blocked | Packed | Joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Matrices in MLX's affine quantization."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -36,6 +37,22 @@ class Packed:
     def arrays(self) -> list[mx.array]:
         """All tensors of the matrix."""
         return [self.weight, self.scales, self.biases]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Matrices [out, in] of the same inputs that are stored in different ways."""
+
+    parts: Sequence[Callable[[mx.array], mx.array]]
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """The products [..., out] of x [..., in] and the matrices, side by side."""
+        return mx.concatenate([part(x) for part in self.parts], axis=-1)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """None: each part has its own."""
+        return []
 
 
 def unpacked(part: mx.array | Packed) -> mx.array:

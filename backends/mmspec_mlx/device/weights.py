@@ -1,6 +1,7 @@
 """Loads a checkpoint's tensors to the device; quantized matrices stay packed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.ground.errors import CheckpointError
 from mmspec_mlx.device.products import Biased, Matrix, Plain, for_few_rows, plain
-from mmspec_mlx.device.quantized import Packed, unpacked
+from mmspec_mlx.device.quantized import Joined, Packed, unpacked
 
 Settle = Callable[[Sequence[mx.array], Mapping[StoredTensor, mx.array]], None]
 """Function that takes finished arrays, and for each tensor in them whether it is finite."""
@@ -50,10 +51,15 @@ class Weights:
         return self._settled(mx.concatenate([self.array(name) for name in names]))
 
     def matrix(self, *names: str) -> Matrix:
-        """Return matrices fused along their outputs; packed if all of them are."""
+        """Return matrices side by side: those that are packed alike are fused, floats too."""
         parts = [self._take(name) for name in names]
+        alike = [list(group) for _, group in groupby(parts, _packing)]
+        fused = [self._alike(group) for group in alike]
+        return fused[0] if len(fused) == 1 else Joined(fused)
+
+    def _alike(self, parts: list[mx.array | Packed]) -> Plain | Packed:
         packed = [part for part in parts if isinstance(part, Packed)]
-        if len(packed) == len(parts):
+        if packed:
             return self._fused(packed)
         fused = plain(mx.concatenate([unpacked(part) for part in parts]))
         self._settle(*fused.arrays)
@@ -81,7 +87,7 @@ class Weights:
         self._settle(*laid_out.arrays)
         return laid_out
 
-    def table(self, name: str) -> Matrix:
+    def table(self, name: str) -> Plain | Packed:
         """Return a matrix to look up rows in."""
         part = self._take(name)
         if isinstance(part, Packed):
@@ -118,6 +124,11 @@ class Weights:
     def _settled(self, array: mx.array) -> mx.array:
         self._settle(array)
         return array
+
+
+def _packing(part: mx.array | Packed) -> tuple[int, int] | None:
+    """Bits and group size; None for floats."""
+    return (part.bits, part.group_size) if isinstance(part, Packed) else None
 
 
 def evaluate(arrays: Sequence[mx.array], checks: Mapping[StoredTensor, mx.array]) -> None:
