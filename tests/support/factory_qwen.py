@@ -182,12 +182,13 @@ def as_on_the_hub(path: Path) -> Path:
     """
     config = json.loads((path / "config.json").read_text())
     text = config["text_config"]
+    text["tie_word_embeddings"] = config["tie_word_embeddings"]
     if config["model_type"] == "qwen3_5":
+        write_json(path / "config.json", config)
         return path
     rope = text.pop("rope_parameters")
     text["rope_theta"] = rope.pop("rope_theta")
     text["rope_scaling"] = rope
-    text["tie_word_embeddings"] = config["tie_word_embeddings"]
     config["vision_config"]["model_type"] = config["model_type"]
     if config["model_type"] == "qwen2_5_vl":
         rope["type"] = "mrope"
