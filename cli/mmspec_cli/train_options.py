@@ -18,9 +18,9 @@ PLAN = click.option(
     "--plan",
     "gpu",
     metavar="GPU",
-    help="Train nothing: print the memory, disk and hours that this takes on a GPU, computed from "
-    "the target's config.json and the data. rtx-4090, a100, h100 or h200 by their datasheets; or "
-    "rates that you measured, as mine=130,0.9,24 (TFLOP/s, TB/s, GB).",
+    help="Train nothing: print the memory, disk and hours that this takes, computed from "
+    "the target's config.json and the data. rtx-4090, a100, h100 or h200 by their datasheets; "
+    "here measures this machine; or rates of your own, as mine=130,0.9,24 (TFLOP/s, TB/s, GB).",
 )
 POSITIVE = Number(0, min_open=True)
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from mmspec_torch.device import products
 from mmspec_torch.device.products import Biased, Dense, Packed
 
 
@@ -26,3 +27,22 @@ def test_every_layout_multiplies_as_linear_does(rng, outputs, inputs, rows):
         torch.testing.assert_close(each(x), expected, atol=1e-4, rtol=1e-5)
         summed = each.added(x, other.clone())
         torch.testing.assert_close(summed, expected + other, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("rows", [1, 5, 6, 40])
+def test_without_units_for_16_bits_the_product_is_float32s_once_rounded(
+    rng, monkeypatch, dtype, rows
+):
+    monkeypatch.setattr(products, "relative_time", lambda _: 9.0)
+    monkeypatch.setattr(products, "TILE", 100 * 64)
+    weight, x, to = (
+        torch.randn(n, m, generator=rng).to(dtype) for n, m in ((250, 64), (rows, 64), (rows, 250))
+    )
+    matrix = products.product(weight)
+    assert isinstance(matrix, products.Widened)
+    exact = F.linear(x.float(), weight.float())
+    torch.testing.assert_close(matrix(x), exact.to(dtype), atol=0, rtol=torch.finfo(dtype).eps)
+    summed = matrix.added(x, to.clone())
+    assert summed.dtype == dtype
+    torch.testing.assert_close(summed.float(), exact + to, atol=0.05, rtol=0.01)

@@ -55,6 +55,15 @@ def test_the_targets_own_answers_cost_a_reading_of_its_weights_a_token(settings)
     assert hours == [pytest.approx(0.1 + 300 * 4000 / 32 * 14.13 / 10 / 3600, abs=0.1), 0.1]
 
 
+def test_a_plan_for_this_machine_has_rates_measured_here(settings):
+    planned = partial(planned_head, "msd", HeadShape(), HeadMethodSettings())
+    tflops, bandwidth, size = rates("here")
+    assert 1e-4 < tflops < 1e3
+    assert 1e-4 < bandwidth < 10
+    assert size > 1
+    assert not plan("here", settings, Budget(steps=6), planned)[0].startswith("plan on here: 0 ")
+
+
 def test_a_draft_without_room_is_said(settings):
     planned = partial(planned_draft, LlamaShape(), None)
     lines = plan("tiny=100,1,8", settings, Budget(), planned)

@@ -3,7 +3,10 @@
 Shape letters: n rows, I inputs, O outputs.
 """
 
+import timeit
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Protocol
 
 import torch
@@ -13,6 +16,13 @@ WORTH_PACKING = 2**17
 """Number of elements from which oneDNN's layout makes a matrix faster with few rows."""
 PACKED_ROWS = 8
 """Number of rows that oneDNN optimizes the layout for; products may have any number."""
+
+SLOW = 2.0
+"""Time of a 16-bit product, divided by float32's, above which several rows are widened."""
+WIDENED_ROWS = 6
+"""Fewest rows for which reading a matrix as float32 costs less than it gains."""
+TILE = 2**20
+"""Elements of a matrix that are widened at once, so that they stay in the cache."""
 
 
 class Product(Protocol):
@@ -61,6 +71,37 @@ class Packed:
         return total
 
 
+class Widened:
+    """A 16-bit matrix on a CPU without units for its type: several rows multiply it in float32."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self._dense = Dense(weight.T)
+        self._tiles: Sequence[Tensor] = torch.split(weight, max(1, TILE // weight.shape[1]))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the product [n, O] of x [n, I]."""
+        return self._dense(x) if len(x) < WIDENED_ROWS else self._wide(x).to(x.dtype)
+
+    def added(self, x: Tensor, to: Tensor) -> Tensor:
+        """Add the product of x [n, I] to `to` in place."""
+        return self._dense.added(x, to) if len(x) < WIDENED_ROWS else to.add_(self._wide(x))
+
+    def _wide(self, x: Tensor) -> Tensor:
+        rows = x.float()
+        return torch.cat([torch.mm(rows, tile.float().T) for tile in self._tiles], dim=1)
+
+
+@cache
+def relative_time(dtype: torch.dtype) -> float:
+    """Return the time of a product in `dtype` on this CPU, divided by float32's, measured once."""
+    matrix = torch.ones(256, 256)
+    own, wide = (
+        min(timeit.repeat(partial(torch.mm, each, each), number=2, repeat=5))
+        for each in (matrix.to(dtype), matrix)
+    )
+    return own / wide
+
+
 @dataclass(frozen=True, slots=True)
 class Biased:
     """A matrix with a bias [O]; implements `Product`."""
@@ -79,8 +120,10 @@ class Biased:
 
 def product(weight: Tensor) -> Product:
     """Return a weight [O, I] as a product, in the fastest layout for its device."""
-    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+    if weight.device.type != "cpu":
         return Dense(weight.T)
+    if weight.dtype != torch.float32:
+        return Widened(weight) if relative_time(weight.dtype) > SLOW else Dense(weight.T)
     packs = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     if packs and weight.numel() >= WORTH_PACKING:
         return Packed(weight)

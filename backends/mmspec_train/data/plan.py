@@ -10,22 +10,30 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.manifest import manifest
 from mmspec.ground.errors import ImageError, UsageError, choice
 from mmspec_train.data.corpus import Corpus, open_corpora
+from mmspec_train.run.machine import measured_rates, pick_device
 from mmspec_train.settings import DEFAULT_MINUTES, Budget, DataSettings
 
 GPUS = {"rtx-4090": (66.0, 0.4, 24.0), "a100": (125.0, 0.8, 80.0), "h100": (396.0, 1.3, 80.0)}
 GPUS |= {"h200": (396.0, 1.9, 141.0)}
 """TFLOP/s in bfloat16 and TB/s, 40 % of the makers' figures (not measured here), and GB."""
 SAMPLED, CHARACTERS_PER_TOKEN = 200, 4
+HERE = "here"
+"""The value of --plan that measures this machine."""
 Trained = tuple[int, int, int]
 """The parameters of a head or a draft, its drafted tokens and their vocabulary."""
 
 
 def rates(gpu: str) -> tuple[float, ...]:
-    """Return TFLOP/s, TB/s and GB of a GPU's name, or of measured figures as `mine=130,0.9,24`."""
+    """Return TFLOP/s, TB/s and GB of a GPU's name, or of measured figures as `mine=130,0.9,24`.
+
+    'here' measures this machine.
+    """
+    if gpu == HERE:
+        return measured_rates(pick_device("auto"))
     name, separator, measured = gpu.lower().partition("=")
     figures = measured.split(",")
     if not separator and name not in GPUS:
-        raise choice("GPU", name, GPUS)
+        raise choice("GPU", name, [HERE, *GPUS])
     if separator and (len(figures) != 3 or not all(f.replace(".", "").isdigit() for f in figures)):
         raise UsageError(f"--plan {gpu}: give a name, or TFLOP/s, TB/s and GB as mine=130,0.9,24")
     return tuple(map(float, figures)) if separator else GPUS[name]
@@ -54,7 +62,7 @@ def plan(
     fits = "fits" if memory <= size * 1e9 else "does not fit: use a smaller --batch"
     states = min(2 * count * columns * target.text.hidden_size, settings.cache_bytes)
     return [
-        f"plan on {gpu}: {tflops:.0f} TFLOP/s, {bandwidth:.1f} TB/s; nothing was loaded or trained",
+        f"plan on {gpu}: {tflops:.3g} TFLOP/s, {bandwidth:.2g} TB/s; nothing was loaded or trained",
         f"data: {count:,} conversations of {columns:.0f} columns, {epochs:.1f} epochs",
         f"memory: {memory / 1e9:,.1f} GB of {size:,.0f} GB: {fits}",
         f"disk: {states / 1e9:,.1f} GB of hidden states (--cache-gb)",

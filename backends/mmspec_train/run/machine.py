@@ -11,7 +11,6 @@ import timeit
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from functools import cache, partial
 from typing import TypeVar
 
 import torch
@@ -19,9 +18,12 @@ from torch import Tensor, distributed, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from mmspec.ground.errors import UsageError
+from mmspec_torch.device.products import relative_time
 
 Item = TypeVar("Item")
 """A batch: a dataclass of tensors and of values that stay on the host."""
+SIDE = 1024
+"""Rows of the matrices whose products are timed."""
 TIMEOUT = timedelta(days=30)
 """How long processes wait for one another: the first answers all questions before training."""
 
@@ -115,15 +117,36 @@ class Machine:
         return type(batch)(*(v.to(self.device) if isinstance(v, Tensor) else v for v in values))
 
 
-@cache
 def multiplies_bfloat16() -> bool:
-    """True if this CPU multiplies matrices in bfloat16 as fast as in float32, measured once."""
-    matrix = torch.ones(256, 256)
-    seconds = [
-        min(timeit.repeat(partial(torch.mm, each, each), number=2, repeat=5))
-        for each in (matrix, matrix.bfloat16())
-    ]
-    return seconds[1] <= seconds[0]
+    """True if this CPU multiplies matrices in bfloat16 as fast as in float32."""
+    return relative_time(torch.bfloat16) <= 1
+
+
+def measured_rates(device: torch.device) -> tuple[float, float, float]:
+    """Return what this machine computes: TFLOP/s of training, TB/s of decoding, and GB of memory.
+
+    TB/s: as if weights had 16 bits, from a product of one row in the type that decodes there.
+    """
+    on_cpu = device.type == "cpu"
+    trains = torch.float32 if on_cpu and not multiplies_bfloat16() else torch.bfloat16
+    decodes = torch.float32 if on_cpu else torch.bfloat16
+    square = torch.ones(SIDE, SIDE, dtype=trains, device=device)
+    whole = torch.ones(8 * SIDE, 8 * SIDE, dtype=decodes, device=device)
+    tflops = 2 * SIDE**3 / _seconds(square, square) / 1e12
+    bandwidth = 2 * whole.numel() / _seconds(whole, whole[:, :1]) / 1e12
+    if device.type == "cuda":
+        return tflops, bandwidth, torch.cuda.get_device_properties(device).total_memory / 1e9
+    return tflops, bandwidth, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+
+
+def _seconds(left: Tensor, right: Tensor) -> float:
+    """Return the seconds of a matrix product, the shortest of a few."""
+
+    def once() -> float:
+        return float(torch.mm(left, right)[0, 0])  # waits for the device
+
+    once()
+    return min(timeit.repeat(once, number=1, repeat=5))
 
 
 def pick_device(name: str) -> torch.device:
