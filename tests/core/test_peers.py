@@ -15,7 +15,14 @@ from mmspec.prompt.images import open_picture, picture_from
 from mmspec_bench.commands.peers import COLUMNS, rows
 from mmspec_bench.compare import script_io
 from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods, vllm_methods
-from mmspec_bench.compare.runner import PeerError, compare, own_task, question_of, run_script
+from mmspec_bench.compare.runner import (
+    Agreement,
+    PeerError,
+    compare,
+    own_task,
+    question_of,
+    run_script,
+)
 from mmspec_bench.compare.script_io import ProgramRun
 from mmspec_bench.measure.timing import Spread, Timing, figures
 from mmspec_bench.prompts import world_prompts
@@ -189,6 +196,22 @@ def test_methods_take_turns_and_answers_are_paired_within_one():
     assert results[1].figures["text"].answers == 2
     assert (results[1].load_seconds, results[1].start_seconds) == (2.5, 3.0)
     assert results[1].peak_memory_bytes == 15
+
+
+def test_answers_are_compared_with_the_same_programs_plain_ones():
+    answers = {"a, plain": [1, 2, 3], "b, plain": [1, 2, 4], "b, drafted": [1, 9]}
+
+    def run(command, its_task):
+        tokens = answers[command[-1].rpartition(".")[2]]
+        reply = Timing(tokens, 3, 3, 2, 1.0, 0.1)
+        return ProgramRun(1.0, 1.5, 5, {"text": [reply]}, {}, {})
+
+    methods = [PeerMethod(name, name) for name in answers]
+    first, plain, drafted = compare(methods, task(text=[TEXT]), 2, quiet, run)
+    assert first.own_plain == plain.own_plain == {"text": Agreement(2, 2, None)}
+    assert plain.figures["text"].identical == 0
+    assert drafted.own_plain == {"text": Agreement(2, 0, 1)}
+    assert [row[-1] for row in rows([plain, drafted], "text")] == ["yes", "0 of 2, from 1"]
 
 
 def test_what_cannot_be_answered_is_a_reason_and_stops_no_other():

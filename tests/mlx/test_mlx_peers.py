@@ -7,12 +7,19 @@ from mmspec_bench.compare.run_mlx import MlxLm
 from mmspec_bench.compare.run_mmspec import Mmspec
 from mmspec_bench.compare.script_io import Clock, Task
 
+PLAIN = {"backend": "mlx", "drafting": "none", "gamma": 5, "exact": "auto"}
 QUESTION = [{"text": "what is this?"}]
 
 
 def task(pair_paths, drafts, **options):
     model, draft = map(str, pair_paths)
     return Task(model, draft if drafts else None, "cpu", "float32", options, 12, {})
+
+
+def test_a_model_of_text_alone_is_asked_by_its_own_template(llama_path):
+    alone = Task(str(llama_path), None, "cpu", "float32", PLAIN, 12, {})
+    expected, _ = Mmspec(alone).answer(QUESTION, Clock())
+    assert MlxLm(alone).answer(QUESTION, Clock())[0] == expected
 
 
 @pytest.mark.parametrize("drafts", [False, True], ids=["plain", "drafted"])

@@ -15,11 +15,11 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.diagnostics.prompts import Prompt, read_prompts
 from mmspec.diagnostics.provenance import provenance
-from mmspec.ground.errors import UsageError
+from mmspec.drafters.views import LOOKUP
 from mmspec.ground.threads import VARIABLES
 from mmspec_bench.commands.output import Output, show_tables, split, with_output
 from mmspec_bench.compare.methods import PEERS, peer_methods
-from mmspec_bench.compare.runner import PeerResult, compare, question_of, run_script
+from mmspec_bench.compare.runner import Agreement, PeerResult, compare, question_of, run_script
 from mmspec_bench.compare.script_io import Task
 from mmspec_bench.prompts import text_prompts, world_prompts
 from mmspec_bench.table import Table
@@ -28,12 +28,14 @@ from mmspec_terminal.options import DEVICE, DRAFT, EXACT, LONGEST, MODEL, gamma_
 COUNT = click.IntRange(min=1)
 COLUMNS = (
     *("", "tokens/s", "times first", "tokens per round", "first token, ms"),
-    *("start to first token, s", "peak, MiB", "same tokens"),
+    *("start to first token, s", "peak, MiB", "same tokens", "as its own plain"),
 )
 NONE = "-"
 NOTE = (
     "Medians [range]. Times first: beside the first row, pair by pair. First token: from the "
-    "question. Start to first token: a new process, with loading. Same tokens: as the first row."
+    "question. Start to first token: a new process, with loading. Same tokens: as the first row. "
+    "As its own plain: answers that equal plain decoding in the same program, and the least number "
+    "of tokens before a difference."
 )
 """What the columns mean."""
 
@@ -46,7 +48,7 @@ NOTE = (
 @click.option("--peers", default=",".join(PEERS), metavar="LIST", help="Who is measured.")
 @click.option("--mlx-vlm", metavar="PYTHON", help="The Python of mlx-vlm's own environment.")
 @click.option("--vllm", metavar="PYTHON", help="The Python of vLLM's own environment.")
-@click.option("--drafting", default="M", metavar="LIST", help="Of mmspec.")
+@click.option("--drafting", metavar="LIST", help="Of mmspec. Default: M, without images lookup.")
 @gamma_option(5)
 @EXACT
 @click.option("--threads", type=COUNT, help="Of every process. Default: as the environment says.")
@@ -65,7 +67,7 @@ def peers(
     peers: str,
     mlx_vlm: str | None,
     vllm: str | None,
-    drafting: str,
+    drafting: str | None,
     gamma: Gamma,
     exact: str,
     threads: int | None,
@@ -81,8 +83,9 @@ def peers(
     """
     screen = output.screen
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
-    methods = peer_methods(split(peers), split(drafting), gamma, exact, mlx_vlm, vllm)
     name, directory, drafts = _named(model, draft)
+    drafting = drafting or ("M" if read_config(directory).vision else LOOKUP.spec)
+    methods = peer_methods(split(peers), split(drafting), gamma, exact, mlx_vlm, vllm)
     sets = _prompts(directory, prompts, count)
     with TemporaryDirectory() as folder:
         questions = {
@@ -127,7 +130,15 @@ def _row(result: PeerResult, label: str) -> tuple[str, ...]:
         NONE if start is None else f"{start:.1f}",
         str(result.peak_memory_bytes // 2**20),
         "yes" if same else f"{figures.identical} of {figures.answers}",
+        _agreed(result.own_plain[label]),
     )
+
+
+def _agreed(own: Agreement) -> str:
+    """How many answers are those of the program's own plain decoding."""
+    if own.first_difference is None:
+        return "yes" if own.answers else NONE
+    return f"{own.identical} of {own.answers}, from {own.first_difference}"
 
 
 def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
@@ -139,14 +150,12 @@ def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
 
 
 def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Sequence[Prompt]]:
-    """Prompts by name of their set: `count` about images and `count` of text, or those of `file`.
+    """Prompts by name of their set: `count` about images, if seen, and of text, or those of `file`.
 
     directory: the target's checkpoint, whose config has the size of images.
     """
     if file:
         return {"given": read_prompts(file)}
     vision = read_config(directory).vision
-    if vision is None:
-        raise UsageError(f"{directory} sees no images: bench peers compares models that do")
-    images = world_prompts(count, size=vision.image_size)
-    return {"images": images, "text": text_prompts(count)}
+    images = {"images": world_prompts(count, size=vision.image_size)} if vision else {}
+    return images | {"text": text_prompts(count)}

@@ -32,6 +32,11 @@ class PeerMethod:
     """True if the draft is an EAGLE-3 head that must be written as vLLM reads it."""
 
     @property
+    def program(self) -> str:
+        """What decodes, whichever way: the first of its methods decodes plainly."""
+        return self.name.partition(",")[0]
+
+    @property
     def command(self) -> list[str]:
         """The command line that starts the script."""
         return [self.python, "-m", f"mmspec_bench.compare.{self.script}"]

@@ -62,7 +62,10 @@ class MlxProgram(Program):
 
 
 class MlxLm(MlxProgram):
-    """mlx-lm on a LLaVA's language model.  Option: `draft_tokens`, by default the library's."""
+    """mlx-lm on a model of text alone, or a LLaVA's language model.
+
+    Option: `draft_tokens`, by default the library's.
+    """
 
     def __init__(self, task: Task) -> None:
         from mlx_lm import utils
@@ -70,6 +73,7 @@ class MlxLm(MlxProgram):
         super().__init__(task)
         loader: Any = utils
         self._tokenizer = loader.load_tokenizer(Path(task.model))
+        self._sees = read_config(Path(task.model)).vision is not None
         self._model = self._language_model(task.model, task.dtype)
         if task.draft:
             self._options["draft_model"] = self._language_model(task.draft, task.dtype)
@@ -82,7 +86,8 @@ class MlxLm(MlxProgram):
 
         if images_of(question):
             raise UsageError("mlx-lm loads language models and sees no images")
-        content = [{"type": "text", "text": text_of(question)}]
+        text = text_of(question)
+        content = [{"type": "text", "text": text}] if self._sees else text
         prompt = self._tokenizer.apply_chat_template(
             [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
         )
@@ -97,8 +102,11 @@ class MlxLm(MlxProgram):
     def _language_model(self, directory: str, dtype: str) -> Any:
         from mlx_lm.utils import load_model
 
-        classes = partial(_classes, Path(directory))
-        model, _ = load_model(Path(directory), get_model_classes=classes)
+        sees = read_config(Path(directory)).vision is not None
+        classes: dict[str, Any] = (
+            {"get_model_classes": partial(_classes, Path(directory))} if sees else {}
+        )
+        model, _ = load_model(Path(directory), **classes)
         return self.with_dtype(model, dtype)
 
 

@@ -12,6 +12,7 @@ from time import time
 from typing import Any
 
 from mmspec.checkpoints.head_export import export_head
+from mmspec.diagnostics.check import common_prefix
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.progress import Progress
@@ -29,6 +30,16 @@ class PeerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Agreement:
+    """How often two ways of decoding gave the same answer."""
+
+    answers: int
+    identical: int
+    first_difference: int | None
+    """The least number of equal tokens before a difference; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class PeerResult:
     """The results of one method: for each set of questions `figures`, or the reason for none."""
 
@@ -38,6 +49,8 @@ class PeerResult:
     """Seconds from the start of the process to its first token."""
     peak_memory_bytes: int
     figures: dict[str, Figures]
+    own_plain: dict[str, Agreement]
+    """How the answers agree with those of the same program's plain decoding."""
     reasons: dict[str, str]
     described: dict[str, Any]
 
@@ -81,11 +94,12 @@ def compare(
                     runs[method.name].append(run(method.command, own))
                 except PeerError as error:
                     failures[method.name] = str(error)
-    first = runs[methods[0].name]
     for name, reason in failures.items():
         broken = ProgramRun(0.0, None, 0, {}, dict.fromkeys(task.questions, reason), {})
         runs[name].append(broken)
-    return [_result(name, every, first) for name, every in runs.items()]
+    first = runs[methods[0].name]
+    plain = {method.program: runs[method.name] for method in reversed(methods)}
+    return [_result(m.name, runs[m.name], first, plain[m.program]) for m in methods]
 
 
 def own_task(method: PeerMethod, task: Task, folder: str) -> Task:
@@ -149,7 +163,12 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-def _result(name: str, runs: Sequence[ProgramRun], first: Sequence[ProgramRun]) -> PeerResult:
+def _result(
+    name: str,
+    runs: Sequence[ProgramRun],
+    first: Sequence[ProgramRun],
+    plain: Sequence[ProgramRun],
+) -> PeerResult:
     reasons: dict[str, str] = {}
     for run in runs:
         reasons |= run.reasons
@@ -161,9 +180,16 @@ def _result(name: str, runs: Sequence[ProgramRun], first: Sequence[ProgramRun]) 
         median(starts) if starts else None,
         max(run.peak_bytes for run in runs),
         {label: figures(name, _paired(label, runs, first)) for label in labels},
+        {label: _agreement(_paired(label, runs, plain)) for label in labels},
         reasons,
         runs[0].described,
     )
+
+
+def _agreement(pairs: Sequence[tuple[Timing, Timing | None]]) -> Agreement:
+    both = [(one.tokens, other.tokens) for one, other in pairs if other]
+    places = [common_prefix(*tokens) for tokens in both if tokens[0] != tokens[1]]
+    return Agreement(len(both), len(both) - len(places), min(places, default=None))
 
 
 def _paired(
