@@ -7,7 +7,7 @@ import pytest
 from mmspec.checkpoints.cards import card, present
 from mmspec.checkpoints.hub import resolve
 from mmspec_bench.suite.rows import PLAIN, ROWS, read_rows
-from support.mmspec_suite import write_answers, write_benchmark, write_lines
+from support.mmspec_suite import SAMPLES, write_answers, write_benchmark, write_lines
 
 pytestmark = pytest.mark.skipif(
     present(card("mini"), "torch") is None, reason="the weights of mini are not in the tree"
@@ -15,9 +15,9 @@ pytestmark = pytest.mark.skipif(
 METHODS = ("none", "lookup", "tree12w4:MT")
 
 
-def arguments(suite, out, *more, methods=METHODS):
+def arguments(suite, out, *more, methods=METHODS, backend="torch"):
     chosen = ["--suite", suite, "--limit", "2", "--methods", ",".join(methods)]
-    length = ["--max-new-tokens", "16", "--backend", "torch"]
+    length = ["--max-new-tokens", "16", "--backend", backend]
     return ["bench", "run", *chosen, *length, "--out", str(out), *more]
 
 
@@ -65,6 +65,25 @@ def test_its_rounds_are_those_of_the_model_that_gave_the_answers(
     assert [row.turn for row in rows if row.method == "lookup" and row.task == "chats"] == [0, 1]
     assert all(row.identical for row in rows if row.method != PLAIN)
     assert sum(row.accepted for row in rows if row.method == METHODS[-1]) > 0
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+def test_a_text_model_drafts_for_answers_that_it_would_not_give(
+    backend, run, benchmark, llava_path, llama_path, tmp_path
+):
+    file, texts = tmp_path / "answers.jsonl", ["a red circle", "the mat and the dog"]
+    lines = [{"question_id": name, "choices": [{"turns": texts}]} for name, *_ in SAMPLES]
+    write_lines(file, lines)
+    pair = ["--model", llava_path, "--draft", llama_path, "--target-answers", file]
+    methods = [PLAIN, "T", "tree6w3:T"]
+    command = arguments(benchmark, tmp_path / "out", *pair, methods=methods, backend=backend)
+    assert run(*command).status == 0
+    rows = read_rows(tmp_path / "out" / ROWS)
+    assert [row.text.strip() for row in rows] == [texts[row.turn] for row in rows]
+    for method in methods[1:]:
+        drafted = [row for row in rows if row.method == method]
+        assert all(row.identical and row.drafted for row in drafted)
+    assert max(row.drafted / len(row.rounds) for row in drafted) > 5  # more than a chain of gamma
 
 
 REFUSED = {

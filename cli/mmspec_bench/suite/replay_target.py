@@ -123,18 +123,16 @@ class ReplayTarget:
         self._sequence = self._sequence[:length]
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:  # noqa: ARG002
-        """The answer's tokens after the root and the nodes on its path, elsewhere the stop token.
+        """The answer's token at the depth of every node: on a path that it takes, its own token.
 
         Raises UsageError for a sequence after which the model knows no answer.
         """
         rest = self._rest()
         drafted, parents = _nodes(draft)
-        depths = {-1: 0}
-        for node, (token, parent) in enumerate(zip(drafted, parents, strict=True)):
-            depth = depths.get(parent, len(rest))
-            if depth + 1 < len(rest) and token == rest[depth]:
-                depths[node] = depth + 1
-        best = [rest[depths.get(node, -1)] for node in range(-1, len(drafted))]
+        depths = [0]
+        for parent in parents:
+            depths.append(depths[parent + 1] + 1)
+        best = [rest[min(depth, len(rest) - 1)] for depth in depths]
         self._verdict = Verdict(drafted, parents, best)
         return self._verdict
 
