@@ -9,7 +9,7 @@ from mmspec.checkpoints.hub import resolve
 from mmspec_bench.suite.rows import PLAIN, ROWS, read_rows
 from support.mmspec_suite import SAMPLES, write_answers, write_benchmark, write_lines
 
-pytestmark = pytest.mark.skipif(
+of_mini = pytest.mark.skipif(
     present(card("mini"), "torch") is None, reason="the weights of mini are not in the tree"
 )
 METHODS = ("none", "lookup", "tree12w4:MT")
@@ -49,6 +49,7 @@ def counts(rows):
     return {(row.key, row.method): [one[:3] for one in row.rounds] for row in rows}
 
 
+@of_mini
 def test_its_rounds_are_those_of_the_model_that_gave_the_answers(
     run, benchmark, unweighed, tmp_path
 ):
@@ -95,6 +96,7 @@ REFUSED = {
 }
 
 
+@of_mini
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_answers_cannot_do_is_refused_in_a_line(
     case, run, benchmark, unweighed, answers, tmp_path
@@ -108,6 +110,7 @@ def test_what_answers_cannot_do_is_refused_in_a_line(
     assert len(result.err.splitlines()) == 1
 
 
+@of_mini
 @pytest.mark.parametrize("line", ["{", "[]", json.dumps({"question_id": "a", "choices": []})])
 def test_a_malformed_line_is_named(line, run, benchmark, unweighed, tmp_path):
     file = tmp_path / "answers.jsonl"
