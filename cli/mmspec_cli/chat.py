@@ -13,6 +13,7 @@ from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
 from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
+from mmspec_cli.terminal.lookup_memory import remember
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import complete_files
 from mmspec_terminal.render import Screen
@@ -31,7 +32,9 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 @shared_options
 @click.option("--resume", is_flag=True, help="Go on with the last conversation, and its model.")
 @click.option(
-    "--private", is_flag=True, help="Keep neither the conversation nor the history of questions."
+    "--private",
+    is_flag=True,
+    help="Keep neither the conversation nor the history of questions; lookup remembers nothing.",
 )
 @click.option(
     "--preview",
@@ -63,6 +66,8 @@ def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, pre
         kept=kept_conversations() if interactive and not private else None,
         previews=interactive and preview == "auto",
     )
+    if dialogue.kept:
+        remember(engine, screen)
     for note in introduction(engine):
         screen.note(note)
     if last:

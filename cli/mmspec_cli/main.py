@@ -24,6 +24,7 @@ COMMANDS = {
     "serve": "Answer programs that speak OpenAI's API.",
     "check": "Compare speculative decoding with plain decoding, token for token.",
     "models": "List, show, pull and quantize models.",
+    "memory": "Show or delete what lookup remembers of conversations.",
     "calibrate": "Measure what rounds cost here, for --gamma auto to start from.",
     "bench": "Measure speed; run the benchmark suite and report on it.",
     "train": "Train heads and drafts for any target, or the bundled pair.",

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from mmspec.chat.engine import Engine
+from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.checkpoints.cards import load_cards
@@ -98,6 +99,8 @@ class Service:
             domains=settings.allow_url,
             root=settings.media_root,
         )
+        if not settings.isolate:
+            self.engine.memory = Memory(self.engine.target.model.config.text.vocab_size)
         self.cache = ConversationCache(self.engine, settings.conversations, settings.cache * 2**20)
         self.metrics = Metrics()
         self.created = int(time.time())

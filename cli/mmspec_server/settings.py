@@ -52,6 +52,10 @@ class ServerSettings(Settings):
     cache: int = option(
         2048, "Most memory of the caches that are kept.", least=0, most=1_000_000, metavar="MB"
     )
+    isolate: bool = option(
+        False,
+        "Lookup finds places in a request's own conversation alone: speed tells nothing of others.",
+    )
     allow_url: tuple[str, ...] = option(
         (),
         "Fetch images from this domain, at public addresses only. Default: none is fetched.",

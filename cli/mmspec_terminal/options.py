@@ -98,6 +98,13 @@ CAPTIONER = together(
         "is named writes those that it lacks.",
     ),
 )
+DRAFT_TEXT = click.option(
+    "--draft-text",
+    multiple=True,
+    metavar="FILE",
+    help="Text that answers may quote, such as a page's text layer, for --drafting lookup. May be "
+    "repeated.",
+)
 BACKEND = click.option(
     "--backend", default="auto", metavar="mlx|torch|auto", help="auto: mlx on a Mac, else torch."
 )
@@ -139,8 +146,8 @@ PLACE = together(BACKEND, DEVICE, DTYPE, QUANTIZE, THREADS, IMAGE_TOKENS)
 LOADING = together(MODEL, DRAFT, PLACE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
 MODELS = (
-    *("model", "draft", "captioner", "captions", "backend", "device", "dtype", "quantize"),
-    *("threads", "max_image_tokens"),
+    *("model", "draft", "captioner", "captions", "draft_text", "backend", "device", "dtype"),
+    *("quantize", "threads", "max_image_tokens"),
 )
 """The names of the options for loading models and a captioner."""
 

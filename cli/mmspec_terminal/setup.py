@@ -12,6 +12,7 @@ from mmspec_terminal.options import (
     CAPTIONER,
     DECODING,
     DETAILS,
+    DRAFT_TEXT,
     FRAMES,
     JSON,
     LOADING,
@@ -74,7 +75,9 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
         setup = Setup(models, options, as_json, plain, accepted, details, sampling)
         return command(setup, **values)
 
-    shared = together(LOADING, CAPTIONER, DECODING, JSON, PLAIN, ACCEPTED, DETAILS, FRAMES)
+    shared = together(
+        LOADING, CAPTIONER, DRAFT_TEXT, DECODING, JSON, PLAIN, ACCEPTED, DETAILS, FRAMES
+    )
     return shared(with_setup)
 
 

@@ -4,6 +4,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 from statistics import median_low
 from time import perf_counter
 
@@ -21,7 +22,8 @@ from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.decoding.contract import Verifier
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.policy import DraftLength, FixedDraftLength
-from mmspec.drafters.views import LOOKUP, PLAIN, Drafting
+from mmspec.drafters.views import LOOKUP, PLAIN, TEXT, Drafting
+from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.conversation import Chunk, Conversation, Message, answer_ids
 from mmspec.prompt.images import Picture
@@ -186,6 +188,7 @@ class Chat:
             yield from self._decoded(drafter)
         finally:
             self.conversation.answer(self._answer_ids(answer), answer.text)
+            self._remember(chunks)
             answer.statistics.peak_memory_bytes = models.backend.peak_memory()
             answer.statistics.seconds["load"] = models.load_seconds
             answer.statistics.seconds["total"] = perf_counter() - started
@@ -197,6 +200,17 @@ class Chat:
         # The token that completes a stop string may begin within the text.
         cut = self.options.stop_strings and target.tokenizer.decode(ids) != answer.text
         return answer_ids(answer.text, target.template, target.tokenizer) if cut else ids
+
+    def _remember(self, chunks: Sequence[Chunk]) -> None:
+        """Add the last question and its answer to the memory, if lookup drafted it."""
+        models, answer = self.models, self.answer
+        if models.memory is None or answer.drafting != LOOKUP or not answer.token_ids:
+            return
+        views = models.target.views(models.caption)
+        question = [*takewhile(lambda chunk: not chunk.is_answer, reversed(chunks))]
+        segments = (views.segment(chunk, TEXT) for chunk in reversed(question))
+        tokens = (token for segment in segments for token in segment.token_ids(NO_TOKEN))
+        models.memory.add([*tokens, *answer.token_ids])
 
     def positions(self, conversation: Conversation) -> int:
         """The number of positions that a conversation takes in the target's context."""

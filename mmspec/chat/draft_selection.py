@@ -136,7 +136,7 @@ def open_drafter(
     """Open a drafter beside `target`; `drafting` must have a drafter."""
     tree, views = models.tree_of(options, drafting), models.target.views(models.caption)
     if drafting == LOOKUP:
-        return OpenDrafter(drafting, views, LookupDrafter(options.sampling, tree))
+        return OpenDrafter(drafting, views, LookupDrafter(options.sampling, tree, models.texts))
     if models.head:
         head = models.head.head.open_drafter(target, options.sampling, tree)
         return OpenDrafter(drafting, views, head)

@@ -1,5 +1,6 @@
 """Loads target, draft and captioner together: the entry point of the Python API."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from mmspec.chat.captions import Captioner, ModelCaptioner, read_captions
 from mmspec.chat.chat import Chat
 from mmspec.chat.draft_selection import refuse, refuse_kind
+from mmspec.chat.draft_text import read_draft_text
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model, untied_note
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
@@ -75,6 +77,7 @@ def load(
     max_image_tokens: int | None = None,
     captioner: str = "auto",
     captions: str = "",
+    draft_text: Sequence[str | Path] = (),
     threads: int | None = None,
     options: Options | None = None,
     progress: Progress = silent,
@@ -88,6 +91,8 @@ def load(
 
     captions: a file of JSON lines, {"image": path or name, "caption": text}; a `captioner` that is
     named writes those that it lacks.
+
+    draft_text: UTF-8 files, such as a page's text layer, in which lookup finds places too.
 
     progress: shows what is being done, if that takes long; also before the first answer, if that
     has to find out whether this machine can decode exactly.
@@ -130,6 +135,7 @@ def load(
         captioner=replace(from_file, other=other) if from_file else other,
         head=drafts if isinstance(drafts, LoadedHead) else None,
         draftless=draftless,
+        draft_text=read_draft_text(map(expand_home, draft_text), target.tokenizer),
         notes=notes,
         progress=progress,
     )

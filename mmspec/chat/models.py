@@ -9,12 +9,14 @@ from mmspec.chat.calibration import calibration_file, finding_file
 from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
 from mmspec.chat.latest_values import LatestValues
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
+from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
 from mmspec.draft_length.policy import AdaptiveDraftLength
+from mmspec.drafters.lookup import KnownText
 from mmspec.drafters.views import LOOKUP, PLAIN, Drafting
 from mmspec.exactness.finding import exact_rows
 from mmspec.ground.errors import UsageError
@@ -38,6 +40,10 @@ class Models:
     """The head that drafts in place of a draft model, if one is loaded."""
     draftless: str = PLAIN.spec
     """The default drafting without a draft: 'lookup' if 'auto' found no draft, else 'none'."""
+    draft_text: KnownText | None = None
+    """The text of `draft_text` files, in which lookup finds places too."""
+    memory: Memory | None = None
+    """Earlier turns, in which lookup finds places too, and to which it adds its own."""
     notes: list[str] = field(default_factory=list)
     """One line for each choice made by 'auto'."""
     load_seconds: float = 0.0
@@ -53,6 +59,12 @@ class Models:
     _captions: LatestValues[Sequence[int]] = field(
         default_factory=lambda: LatestValues(MAX_CAPTIONS), init=False
     )
+
+    @property
+    def texts(self) -> list[KnownText]:
+        """The texts beside a conversation in which lookup finds places."""
+        memory = self.memory and self.memory.text
+        return [text for text in (self.draft_text, memory) if text]
 
     @property
     def drafts(self) -> LoadedModel | LoadedHead | None:

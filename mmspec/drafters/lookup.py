@@ -6,6 +6,7 @@ a tree, which is searched best first.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.text_index import TextIndex
+from mmspec.drafters.text_index import LONGEST, TextIndex
 from mmspec.ground.tokens import NO_TOKEN
 
 OWN = 4.0
@@ -29,8 +30,19 @@ DISCOUNT = 0.75
 LEAST = 0.1
 """The least chance of a drafted node; less, 0.8 / n, if more than eight nodes may be drafted."""
 
+EARLIER = 1.0
+"""Weight of a place in earlier conversations."""
+
 Levels = list[list[tuple[float, Sequence[int]]]]
 """Weights and continuations of places: those with the longest contexts come first."""
+
+
+@dataclass(slots=True)
+class KnownText:
+    """A text in which places are found, and their weight."""
+
+    index: TextIndex
+    weight: float = OWN
 
 
 class Node(NamedTuple):
@@ -50,9 +62,15 @@ class Node(NamedTuple):
 class LookupDrafter:
     """Implements `mmspec.decoding.contract.Drafter` on the host, with one branch."""
 
-    def __init__(self, sampling: Sampling, tree: Tree | None = None) -> None:
-        """sampling: the target's.  tree: the shape of drafts; None drafts chains."""
+    def __init__(
+        self, sampling: Sampling, tree: Tree | None = None, texts: Sequence[KnownText] = ()
+    ) -> None:
+        """sampling: the target's.  tree: the shape of drafts; None drafts chains.
+
+        texts: in which places are found too; they may grow.
+        """
         self._text = TextIndex()
+        self._texts = [KnownText(self._text), *texts]
         self._sampler, self._tree = HOST.sampler(sampling), tree
 
     @property
@@ -102,10 +120,12 @@ class LookupDrafter:
 
     def _levels(self, depth: int) -> Levels:
         """The places after the last tokens, with continuations of `depth` tokens."""
-        text, found = self._text.tokens, self._text.places(self._text.context)
-        return [
-            [(OWN, text[at : at + depth]) for at in places] for places in found[:0:-1] if places
-        ]
+        levels: Levels = [[] for _ in range(LONGEST + 1)]
+        for text in self._texts:
+            tokens = text.index.tokens
+            for level, places in zip(levels, text.index.places(self._text.context), strict=True):
+                level += [(text.weight, tokens[at : at + depth]) for at in places]
+        return [level for level in reversed(levels) if level]
 
     def _ranked(self, chances: dict[int, float], noise: Noise, at: int) -> list[tuple[int, float]]:
         """Tokens `at` positions after the next, and their chances of being the target's own.

@@ -67,6 +67,29 @@ def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run: Run, 
     assert not state.exists()
 
 
+def test_lookup_remembers_what_is_kept_until_it_is_cleared(chat, state, run: Run):
+    lookup = ["--drafting", "lookup"]
+    (state.parent / "lookup").mkdir(parents=True)
+    (state.parent / "lookup" / "other.ids").write_bytes(b"damaged")
+    talk = chat("one", "two", more=lookup)
+    again = chat("one", more=lookup)
+    assert again.ids == talk.ids[:1]
+    rounds = [each.answers[0]["stats"]["rounds"] for each in (talk, again)]
+    assert rounds[1] < rounds[0]
+    listed = json.loads(run("memory", "--json").out)["files"]
+    (file,) = (file for file in (state.parent / "lookup").iterdir() if file.stem != "other")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert listed == {str(f): f.stat().st_size for f in (file, file.with_stem("other"))}
+    before = file.read_bytes()
+    chat("three", more=[*lookup, "--private"])
+    assert file.read_bytes() == before
+    file.write_bytes(b"damaged")
+    talk = chat("one", more=lookup)
+    assert (talk.status, talk.err.count(f"{file} holds no memory")) == (0, 1)
+    assert "2 files" in run("memory", "--clear").out
+    assert "0 files, 0 bytes" in run("memory").out
+
+
 def test_an_earlier_conversation_is_chosen_by_its_number(chat, state):
     for question in ("one", "two"):
         chat(question)

@@ -2,6 +2,7 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -63,6 +64,32 @@ def test_whatever_came_before_it_finds_what_a_search_finds(steps):
         while NO_TOKEN in context:
             context = context[context.index(NO_TOKEN) + 1 :]
         assert found(index) == searched(tokens, context)
+
+
+@given(
+    some.lists(some.sampled_from([0, 1, 2, NO_TOKEN]), max_size=40),
+    some.lists(some.sampled_from([0, 1, 2]), min_size=1, max_size=9),
+)
+def test_an_index_that_is_made_at_once_finds_the_same_and_goes_on(tokens, more):
+    index = TextIndex.of(np.array(tokens, np.int32))
+    assert text_of(index) == tokens
+    index.extend([*tokens, *more])
+    index.rewind(len(tokens))
+    index.extend(more)
+    whole = index_of([*tokens, *more])
+    assert index.places(whole.context) == whole.places(whole.context)
+
+
+def test_large_tables_that_are_made_at_once_grow_on():
+    tokens = np.random.default_rng(0).integers(0, 200, 9 * BUCKETS, np.int32)
+    whole = index_of(tokens.tolist())
+    for count in (2 * BUCKETS - CONTEXTS[0], 5 * BUCKETS, len(tokens)):
+        index = TextIndex.of(tokens[:count])
+        index.extend(tokens[count:].tolist())
+        for at in range(0, len(tokens) - LONGEST, 97):
+            context = tokens[at : at + LONGEST].tolist()
+            found_long = [each.places(context)[CONTEXTS[0] :] for each in (index, whole)]
+            assert found_long[0] == found_long[1]
 
 
 def test_tables_that_grew_shrink_again():

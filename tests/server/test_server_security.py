@@ -6,6 +6,7 @@ from time import sleep
 
 import pytest
 
+from mmspec.chat.options import Options
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_server.settings import ServerSettings
 from support.live_server import CHAT, Live, data_url, live, png
@@ -21,6 +22,17 @@ def guarded(directory):
     allowed = {"allow_host": ("box.local",), "allow_origin": ("http://page.example",)}
     with live(lambda: scripted_engine(directory), api_key=KEY, **allowed) as server:
         yield server
+
+
+@pytest.mark.parametrize("isolate", [False, True])
+def test_lookup_reads_what_others_asked_unless_they_are_isolated(directory, isolate):
+    options = Options(drafting="lookup", gamma=4, max_new_tokens=24)
+    with live(lambda: scripted_engine(directory, draft=None), options, isolate=isolate) as server:
+        first, other = (server.ask("What is on the table?") for _ in range(2))
+        assert first["choices"] == other["choices"]
+        memory = server.service.engine.memory
+        assert (memory is None) == isolate
+        assert isolate or memory.text.index.length > 2 * 24
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.7", "::", "example.com"])

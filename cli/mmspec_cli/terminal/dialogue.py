@@ -13,7 +13,7 @@ import click
 from mmspec.chat.chat import Chat
 from mmspec.chat.rendering import translated
 from mmspec.chat.requirements import require_sight
-from mmspec.ground.errors import ContextError, MmspecError, WriteError
+from mmspec.ground.errors import CheckpointError, ContextError, MmspecError, WriteError
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.answer import (
@@ -27,6 +27,7 @@ from mmspec_cli.terminal.answer import (
 from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations
+from mmspec_cli.terminal.lookup_memory import remember
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup
 from mmspec_terminal.wording import counted
@@ -161,6 +162,8 @@ class Dialogue:
         chat.resume(translated(self.chat.conversation, engine.target))
         self.chat.close()
         self.chat = chat
+        if self.kept:
+            remember(engine, self.screen)
         self._replaced.clear()  # in tokens of the old model
 
     def undo(self) -> str:
@@ -222,7 +225,9 @@ class Dialogue:
             return
         try:
             self.kept.keep(self.chat)
-        except WriteError as error:
+            if self.chat.models.memory:
+                self.chat.models.memory.save()
+        except (WriteError, CheckpointError) as error:
             self.screen.note(f"this conversation is no longer kept: {error}")
             self.kept = None
 

@@ -1,0 +1,83 @@
+"""Earlier conversations in which lookup finds places too: in memory, and in a file of token ids."""
+
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mmspec.drafters.lookup import EARLIER, KnownText
+from mmspec.drafters.text_index import TextIndex
+from mmspec.ground.errors import CheckpointError
+from mmspec.ground.input_files import require_file
+from mmspec.ground.output_files import make_directory, replace_file
+from mmspec.ground.tokens import NO_TOKEN
+
+MOST_TOKENS = 2**18
+"""Tokens of a file at most, the latest: 1 MiB, and 8 MB in memory."""
+HEADER = b"mmspec token ids"
+IDS = np.dtype("<i4")
+"""Type of the ids in a file."""
+
+Ids = NDArray[np.int32]
+
+
+class Memory:
+    """Token ids of earlier turns, the oldest out."""
+
+    def __init__(self, size: int, file: Path | None = None) -> None:
+        """size: the number of the tokenizer's ids.  file: where they are stored, if anywhere.
+
+        Raises CheckpointError if the file holds anything else.
+        """
+        self._size, self._file = size, file
+        self._unsaved = array("i")
+        self.text = KnownText(TextIndex.of(self._stored()), EARLIER)
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """Append a turn; no place is found across its ends."""
+        index = self.text.index
+        index.rewind(index.length)  # after an interrupt
+        index.extend([*tokens, NO_TOKEN])
+        if self._file:
+            self._unsaved.extend([*tokens, NO_TOKEN])
+        if index.length > 2 * MOST_TOKENS:
+            self.text.index = TextIndex.of(_latest(np.array(index.tokens, np.int32)))
+
+    def save(self) -> None:
+        """Add the new turns to the file, which other chats may have changed.
+
+        Raises WriteError, and CheckpointError if the file holds anything else.
+        """
+        if self._file and self._unsaved:
+            ids = _latest(np.append(self._stored(), np.array(self._unsaved, np.int32)))
+            make_directory(self._file.parent)
+            with replace_file(self._file, private=True) as partial:
+                partial.write_bytes(HEADER + ids.astype(IDS).tobytes())
+            self._unsaved = array("i")
+
+    def _stored(self) -> Ids:
+        """The ids in the file; none without a file."""
+        file = self._file
+        if file is None or not file.exists():
+            return np.empty(0, np.int32)
+        try:
+            size = require_file(file)
+            content = file.read_bytes() if size <= len(HEADER) + IDS.itemsize * MOST_TOKENS else b""
+        except OSError as error:
+            raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
+        header, rest = content[: len(HEADER)], content[len(HEADER) :]
+        ids = np.frombuffer(rest[: len(rest) // IDS.itemsize * IDS.itemsize], IDS)
+        is_whole = header == HEADER and ids.nbytes == len(rest)
+        if not (is_whole and np.all((ids >= NO_TOKEN) & (ids < self._size))):
+            raise CheckpointError(f"{file} holds no memory of this tokenizer: delete it")
+        return ids.astype(np.int32)
+
+
+def _latest(ids: Ids) -> Ids:
+    """The last turns of `ids`, whole ones, of at most MOST_TOKENS tokens."""
+    if len(ids) <= MOST_TOKENS:
+        return ids
+    ends = np.flatnonzero(ids[-MOST_TOKENS - 1 :] == NO_TOKEN)
+    return ids[len(ids) - MOST_TOKENS + ends[0] :]
