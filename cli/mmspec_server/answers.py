@@ -1,7 +1,8 @@
 """Generates one answer on the decoding thread, as events."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from mmspec.chat.answer import Piece
@@ -13,9 +14,10 @@ from mmspec.chat.session import Prefilled
 from mmspec.decoding.likelihoods import Likelihood
 from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.conversation import Chunk, Conversation, Message, answer_ids
-from mmspec_server.chat_request import Transcript
+from mmspec.prompt.tool_calls import Call, CallForm
 from mmspec_server.decoding import ConversationCache
 from mmspec_server.endpoint import ApiError
+from mmspec_server.transcript import Transcript
 
 Entry = dict[str, Any]
 """A token's text, bytes and log-probability, and those of the likeliest tokens."""
@@ -60,6 +62,13 @@ class Text:
         """The text of all parts."""
         return "".join(part.text for part in self.parts)
 
+    def first(self, length: int) -> "Text":
+        """The first `length` characters and the log-probabilities, which may be of more."""
+        starts = accumulate((len(part.text) for part in self.parts), initial=0)
+        pairs = zip(self.parts, starts, strict=False)
+        cut = [replace(part, text=part.text[: max(length - start, 0)]) for part, start in pairs]
+        return Text([part for part in cut if part.text], self.tokens)
+
     @classmethod
     def joined(cls, texts: "Sequence[Text]") -> "Text":
         """The texts of several rounds as one."""
@@ -72,7 +81,7 @@ class Finished:
     """The end of an answer."""
 
     reason: str
-    """'stop' or 'length'."""
+    """'stop', 'length' or 'tool_calls'."""
     statistics: Statistics
     speed_up: float | None = None
     """How many times as fast as plain decoding; None if it is not known."""
@@ -80,6 +89,7 @@ class Finished:
     """Why the answer ended in plain decoding, if drafting did not pay."""
     notes: Sequence[str] = ()
     """A line on each decision that was made automatically, such as an image that was reduced."""
+    calls: Sequence[Call] = ()
 
 
 Event = Prefilled | Text | Finished
@@ -95,7 +105,8 @@ def prepare(engine: Engine, transcript: Transcript) -> RequestPrompt:
         replace(turn, answer=answer_ids(turn.answer_text, target.template, target.tokenizer))
         for turn in turns[:-1]
     ]
-    conversation = Conversation("\n\n".join(transcript.system) or None, [*before, turns[-1]])
+    system = "\n\n".join(transcript.system) or None
+    conversation = Conversation(system, [*before, turns[-1]], transcript.tools)
     chunks = target.chunks(conversation, most=target.model.config.text.max_position_embeddings)
     earlier = Conversation(conversation.system, before)
     return RequestPrompt(earlier, turns[-1].question, chunks, _room(engine, chunks))
@@ -158,6 +169,29 @@ def _events(chat: Chat, prompt: RequestPrompt) -> Generator[Event]:
     done = answering.answer
     reason = "stop" if done.finish_reason == "stop" else "length"
     yield Finished(reason, done.statistics, done.speed_up, done.plain_reason, done.notes)
+
+
+def with_calls(events: Iterator[Event], form: CallForm, most: int | None) -> Iterator[Event]:
+    """The events of an answer with its calls at the end, in place of the text that writes them.
+
+    most: the number of calls that are passed on.
+    """
+    text, shown = "", 0
+    for event in events:
+        if isinstance(event, Text):
+            before = len(text)
+            text += event.text
+            until = max(form.beginning(text), shown)
+            late = Fragment(text[shown : min(before, until)])
+            parts = [late, *event.first(until - before).parts]
+            event, shown = Text([part for part in parts if part.text], event.tokens), until
+        elif isinstance(event, Finished):
+            calls = form.read(text)[:most]
+            if calls:
+                event = replace(event, reason="tool_calls", calls=calls)
+            elif shown < len(text):
+                yield Text([Fragment(text[shown:])])
+        yield event
 
 
 def _fragments(piece: Piece) -> list[Fragment]:

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from secrets import randbits
@@ -22,14 +23,22 @@ from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.checkpoints.cards import load_cards
+from mmspec.prompt.tool_calls import CallForm, call_form
 from mmspec_server.access import Guard
-from mmspec_server.answers import Event, Finished, RequestPrompt, answer, prepare, prepare_text
+from mmspec_server.answers import (
+    Event,
+    Finished,
+    RequestPrompt,
+    answer,
+    prepare,
+    prepare_text,
+    with_calls,
+)
 from mmspec_server.chat_request import (
     ChatRequest,
     read_chat_request,
     read_responses_request,
     read_text_request,
-    read_transcript,
 )
 from mmspec_server.decoding import ConversationCache, DecodingQueue, Job
 from mmspec_server.endpoint import ApiError, Fields, guarded, http_error, read_body, read_json
@@ -39,6 +48,7 @@ from mmspec_server.metrics import Counted, Metrics
 from mmspec_server.replies import Completion, ResponseReply, TextCompletion
 from mmspec_server.settings import ServerSettings
 from mmspec_server.streams import EventStream, ReplyWriter, streamed, whole
+from mmspec_server.transcript import read_transcript
 
 READ_TOGETHER = 4
 """Requests whose messages and images are read at the same time; others hold only their bodies."""
@@ -202,7 +212,17 @@ class Service:
         config = self.engine.target.model.config
         fitting = config.text.max_position_embeddings // max(config.image_tokens, 1)
         most = min(self.settings.max_images, fitting)
-        return prepare(self.engine, read_transcript(asked, self.reader, most))
+        calls = self._call_form if asked.speaks_of_tools else None
+        return prepare(self.engine, read_transcript(asked, self.reader, most, calls))
+
+    @cached_property
+    def _call_form(self) -> CallForm:
+        """How the model writes calls; raises ApiError for one without tools."""
+        form = call_form(self.engine.target.template)
+        if form is None:
+            reason = f"tools: the chat template of {self.model} writes none that can be read"
+            raise ApiError(400, reason, "tools")
+        return form
 
     async def _reply(
         self, request: Request, asked: ChatRequest, prompt: RequestPrompt, writer: ReplyWriter
@@ -216,7 +236,10 @@ class Service:
 
     def _events(self, asked: ChatRequest, prompt: RequestPrompt) -> Generator[Event | None]:
         """The answer's events, on the decoding thread."""
-        for event in answer(self.cache, prompt, asked.options, plain=asked.plain):
+        events: Iterator[Event] = answer(self.cache, prompt, asked.options, plain=asked.plain)
+        if asked.tools:
+            events = with_calls(events, self._call_form, asked.calls)
+        for event in events:
             if isinstance(event, Finished):
                 self.metrics.answer(event.statistics)
             # An event wakes the thread of the replies, which takes time from this one.

@@ -1,13 +1,11 @@
 """Reads the requests that are answered: their options, and messages or a text."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from mmspec.chat.options import Options
-from mmspec.prompt.conversation import Message, Turn
-from mmspec.prompt.images import Picture
-from mmspec_server.endpoint import ApiError, Fields
-from mmspec_server.images import ImageReader
+from mmspec.prompt.chat_template import Tool
+from mmspec_server.endpoint import Fields
 
 MOST_STOPS = 4
 MOST_LOGPROBS = 20
@@ -18,30 +16,27 @@ LOGPROBS = "message.output_text.logprobs"
 """The value of `include` that asks for log-probabilities; others are ignored."""
 
 UNSUPPORTED = {
-    "tools": "left out: no tools are called",
     "functions": "left out: no functions are called",
     "audio": "left out: answers are text",
     "logit_bias": "left out: it would change what the model says",
 }
 """Fields that change the answer and cannot be obeyed, and what to do."""
 
-CONTINUED = {
+TOOLS = {"tools": "left out: tools are called at /v1/chat/completions"}
+
+CONTINUED = TOOLS | {
     "suffix": "left out: a text is continued at its end",
     "echo": "false or left out: the prompt is not repeated",
 }
 """Fields of a text's continuation that cannot be obeyed, and what to do."""
 
-STORED = {
+STORED = TOOLS | {
     "previous_response_id": "left out: nothing is stored, so send the whole conversation",
     "conversation": "left out: nothing is stored, so send the whole conversation",
     "prompt": "left out: no prompts are stored",
     "background": "false or left out: answers are not stored",
 }
 """Fields that need what is not stored, and what to do."""
-
-SYSTEM = ("system", "developer")
-IMAGES = ("image_url", "input_image")
-TEXTS = ("text", "input_text", "output_text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +57,17 @@ class ChatRequest:
     """True if nothing is drafted."""
     form: Fields | None = None
     """The JSON schema that the answer obeys, if there is one."""
+    tools: Sequence[Tool] = ()
+    """What the answer may call."""
+    calls: int | None = None
+    """The most calls of an answer; None: any number."""
+
+    @property
+    def speaks_of_tools(self) -> bool:
+        """True if the prompt has tools, or calls and their results."""
+        return bool(self.tools) or any(
+            message.get("role") == "tool" or message.get("tool_calls") for message in self.messages
+        )
 
 
 def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
@@ -70,7 +76,25 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
     Raises ApiError for values out of range and for what cannot be done.
     """
     logprobs = _logprobs(fields, "logprobs: true", wanted=fields.flag("logprobs"))
-    return replace(_completion(fields, defaults, logprobs), messages=fields.blocks("messages"))
+    return replace(
+        _completion(fields, defaults, logprobs),
+        messages=fields.blocks("messages"),
+        tools=_tools(fields),
+        calls=1 if fields.get("parallel_tool_calls") is False else None,
+    )
+
+
+def _tools(fields: Fields) -> Sequence[Tool]:
+    """The tools that an answer may call."""
+    choice = fields.get("tool_choice", "auto")
+    if choice not in ("auto", "none"):
+        raise fields.error("tool_choice", "auto or none: no call is forced")
+    tools = fields.blocks("tools") if fields.get("tools") else []
+    for tool in tools:
+        if tool.text("type") != "function":
+            raise tool.error("type", "function")
+        tool.block("function").text("name")
+    return [tool.values for tool in tools] if choice == "auto" else []
 
 
 def read_text_request(fields: Fields, defaults: Options) -> ChatRequest:
@@ -184,99 +208,3 @@ def _stops(fields: Fields) -> tuple[str, ...]:
     if not texts or len(stops) > MOST_STOPS:
         raise fields.error("stop", f"a string or a list of up to {MOST_STOPS}, none of them empty")
     return tuple(stops)
-
-
-@dataclass(slots=True)
-class Transcript:
-    """The text and pictures of a request's messages; answers are text, not tokens."""
-
-    system: list[str] = field(default_factory=list)
-    questions: list[list[Message]] = field(default_factory=list)
-    """The user's messages before each answer; there may be none."""
-    answers: list[str] = field(default_factory=list)
-
-    @property
-    def is_open(self) -> bool:
-        """True if the last question has no answer yet."""
-        return len(self.questions) > len(self.answers)
-
-    def add(self, message: Fields, reader: ImageReader) -> None:
-        """Add a message, its pictures opened; raises ApiError where it cannot stand."""
-        role = message.text("role")
-        if role in SYSTEM:
-            if self.questions:
-                raise message.error("role", "user or assistant after the first of these")
-            self.system.append(_plain(message))
-        elif role in ("user", "assistant"):
-            if not self.is_open:
-                self.questions.append([])
-            if role == "user":
-                self.questions[-1].append(Message(role, tuple(_parts(message, reader.picture))))
-            else:
-                self.answers.append(_plain(message))
-        else:
-            raise message.error(
-                "role", "system, developer, user or assistant (no tools are called)"
-            )
-
-    def turns(self) -> list[Turn]:
-        """The turns without the tokens of their answers; the last one is open."""
-        return [
-            Turn(
-                messages[-1] if messages else Message("user", ()), None, text, tuple(messages[:-1])
-            )
-            for messages, text in zip(self.questions, [*self.answers, ""], strict=True)
-        ]
-
-
-def read_transcript(request: ChatRequest, reader: ImageReader, most_images: int) -> Transcript:
-    """The transcript of a request; decodes no image before they are counted.
-
-    Raises ApiError for messages that no chat template can show.
-    """
-    param = request.param
-    images = sum(map(_images, request.messages))
-    if images > most_images:
-        raise ApiError(400, f"{param}: {images} images, at most {most_images} are allowed", param)
-    transcript = Transcript()
-    for message in request.messages:
-        transcript.add(message, reader)
-    if not transcript.is_open:
-        raise ApiError(400, f"{param}: the last message must be the user's", param)
-    return transcript
-
-
-def _images(message: Fields) -> int:
-    content = message.get("content")
-    parts = content if isinstance(content, list) else []
-    return sum(isinstance(part, dict) and part.get("type") in IMAGES for part in parts)
-
-
-def _plain(message: Fields) -> str:
-    """The text of a message that cannot have images; an answer may be null."""
-    if message.get("content") is None and message.text("role") == "assistant":
-        return ""
-    return "\n".join(map(str, _parts(message, _no_picture)))
-
-
-def _parts(message: Fields, picture: Callable[[str, str], Picture]) -> list[str | Picture]:
-    content = message.get("content")
-    if isinstance(content, str):
-        return [content]
-    if not isinstance(content, list):
-        raise message.error("content", "a string or a list of parts")
-    return [_part(part, picture) for part in message.blocks("content")]
-
-
-def _part(part: Fields, picture: Callable[[str, str], Picture]) -> str | Picture:
-    kind = part.text("type")
-    if kind in TEXTS:
-        return part.text("text")
-    if kind not in IMAGES:
-        raise part.error("type", "text or image_url (in /v1/responses input_text or input_image)")
-    block, key = (part.block(kind), "url") if kind == "image_url" else (part, "image_url")
-    return picture(block.text(key), f"{block.path}{key}")
-
-
-def _no_picture(_: str, param: str) -> Picture:
-    raise ApiError(400, f"{param}: only the user's messages can show images", param)

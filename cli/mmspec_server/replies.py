@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
+from mmspec.prompt.tool_calls import Call
 from mmspec_server.answers import Entry, Finished, Fragment, Text
 from mmspec_server.chat_request import ChatRequest
 from mmspec_server.endpoint import ApiError
@@ -31,7 +32,7 @@ class Completion:
 
     def whole(self, text: Text, finished: Finished) -> dict[str, Any]:
         """The object of an answer that is not streamed."""
-        choice = self._whole(text, finished.reason)
+        choice = self._whole(text, finished)
         usage = _usage(finished.statistics, "prompt", "completion")
         return self._object(self.KIND, [choice], usage=usage, **self._figures(finished))
 
@@ -62,7 +63,9 @@ class Completion:
 
     def end(self, finished: Finished) -> str:
         """The events after the last text."""
-        last = self._chunk({}, reason=finished.reason, **self._figures(finished))
+        calls = [{"index": n, **call} for n, call in enumerate(map(_call, finished.calls))]
+        last = self._chunk({"tool_calls": calls}) if calls else ""
+        last += self._chunk({}, reason=finished.reason, **self._figures(finished))
         if self.request.include_usage:
             counts = _usage(finished.statistics, "prompt", "completion")
             last += _event(self._object(self.CHUNK, [], usage=counts))
@@ -91,10 +94,13 @@ class Completion:
         choice = self._part(delta, tokens, reason)
         return _event(self._object(self.CHUNK, [choice], **without, **details))
 
-    def _whole(self, text: Text, reason: str) -> dict[str, Any]:
+    def _whole(self, text: Text, finished: Finished) -> dict[str, Any]:
         """The choice of a whole answer."""
-        message = {"role": "assistant", "content": text.text, "refusal": None}
-        return {"message": message, **_logprobs(text.tokens), "finish_reason": reason}
+        message: dict[str, Any] = {"role": "assistant", "content": text.text, "refusal": None}
+        if finished.calls:
+            message["content"] = text.text.strip() or None
+            message["tool_calls"] = [*map(_call, finished.calls)]
+        return {"message": message, **_logprobs(text.tokens), "finish_reason": finished.reason}
 
     def _part(
         self, delta: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
@@ -128,8 +134,8 @@ class TextCompletion(Completion):
         """Nothing: an answer has no role here."""
         return ""
 
-    def _whole(self, text: Text, reason: str) -> dict[str, Any]:
-        return self._part({"content": text.text}, text.tokens, reason)
+    def _whole(self, text: Text, finished: Finished) -> dict[str, Any]:
+        return self._part({"content": text.text}, text.tokens, finished.reason)
 
     def _part(
         self, delta: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
@@ -260,6 +266,11 @@ class ResponseReply:
 
 def _output_text(text: str, tokens: Sequence[Entry]) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": tokens}
+
+
+def _call(call: Call) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
+    return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
 
 
 def _logprobs(tokens: Sequence[Entry]) -> dict[str, Any]:

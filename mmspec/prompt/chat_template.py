@@ -13,6 +13,9 @@ from mmspec.prompt.tokenizer_files import special_tokens
 Content = Sequence[Mapping[str, str]]
 """A message's parts: {"type": "image"} or {"type": "text", "text": …}."""
 
+Tool = Mapping[str, Any]
+"""A tool's description, as OpenAI's API has it."""
+
 # What LLaVA-1.5 was trained on. Repositories older than chat templates come without one.
 LLAVA = """\
 {% for message in messages %}
@@ -48,14 +51,30 @@ class ChatTemplate:
         self._tokens = dict(tokens or {})
 
     def render(
-        self, messages: Sequence[tuple[str, Content]], *, generation_prompt: bool = True
+        self,
+        messages: Sequence[tuple[str, Content]],
+        *,
+        generation_prompt: bool = True,
+        tools: Sequence[Tool] = (),
     ) -> str:
         """Render (role, content) messages, by default with the prompt for the next answer."""
         variables = [
             {"role": role, "content": list(content) if role in self._part_roles else _flat(content)}
             for role, content in messages
         ]
-        return self._run(variables, generation_prompt)
+        return self._run(variables, generation_prompt, tools)
+
+    def tool_texts(self, tool: Tool, name: str, arguments: Tool) -> tuple[str, str]:
+        """What it writes of a tool before a question, and of a call in place of an answer."""
+        question = {"role": "user", "content": [_part("")] if "user" in self._part_roles else ""}
+        call = {"type": "function", "function": {"name": name, "arguments": arguments}}
+        parted = "assistant" in self._part_roles
+        answer = {"role": "assistant", "content": [_part(_PROBE)] if parted else _PROBE}
+        text = self._run([question, answer], generation_prompt=False, tools=[tool])
+        described, _, end = text.partition(_PROBE)
+        called = {"role": "assistant", "content": "", "tool_calls": [call]}
+        whole = self._run([question, called], generation_prompt=False, tools=[tool])
+        return described, whole.removeprefix(described).removesuffix(end)
 
     def without_space(self, prompt: str) -> str:
         """A prompt without the space before its answer, which is the answer's first token's."""
@@ -106,7 +125,12 @@ class ChatTemplate:
             return False
         return _PROBE in text and _PROBE_KEY not in text
 
-    def _run(self, messages: Sequence[Mapping[str, Any]], generation_prompt: bool = True) -> str:
+    def _run(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        generation_prompt: bool = True,
+        tools: Sequence[Tool] = (),
+    ) -> str:
         from jinja2 import TemplateError
 
         from mmspec.prompt.template_sandbox import rendered
@@ -114,7 +138,7 @@ class ChatTemplate:
         variables = {
             "messages": messages,
             "add_generation_prompt": generation_prompt,
-            "tools": None,
+            "tools": list(tools) or None,
             "documents": None,
             **self._tokens,
         }

@@ -14,7 +14,7 @@ from typing import Literal
 
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.tokens import NO_TOKEN
-from mmspec.prompt.chat_template import ChatTemplate, Content
+from mmspec.prompt.chat_template import ChatTemplate, Content, Tool
 from mmspec.prompt.images import Picture
 from mmspec.prompt.placeholders import Placeholders
 from mmspec.prompt.saved_conversation import opened_parts, read_saved, saved_part
@@ -110,6 +110,8 @@ class Conversation:
 
     system: str | None = None
     turns: list[Turn] = field(default_factory=list)
+    tools: Sequence[Tool] = ()
+    """Tools that answers may call; saved conversations have none."""
 
     @property
     def is_open(self) -> bool:
@@ -139,7 +141,7 @@ class Conversation:
 
     def with_frames(self, most: int) -> "Conversation":
         """The conversation with up to `most` frames of a turn's clips instead, as images."""
-        return Conversation(self.system, [turn.with_frames(most) for turn in self.turns])
+        return replace(self, turns=[turn.with_frames(most) for turn in self.turns])
 
     def reset(self) -> None:
         """Drop all turns; keeps the system message."""
@@ -238,7 +240,8 @@ def render(
     placeholders = Placeholders(tokenizer, template.file)
     *before, last = conversation.turns
     turns = [*(_history(turn, template, tokenizer) for turn in before), last]
-    text = template.render(list(_messages(conversation.system, turns, placeholders)))
+    messages = list(_messages(conversation.system, turns, placeholders))
+    text = template.render(messages, tools=[*map(placeholders.protect_all, conversation.tools)])
     *prompts, question = placeholders.between_answers(text, len(before))
     texts = [*map(template.without_space, prompts), question]
     chunks, tokens = list[Chunk](), 0

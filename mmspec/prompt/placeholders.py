@@ -7,6 +7,7 @@ afterwards; those that the template writes become special tokens.
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.tokens import NO_TOKEN
@@ -32,6 +33,14 @@ class Placeholders:
     def protect(self, text: str) -> str:
         """`text` with placeholders for the parts that would be read as special tokens."""
         return self._special.sub(self._replace, text)
+
+    def protect_all(self, value: Any) -> Any:
+        """A JSON value with all its texts protected."""
+        if isinstance(value, str):
+            return self.protect(value)
+        if isinstance(value, dict):
+            return {self.protect(key): self.protect_all(each) for key, each in value.items()}
+        return [*map(self.protect_all, value)] if isinstance(value, list) else value
 
     def _replace(self, match: re.Match[str]) -> str:
         self._replaced.append(match.group())

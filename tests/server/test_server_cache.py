@@ -12,8 +12,8 @@ from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.prompt.conversation import Message
 from mmspec_server.answers import Finished, Text, answer, prepare
-from mmspec_server.chat_request import Transcript
 from mmspec_server.decoding import ConversationCache
+from mmspec_server.transcript import Transcript
 from support.live_server import Live, live, shown, text_of, words
 from support.scripted_engine import SEES, picture, scripted_engine, with_positions
 

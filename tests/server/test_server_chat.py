@@ -11,9 +11,10 @@ from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.images import Picture
 from mmspec_cli.main import main
 from mmspec_server.answers import prepare
-from mmspec_server.chat_request import read_chat_request, read_transcript
+from mmspec_server.chat_request import read_chat_request
 from mmspec_server.endpoint import Fields
 from mmspec_server.images import ImageReader
+from mmspec_server.transcript import read_transcript
 from support.live_server import CHAT, Live, png, shown, text_of, words
 from support.scripted_engine import scripted_engine
 

@@ -23,7 +23,7 @@ REFUSED = {
     "an empty list": ({"messages": []}, "messages"),
     "a message that is no object": ({"messages": ["What?"]}, "messages[0]"),
     "no role": ({"messages": [{"content": "x"}]}, "messages[0].role"),
-    "an unknown role": ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
+    "an unknown role": ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
     "no content": ({"messages": [{"role": "user"}]}, "messages[0].content"),
     "a number": ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
     "an unknown part": (
@@ -54,7 +54,10 @@ REFUSED = {
     ),
     "another model": ({"messages": USER, "model": "gpt-4o"}, "model"),
     "two answers": ({"messages": USER, "n": 2}, "n"),
-    "tools": ({"messages": USER, "tools": [{"type": "function"}]}, "tools"),
+    "a tool without a name": (
+        {"messages": USER, "tools": [{"type": "function"}]},
+        "tools[0].function.name",
+    ),
     "a schema": (
         {"messages": USER, "response_format": {"type": "json_schema"}},
         "response_format.json_schema.schema",

@@ -1,0 +1,103 @@
+"""Calls of tools are read and written as chat templates do."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from mmspec.prompt.chat_template import LLAVA, ChatTemplate
+from mmspec.prompt.conversation import Conversation, Message, Turn, answer_ids, render
+from mmspec.prompt.tool_calls import Call, CallForm, call_form
+from support.chat_templates import STYLES
+
+QWEN = STYLES["Qwen2.5 with tools"].source
+LLAMA = """{% for m in messages %}<|start|>{{ m.role }}
+{% if loop.first and tools %}{% for tool in tools %}{{ tool | tojson(indent=4) }}
+{% endfor %}{% endif %}{% if m.tool_calls %}{"name": "{{ m.tool_calls[0].function.name }}", \
+"parameters": {{ m.tool_calls[0].function.arguments | tojson }}}{% else %}{{ m.content }}\
+{% endif %}<|eot|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant
+{% endif %}"""
+FORMS = {
+    QWEN: CallForm("<tool_call>\n", "arguments", "\n</tool_call>"),
+    LLAMA: CallForm("", "parameters", ""),
+}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Of a place, as <|im_end|> says: été",
+        "parameters": {"type": "object", "properties": {"place": {"type": "string"}}},
+    },
+}
+CALLS = [Call("weather", {"place": "Zürich"}), Call("weather", {"place": 'a "b"', "days": 2})]
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=4,
+)
+calls = st.builds(Call, st.text(min_size=1, max_size=6), st.dictionaries(st.text(), values))
+
+
+@pytest.mark.parametrize("source", FORMS, ids=["marked", "bare"])
+def test_a_template_says_how_it_writes_calls(source):
+    assert call_form(ChatTemplate(source)) == FORMS[source]
+
+
+@pytest.mark.parametrize("source", [LLAVA, STYLES["ChatML"].source, STYLES["gpt-oss"].source])
+def test_a_template_without_calls_in_json_has_no_form(source):
+    assert call_form(ChatTemplate(source)) is None
+
+
+@given(st.sampled_from([*FORMS.values()]), st.text(max_size=9), st.lists(calls, min_size=1))
+def test_what_is_written_is_read(form, text, some):
+    if not form.mark:
+        text, some = "", some[:1]
+    written = form.written(text, some)
+    assert form.read(written) == some
+    starts = [form.beginning(written[:end]) for end in range(len(written) + 1)]
+    assert starts == sorted(starts)
+    assert starts[-1] <= len(text) + 1
+    assert form.read(written[:-20]) in ([], some[:-1], some)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no call", "<tool_call>\nnot json\n</tool_call>", "<tool_call>[1]", "a <tool"]
+)
+def test_other_text_has_no_calls(text):
+    assert FORMS[QWEN].read(text) == []
+
+
+def test_a_conversation_with_tools_is_what_transformers_writes(tokenizers):
+    """The model's own tokens of a call are those of the history, and user text stays text."""
+    tokenizer, template = tokenizers["byte-level"], ChatTemplate(QWEN)
+    answer = FORMS[QWEN].written("", CALLS)
+    turns = [
+        Turn(Message("user", ("What?",)), answer_ids(answer, template, tokenizer), answer),
+        Turn(Message("tool", ("rain",)), None, "", (Message("tool", ("sun",)),)),
+    ]
+    chunks = render(Conversation("Be brief.", turns, [WEATHER]), template, tokenizer)
+    ids = [token for chunk in chunks for part in chunk.parts for token in part]
+    reference = PreTrainedTokenizerFast(
+        tokenizer_object=Backend(WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    )
+    called = [
+        {"type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in CALLS
+    ]
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What?"},
+        {"role": "assistant", "content": "", "tool_calls": called},
+        {"role": "tool", "content": "sun"},
+        {"role": "tool", "content": "rain"},
+    ]
+    expected = reference.apply_chat_template(
+        messages, tools=[WEATHER], chat_template=QWEN, tokenize=False, add_generation_prompt=True
+    )
+    assert tokenizer.decode(ids, skip_special=False).removeprefix("<s>") == expected
+    end = tokenizer.token_id("<|im_end|>")
+    assert ids.count(end) == expected.count("<|im_end|>") - json.dumps(WEATHER).count("<|im_end|>")

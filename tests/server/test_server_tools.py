@@ -1,0 +1,129 @@
+"""Tools: described to the model by its template, and their calls read from its answers."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from openai import OpenAI
+
+from mmspec.decoding.statistics import Statistics
+from mmspec.prompt.chat_template import ChatTemplate
+from mmspec_server.answers import Finished, Fragment, Text
+from support.chat_templates import STYLES
+from support.live_server import Live, live
+from support.scripted_engine import scripted_engine
+
+TOOLS = [
+    {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}},
+]
+ASKED = [{"role": "user", "content": "What weather is it in Zürich?"}]
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"place": "Zürich"}}\n</tool_call>'
+
+
+class Caller:
+    """Answers in place of a model, three letters at a time, and remembers its prompts."""
+
+    def __init__(self):
+        self.text, self.prompts = f"I look. {CALL}\n{CALL}", []
+
+    def __call__(self, _cache, prompt, _options, **_):
+        self.prompts.append(prompt)
+        for at in range(0, len(self.text), 3):
+            yield Text([Fragment(self.text[at : at + 3])])
+        yield Finished("stop", Statistics(prompt_tokens=7))
+
+
+@pytest.fixture
+def caller(monkeypatch):
+    caller = Caller()
+    monkeypatch.setattr("mmspec_server.app.answer", caller)
+    return caller
+
+
+@pytest.fixture
+def server(directory):
+    def load():
+        engine = scripted_engine(directory)
+        template = ChatTemplate(STYLES["Qwen2.5 with tools"].source)
+        engine.target = replace(engine.target, template=template)
+        return engine
+
+    with live(load) as server:
+        yield server
+
+
+def client(server: Live):
+    return OpenAI(base_url=f"{server.client.base_url}/v1", api_key="none").chat.completions
+
+
+def read(calls):
+    return [(call.function.name, json.loads(call.function.arguments)) for call in calls]
+
+
+def test_openai_s_client_gets_calls_whole_and_streamed(server: Live, caller):
+    fields = {"model": server.service.model, "messages": ASKED, "tools": TOOLS}
+    choice = client(server).create(**fields).choices[0]
+    assert (choice.message.content, choice.finish_reason) == ("I look.", "tool_calls")
+    assert read(choice.message.tool_calls) == [("weather", {"place": "Zürich"})] * 2
+    assert len({call.id for call in choice.message.tool_calls}) == 2
+    with client(server).stream(**fields) as stream:
+        parts = [event.delta for event in stream if event.type == "content.delta"]
+        final = stream.get_final_completion().choices[0]
+    assert "".join(parts) == "I look. "
+    assert read(final.message.tool_calls) == read(choice.message.tool_calls)
+    assert final.finish_reason == "tool_calls"
+    one = client(server).create(**fields, parallel_tool_calls=False).choices[0]
+    assert len(one.message.tool_calls) == 1
+
+
+@pytest.mark.parametrize("text", ["It rains.", "a < b <tool", "<tool_call>\nbroken"])
+def test_answers_without_calls_are_whole(server: Live, caller, text):
+    caller.text = text
+    reply = server.chat(ASKED, tools=TOOLS).json()["choices"][0]
+    assert (reply["message"]["content"], reply["finish_reason"]) == (text, "stop")
+    deltas = [chunk["choices"][0]["delta"] for chunk in server.chunks(ASKED, tools=TOOLS)]
+    assert "".join(delta.get("content", "") for delta in deltas) == text
+    assert not any("tool_calls" in delta for delta in deltas)
+
+
+def test_the_model_sees_tools_calls_and_results(server: Live, caller):
+    message = server.chat(ASKED, tools=TOOLS).json()["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "rain"}
+    assert server.chat([*ASKED, message, result], tools=TOOLS).status_code == 200
+    tokenizer = server.service.engine.target.tokenizer
+    parts = [part for chunk in caller.prompts[-1].chunks for part in chunk.parts]
+    text = tokenizer.decode([token for part in parts for token in part])
+    assert all(each in text for each in (json.dumps(TOOLS[0]), CALL, "rain"))
+    assert caller.prompts[-1].before.turns[0].answer_text == f"I look.\n{CALL}\n{CALL}"
+    server.chat(ASKED, tools=TOOLS, tool_choice="none")
+    first = caller.prompts[-1].chunks[0].parts[0]
+    assert "weather" not in tokenizer.decode(first).split("user")[0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(server: Live, caller, fields, param):
+    reply = server.chat(ASKED, **fields)
+    assert reply.status_code == 400
+    assert reply.json()["error"]["param"] == param
+
+
+def test_arguments_of_earlier_calls_must_be_json(server: Live, caller):
+    function = {"name": "weather", "arguments": "{broken"}
+    called = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
+    reply = server.chat([*ASKED, called, *ASKED])
+    assert reply.status_code == 400
+    assert reply.json()["error"]["param"] == "messages[1].tool_calls[0].function.arguments"
+
+
+def test_a_model_without_tools_says_so(scripted: Live):
+    for fields in ({"tools": TOOLS}, {"messages": [*ASKED, {"role": "tool", "content": "x"}]}):
+        reply = scripted.client.post("/v1/chat/completions", json={"messages": ASKED, **fields})
+        assert reply.status_code == 400
+        assert "the chat template of scripted writes none" in reply.json()["error"]["message"]
