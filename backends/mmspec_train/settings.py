@@ -7,13 +7,17 @@ from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from mmspec.checkpoints.block_config import MARKOV_HEADS
 from mmspec.ground import errors
 from mmspec.ground.settings import Settings, option
 
 DIVERGENCES = ("kl", "reverse-kl", "tv", "ce")
 SCHEDULE_NAMES = ("mixed", "msd", "text", "images")
-HEADS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
-FEATURE_HEADS = tuple(kind for kind in HEADS if kind != "eagle3")
+BLOCKS = ("dflash", "dspark")
+"""Heads that learn by losses of their own."""
+CHAINS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
+HEADS = (*CHAINS, *BLOCKS)
+FEATURE_HEADS = tuple(kind for kind in CHAINS if kind != "eagle3")
 BASELINES = ("pretrained", "finetuned", "llava", "language")
 """The four drafts of Gagrani et al. 2024 (2404.08856)."""
 STAGES = ("tokenizer", "tower", "projector", "target", "draft")
@@ -172,6 +176,7 @@ class MethodSettings(Settings):
         "Loss of the draft's distribution q against the target's p: KL(p, q), KL(q, p), total "
         "variation, or cross-entropy of the answer's tokens.",
         choices=DIVERGENCES,
+        kinds=(*CHAINS, "draft"),
     )
     rate: float = option(2e-3, "Peak learning rate.", above=0)
     final_rate: float = option(
@@ -211,7 +216,7 @@ class MethodSettings(Settings):
 class HeadMethodSettings(MethodSettings):
     """Options of training a head: loss weights, depth of the drafts, noise."""
 
-    token_weight: float = option(1.0, "Weight of --loss in the total.", least=0, kinds=HEADS)
+    token_weight: float = option(1.0, "Weight of --loss in the total.", least=0, kinds=CHAINS)
     feature_weight: float = option(
         0.0,
         "Weight in the total of the smooth L1 distance between features and hidden states.",
@@ -222,7 +227,13 @@ class HeadMethodSettings(MethodSettings):
         0.8, "Loss weight of a drafted token by the one before it.", least=0, most=1, kinds=HEADS
     )
     rollout: int = option(
-        5, "Drafted tokens to train from each position of an answer.", least=1, kinds=HEADS
+        5, "Drafted tokens to train from each position of an answer.", least=1, kinds=CHAINS
+    )
+    anchors: int = option(
+        512,
+        "Most blocks of a conversation to learn in a step, drawn at random.",
+        least=1,
+        kinds=BLOCKS,
     )
     noise: float = option(
         0.0,
@@ -238,7 +249,21 @@ class HeadShape(Settings):
     """Sizes of a head that its target does not determine."""
 
     slots: int = option(
-        5, "Tokens that a head of slots drafts.", least=1, kinds=("medusa", "hydra", "flash")
+        5,
+        "Tokens that a head of slots drafts.",
+        least=1,
+        kinds=("medusa", "hydra", "flash", *BLOCKS),
+    )
+    layers: int = option(4, "Layers of a dflash or dspark head.", least=1, kinds=BLOCKS)
+    markov: str = option(
+        "vanilla",
+        "How a dspark head corrects a token by the one before it.",
+        choices=("none", *MARKOV_HEADS),
+        kinds=("dspark",),
+    )
+    markov_rank: int = option(256, "Width of that correction.", least=1, kinds=("dspark",))
+    image_context: bool = option(
+        True, "Let a dflash or dspark head read the states of images.", kinds=BLOCKS
     )
     queries: int | None = option(
         None,
@@ -257,7 +282,7 @@ class HeadShape(Settings):
         None,
         "MLP width of the head's layer. Default: the target's.",
         least=1,
-        kinds=("eagle", "eagle3", "msd", "flash"),
+        kinds=("eagle", "eagle3", "msd", "flash", *BLOCKS),
     )
     draft_vocabulary: int | None = option(
         None,

@@ -14,10 +14,11 @@ STEPS = {"medusa": 800, "hydra": 800, "flash": 300}
 """Steps of training by kind, if not 200."""
 CASES = [
     ("qwen3_vl", "eagle3"),
+    ("qwen3_vl", "dspark"),
     *(pytest.param(family, "eagle3", marks=pytest.mark.slow) for family in ("qwen2_5_vl", "qwen3")),
     *(
         pytest.param("qwen3_vl", kind, marks=pytest.mark.slow)
-        for kind in ("eagle", "msd", "medusa", "hydra", "flash")
+        for kind in ("eagle", "msd", "medusa", "hydra", "flash", "dflash")
     ),
 ]
 
@@ -42,7 +43,7 @@ def heads(tmp_path_factory):
         method = HeadMethodSettings(
             rollout=GAMMA, gamma=GAMMA, rate=5e-3, every=1000, schedule="mixed"
         )
-        trainee = new_trainee(kind, HeadShape(GAMMA), method, own)
+        trainee = new_trainee(kind, HeadShape(GAMMA, layers=1), method, own)
         trainee.save(folder / "untrained")
         with quiet_log(folder) as log:
             train(trainee, Budget(steps=STEPS.get(kind, 200)), folder / "trained", log)

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
-from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.ground import errors
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import gather_columns
@@ -37,7 +37,6 @@ from mmspec_train.heads.train_heads import new_trainee
 from mmspec_train.run import loop
 from mmspec_train.run.log import Log
 from mmspec_train.settings import DIVERGENCES, HEADS, Budget, HeadMethodSettings, HeadShape
-from support import transformers_oracle
 from support.segments import segment_of
 from support.teacher_data import Killed, held_out_batch, kill_after_step_4, quiet_log
 
@@ -60,6 +59,10 @@ SHAPES = [(kind, HeadShape(3, 3)) for kind in HEADS] + [
     ("hydra", HeadShape(3, vision="mean")),
     ("eagle3", HeadShape(norms="3", draft_vocabulary=100)),
     ("eagle3", HeadShape(image_embeddings=True)),
+    ("dflash", HeadShape(3, layers=1, image_context=False)),
+    ("dspark", HeadShape(3, layers=2, markov="gated", markov_rank=8)),
+    ("dspark", HeadShape(4, layers=1, markov="rnn", markov_rank=8)),
+    ("dspark", HeadShape(3, layers=1, markov="none")),
 ]
 
 
@@ -69,6 +72,9 @@ def test_a_trained_head_drafts_as_the_decoding_one(family_data, tmp_path, kind, 
     config = head_config(kind, data.teacher.config, shape)
     head, drafted = random_head(replace(config, dtype="float32")), slice(None)
     data.teacher.captured = config.captured(data.teacher.config)
+    if config.block:
+        mask = torch.tensor([config.block.mask_token_id])
+        head.begin(data.teacher.embed(mask)[0])
     if kind == "eagle3":
         image = data.teacher.embed(torch.tensor([data.teacher.image_id]))[0]
         head.begin(range(5, 320, 3), data.teacher.output_matrix, image)
@@ -97,10 +103,15 @@ def decoded_draft(data, record, batch, loaded, column):
     segment = segment_of(batch.ids[0, : column + 1].tolist(), seen, data.teacher.image_id)
     target.extend(segment)
     drafter.extend([segment])
-    modules = drafter._forwards._parts
-    rows = transformers_oracle.recorded(modules if isinstance(modules, Fused) else target)
+    rows, own = [], drafter._forwards._sampler
+
+    def tokens(logits, keys):
+        rows.extend(logits)
+        return own.tokens(logits, keys)
+
+    drafter._forwards._sampler = SimpleNamespace(xp=own.xp, tokens=tokens)
     ids = drafter.draft(Plan(3), Noise(1, target.length)).ids
-    return ids, torch.stack(rows[-3:]).softmax(-1)
+    return ids, torch.stack(rows).softmax(-1)
 
 
 def trained_probabilities(data, batch, head, column, ids):
@@ -112,6 +123,7 @@ def trained_probabilities(data, batch, head, column, ids):
     more["embeddings"][0, column + 1 : column + 4] = data.teacher.embed(ids)
     more["positions"] = F.pad(batch.positions, (0, 3))
     more["ids"], more["targets"] = F.pad(batch.ids, (0, 3)), F.pad(batch.targets, (0, 3))
+    more["ids"][0, column + 1 : column + 4] = ids
     starts = DraftStarts(torch.tensor([[column]]), torch.ones(3, 1, 1, dtype=torch.bool))
     with torch.no_grad():
         features = head(replace(batch, **more), starts)

@@ -68,6 +68,15 @@ def _alive(learned: Tensor, begins: Tensor, columns: Tensor, depth: int) -> Tens
     return torch.stack(alive)
 
 
+def drawn_starts(starts: DraftStarts, count: int) -> DraftStarts:
+    """At most `count` of each sequence's starts, drawn at random, in ascending order."""
+    draws = torch.rand(starts.columns.shape, device=starts.columns.device)
+    draws = draws.masked_fill(~starts.alive[0], 2.0)  # starts that are none come last
+    chosen = draws.argsort(dim=1)[:, :count].sort(dim=1).values
+    alive = starts.alive.gather(2, chosen.expand(starts.depth, -1, -1))
+    return DraftStarts(starts.columns.gather(1, chosen), alive)
+
+
 @dataclass
 class DraftScore:
     """Counts of guesses that a greedy target would accept, over held-out answers."""
@@ -200,6 +209,41 @@ def head_loss(
             loss = F.smooth_l1_loss(live_guesses.float(), states)
             total = total + weight * method.feature_weight * loss
     return total / max(weights, 1e-9)
+
+
+BLOCK_LOSSES = {"dflash": (1.0, 0.0), "dspark": (0.1, 0.9)}
+"""The published weights of cross-entropy and of ‖p - q‖₁ by kind of block drafter."""
+
+
+def block_loss(
+    features: Tensor,
+    batch: Batch,
+    starts: DraftStarts,
+    output: HeadOutput,
+    kind: str,
+    decay: float,
+    confidence: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Return the published loss of a block drafter's features [D, B, A, ...].
+
+    Of each live guess the cross-entropy of the target's token and ‖p - q‖₁, and the binary
+    cross-entropy of its confidence [n] against 1 - TV(p, q); the mean is weighted by decay^depth.
+    """
+    depths = torch.arange(starts.depth, device=features.device).view(-1, 1, 1)
+    weights = (decay**depths).expand_as(starts.alive)[starts.alive]
+    live = features[starts.alive]
+    q, p = output.of_head(live), starts.pick(output.of_target(batch), batch)[starts.alive]
+    columns = torch.stack([starts.after(depth) for depth in range(starts.depth)])
+    tokens = batch.targets.expand(starts.depth, -1, -1).gather(2, columns)[starts.alive]
+    ce_weight, l1_weight = BLOCK_LOSSES[kind]
+    distance = divergence("tv", p, q, tokens)
+    losses = ce_weight * divergence("ce", p, q, tokens) + l1_weight * 2 * distance
+    if confidence:
+        share = (1 - distance).detach()
+        losses = losses + F.binary_cross_entropy_with_logits(
+            confidence(live), share, reduction="none"
+        )
+    return (weights * losses).sum() / weights.sum().clamp(min=1e-9)
 
 
 def noisy_states(batch: Batch, scale: float) -> Tensor:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from mmspec.checkpoints.block_config import BLOCK_KINDS, MARKOV_HEADS, BlockDraft
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
 from mmspec.checkpoints.eagle3_config import Eagle3, default_layers
 from mmspec.checkpoints.head_config import LAYERED, SLOTTED, HeadConfig
@@ -15,6 +16,7 @@ from mmspec.ground import errors
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_torch.device.devices import DTYPES
 from mmspec_torch.device.tensor_files import save_tensors
+from mmspec_train.heads.block import BlockModule
 from mmspec_train.heads.eagle3 import FusedModule
 from mmspec_train.heads.layered import LayeredModule
 from mmspec_train.heads.slotted import SlottedModule
@@ -22,7 +24,7 @@ from mmspec_train.settings import HEADS, HeadShape
 
 COMPRESSION = 9
 """Default number of visual positions per query of FLASH, as in its paper."""
-Head = LayeredModule | FusedModule | SlottedModule
+Head = LayeredModule | FusedModule | BlockModule | SlottedModule
 
 
 def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
@@ -31,41 +33,70 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         raise errors.choice("kind of head", kind, HEADS)
     text = target.text
     ffn = shape.ffn or text.intermediate_size
-    axes = text.rotary_axes if kind == "eagle3" else ()
+    is_block = kind in BLOCK_KINDS
+    axes = text.rotary_axes if is_block or kind == "eagle3" else ()
     plain = replace(
         text,
         tie_word_embeddings=False,
         qkv_bias=False,
-        qk_norm=False,
+        qk_norm=is_block,
         rotary_axes=axes,
         rotary_scaling=None,
     )
-    layer = replace(plain, num_hidden_layers=1, intermediate_size=ffn)
+    layer = replace(plain, num_hidden_layers=shape.layers if is_block else 1, intermediate_size=ffn)
+    block = _block(kind, target, shape) if is_block else None
     queries = target.image_tokens // COMPRESSION if shape.queries is None else shape.queries
     return HeadConfig(
         kind=kind,
         hidden_size=text.hidden_size,
         vocab_size=text.vocab_size,
-        slots=shape.slots if kind in SLOTTED else 0,
+        slots=shape.slots if is_block or kind in SLOTTED else 0,
         queries=queries if kind == "flash" else 0,
         vision=shape.vision if kind in ("medusa", "hydra") else "none",
-        bias=kind != "eagle3",
-        input_norm=kind in ("flash", "eagle3"),
-        layer=layer if kind in LAYERED else None,
+        bias=kind != "eagle3" and not is_block,
+        input_norm=is_block or kind in ("flash", "eagle3"),
+        layer=layer if is_block or kind in LAYERED else None,
         dtype="float16",
         eagle3=_eagle3(text, shape) if kind == "eagle3" else None,
+        block=block,
     )
 
 
+def _block(kind: str, target: ModelConfig, shape: HeadShape) -> BlockDraft:
+    """The options of a new block drafter, in the convention of the kind's authors."""
+    text, last = target.text, target.text.vocab_size - 1
+    image = target.image_token_id
+    anchored = kind == "dspark"
+    rank = shape.markov_rank if anchored and shape.markov != "none" else 0
+    return BlockDraft(
+        text.vocab_size,
+        _captured(text.num_hidden_layers),
+        shape.slots + (not anchored),
+        # The embedding of neither stands in a text: an image's is replaced by its features.
+        last if image is None else min(image, last),
+        anchored,
+        image_context=shape.image_context,
+        markov_rank=rank,
+        markov_head_type=shape.markov if rank else MARKOV_HEADS[0],
+        enable_confidence_head=anchored,
+        confidence_head_with_markov=rank > 0,
+    )
+
+
+def _captured(total: int) -> tuple[int, ...]:
+    """The layers that a new head reads of `total`; small targets lack the usual ones."""
+    layers = default_layers(total)
+    if 0 < layers[0] < layers[1] < layers[2]:
+        return layers
+    return tuple(range(max(0, total - 2), total + 1))
+
+
 def _eagle3(text: TextConfig, shape: HeadShape) -> Eagle3:
-    """The options of a new EAGLE-3 head; small targets lack the usual layers."""
-    total, layers = text.num_hidden_layers, default_layers(text.num_hidden_layers)
-    if not 0 < layers[0] < layers[1] < layers[2]:
-        layers = tuple(range(max(0, total - 2), total + 1))
+    """The options of a new EAGLE-3 head."""
     newer = shape.norms == "3.1"
     return Eagle3(
         min(shape.draft_vocabulary or text.vocab_size, text.vocab_size),
-        layers,
+        _captured(text.num_hidden_layers),
         fc_norm=newer,
         norm_output=newer,
         image_embeddings=shape.image_embeddings,
@@ -77,6 +108,8 @@ def untrained_head(config: HeadConfig, seed: int) -> Head:
     torch.manual_seed(seed)
     if config.layer is None:
         return SlottedModule(config)
+    if config.block:
+        return BlockModule(config, config.block, config.layer)
     if config.eagle3:
         return FusedModule(config, config.eagle3, config.layer)
     return LayeredModule(config, config.layer)

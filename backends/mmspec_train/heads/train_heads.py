@@ -26,6 +26,8 @@ from mmspec_train.distillation.objective import (
     DraftStarts,
     HeadOutput,
     all_starts,
+    block_loss,
+    drawn_starts,
     head_loss,
     log_probabilities,
     noisy_states,
@@ -35,6 +37,7 @@ from mmspec_train.distillation.training import (
     Trainee,
     distill,
 )
+from mmspec_train.heads.block import BlockModule
 from mmspec_train.heads.eagle3 import FusedModule
 from mmspec_train.heads.head_checkpoint import (
     Head,
@@ -69,6 +72,8 @@ class HeadTrainee(Trainee):
         """The only stage: all of the head's modules."""
         if isinstance(self.module, FusedModule):
             self._begin(self.module)
+        elif isinstance(self.module, BlockModule):
+            self.module.begin(self._embedding(self.module.options.mask_token_id))
         schedule = SCHEDULES[self.method.schedule or "mixed"]
         parts: list[tuple[nn.Module, float]] = [(self.module, self.method.rate)]
         return [Stage("", parts, self.loss, schedule)]
@@ -77,8 +82,10 @@ class HeadTrainee(Trainee):
         """Choose the head's vocabulary by the answers, which are prepared by now."""
         teacher, records = self.data.teacher, self.data.batches("all").records()
         answers = chain.from_iterable(chain.from_iterable(r.answers for r in records))
-        token = torch.tensor([teacher.image_id], device=teacher.output_matrix.device)
-        head.begin(answers, teacher.output_matrix, teacher.embed(token)[0])
+        head.begin(answers, teacher.output_matrix, self._embedding(teacher.image_id))
+
+    def _embedding(self, token: int) -> Tensor:
+        return self.data.teacher.embed(torch.tensor([token]))[0]
 
     def save(self, directory: Path) -> None:
         """Write the head's checkpoint."""
@@ -88,11 +95,20 @@ class HeadTrainee(Trainee):
         """Return the loss of a batch; noise needs gradients enabled."""
         teacher, method = self.data.teacher, self.method
         batch = teacher.read(conversations)
+        if isinstance(self.module, BlockModule):
+            return self._block_loss(self.module, batch)
         starts = all_starts(batch, max_depth(self.module, method.rollout))
         noisy = batch
         if torch.is_grad_enabled() and method.noise:
             noisy = replace(batch, states=noisy_states(batch, method.noise))
         return head_loss(self.module(noisy, starts), batch, starts, self._output, method)
+
+    def _block_loss(self, head: BlockModule, batch: Batch) -> Tensor:
+        method, kind = self.method, head.config.kind
+        starts = drawn_starts(all_starts(batch, head.config.slots), method.anchors)
+        features = head(batch, starts)
+        confidence = head.confidence if head.options.enable_confidence_head else None
+        return block_loss(features, batch, starts, self._output, kind, method.decay, confidence)
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return the tokens of the head's chains from every start."""
@@ -106,6 +122,8 @@ class HeadTrainee(Trainee):
         head, matrix = self.module, self.data.teacher.output_matrix
         if isinstance(head, FusedModule):
             return HeadOutput(matrix, head.log_probabilities, head.ids)
+        if isinstance(head, BlockModule):
+            return HeadOutput(matrix, partial(head.log_probabilities, output_matrix=matrix))
         return HeadOutput(matrix, partial(log_probabilities, output_matrix=matrix))
 
 
@@ -130,8 +148,8 @@ def planned_head(
     """Return the sizes of a head for a plan."""
     config = head_config(kind, target, shape)
     parameters = sum(map(prod, head_manifest(config).values()))
-    vocabulary = config.eagle3.draft_vocab_size if config.eagle3 else config.vocab_size
-    depth = min(method.rollout, config.slots or method.rollout)
+    vocabulary = config.draft_vocab_size or config.vocab_size
+    depth = config.slots if config.block else min(method.rollout, config.slots or method.rollout)
     return parameters, depth, vocabulary
 
 

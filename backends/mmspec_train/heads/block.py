@@ -1,0 +1,198 @@
+"""DFlash and DSpark to train: blocks of masks over the target's captured states.
+
+Shape letters: B sequences, L columns, A starts, R rows of a block, D depths, H width, V vocabulary,
+r Markov rank, n rows; in attention h heads of size d.
+"""
+
+from dataclasses import asdict
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import Qwen3Config
+from transformers.models.llama.modeling_llama import LlamaMLP
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
+
+from mmspec.checkpoints.block_config import BlockDraft
+from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.families.decoder import TextConfig
+from mmspec_train.data.batch import Batch, gather_columns
+from mmspec_train.distillation.objective import DraftStarts
+from mmspec_train.heads.layered import KeysValues, RotaryModule
+from mmspec_train.llama import llama_config
+
+W1_SPREAD = 0.01
+"""Standard deviation of the Markov head's embedding before training, as in DSpark."""
+
+
+class InjectedLayerModule(nn.Module):
+    """A Qwen3 layer whose attention also reads rows of context, which it does not norm."""
+
+    def __init__(self, text: TextConfig) -> None:
+        """Build random weights; what is added to the residual starts at zero."""
+        super().__init__()
+        width, eps = text.hidden_size, text.rms_norm_eps
+        names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
+        sizes = {name: size for name, size in asdict(text).items() if name in names}
+        self.input_layernorm = nn.RMSNorm(width, eps)
+        self.self_attn = Qwen3Attention(Qwen3Config(**sizes, rms_norm_eps=eps), 0)
+        self.post_attention_layernorm = nn.RMSNorm(width, eps)
+        self.mlp = LlamaMLP(llama_config(text))  # type: ignore[no-untyped-call]
+        self.rotary = RotaryModule(text)
+        nn.init.zeros_(self.self_attn.o_proj.weight)
+        nn.init.zeros_(self.mlp.down_proj.weight)
+
+    def forward(
+        self, x: Tensor, context: Tensor, places: Tensor, own: Tensor, visible: Tensor
+    ) -> Tensor:
+        """Return the layer's output [B, A, R, H] for blocks x [B, A, R, H].
+
+        context: [B, L, H] at rotary positions `places` [B, 3, L], of which a block sees those that
+        are `visible` [B, A, L]. own: [B, 3, A R] the blocks' positions.
+        """
+        attention, apart = self.self_attn, partial(torch.unflatten, dim=2, sizes=x.shape[1:3])
+        normed = self.input_layernorm(x).flatten(1, 2)
+        queries = attention.q_norm(self._split(attention.q_proj(normed))).transpose(1, 2)
+        queries = self.rotary(queries, own) * attention.scaling
+        keys, values = self._keys_values(context, places)
+        scores = apart((queries @ keys.transpose(-1, -2)).float())
+        scores = scores.masked_fill(~visible[:, None, :, None], float("-inf"))
+        own_keys, own_values = map(apart, self._keys_values(normed, own))
+        among = (apart(queries) @ own_keys.transpose(-1, -2)).float()
+        shares = torch.cat((scores, among), dim=-1).softmax(dim=-1).to(values.dtype)
+        seen, kept = torch.split(shares, [keys.shape[2], x.shape[2]], dim=-1)
+        attended = apart(seen.flatten(2, 3) @ values) + kept @ own_values
+        x = x + attention.o_proj(attended.permute(0, 2, 3, 1, 4).flatten(-2))
+        output: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return output
+
+    def _keys_values(self, rows: Tensor, positions: Tensor) -> KeysValues:
+        """Return the keys and values [B, h, n, d] of rows [B, n, H] at positions [B, 3, n]."""
+        attention = self.self_attn
+        keys = attention.k_norm(self._split(attention.k_proj(rows))).transpose(1, 2)
+        values = self._split(attention.v_proj(rows)).transpose(1, 2)
+        repeats = attention.num_key_value_groups
+        turned = self.rotary(keys, positions)
+        return turned.repeat_interleave(repeats, 1), values.repeat_interleave(repeats, 1)
+
+    def _split(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], -1, self.self_attn.head_dim)
+
+
+class MarkovModule(nn.Module):
+    """Corrects each depth's logits by the token before it (DSpark)."""
+
+    def __init__(self, options: BlockDraft, text: TextConfig) -> None:
+        super().__init__()
+        rank, width = options.markov_rank, text.hidden_size
+        self.markov_w1 = nn.Embedding(text.vocab_size, rank)
+        self.markov_w2 = nn.Linear(rank, options.draft_vocab_size, bias=False)
+        nn.init.normal_(self.markov_w1.weight, std=W1_SPREAD)
+        if options.markov_head_type == "gated":
+            self.gate_proj = nn.Linear(width + rank, rank)
+        elif options.markov_head_type == "rnn":
+            self.joint_proj = nn.Linear(2 * rank + width, 3 * rank)
+        self._kind = options.markov_head_type
+
+    def forward(self, tokens: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what W2 reads and the tokens' embeddings, both [D, B, A, r].
+
+        tokens: [D, B, A] before each depth. features: [D, B, A, H].
+        """
+        embedded = self.markov_w1(tokens)
+        if self._kind == "gated":
+            gates = self.gate_proj(torch.cat((features, embedded), dim=-1)).sigmoid()
+            return gates * embedded, embedded
+        if self._kind == "rnn":
+            return torch.stack(self._walk(embedded, features)), embedded
+        return embedded, embedded
+
+    def _walk(self, embedded: Tensor, features: Tensor) -> list[Tensor]:
+        state, outputs = torch.zeros_like(embedded[0]), []
+        for token, feature in zip(embedded, features, strict=True):
+            joined = self.joint_proj(torch.cat((state, token, feature), dim=-1))
+            gate, candidate, output = joined.chunk(3, dim=-1)
+            state = gate.sigmoid() * state + (1 - gate.sigmoid()) * candidate.tanh()
+            outputs.append(output.tanh())
+        return outputs
+
+
+class ConfidenceModule(nn.Module):
+    """Predicts how probably a row's token is accepted."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(width, 1)
+
+
+class BlockModule(nn.Module):
+    """A DFlash or DSpark head."""
+
+    def __init__(self, config: HeadConfig, options: BlockDraft, text: TextConfig) -> None:
+        """Build random weights; `begin` must follow before training."""
+        super().__init__()
+        self.config, self.options = config, options
+        width, eps = text.hidden_size, text.rms_norm_eps
+        self.fc = nn.Linear(len(options.captured) * width, width, bias=False)
+        self.hidden_norm = nn.RMSNorm(width, eps)
+        count = range(text.num_hidden_layers)
+        self.layers = nn.ModuleList(InjectedLayerModule(text) for _ in count)
+        self.norm = nn.RMSNorm(width, eps)
+        if options.markov_rank:
+            self.markov_head = MarkovModule(options, text)
+        if options.enable_confidence_head:
+            read = options.markov_rank if options.confidence_head_with_markov else 0
+            self.confidence_head = ConfidenceModule(width + read)
+        self._turned = bool(text.rotary_axes)
+        self._parts = [width, options.markov_rank, options.markov_rank]
+        self.mask: Tensor
+        self.register_buffer("mask", torch.zeros(width), persistent=False)
+
+    @torch.no_grad()
+    def begin(self, mask: Tensor) -> None:
+        """Take the target's embedding [H] of the mask token."""
+        self.mask.copy_(mask)
+
+    def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
+        """Return features [D, B, A, H + 2 r] of the guesses from every start.
+
+        They are a row's output, what W2 reads, and the embedding of the token before. The tokens
+        before are the answer's own, which right guesses equal.
+        """
+        rows = self.options.rows_for(starts.depth)
+        anchors = gather_columns(batch.embeddings, starts.columns).unsqueeze(2)
+        masks = self.mask.to(anchors.dtype).expand(*starts.columns.shape, rows - 1, -1)
+        x = torch.cat((anchors, masks), dim=2)
+        context = self.hidden_norm(self.fc(batch.captured).float())
+        columns = torch.arange(batch.ids.shape[1], device=x.device)
+        places = batch.positions if self._turned else columns.expand_as(batch.positions)
+        first = places.gather(2, starts.columns.unsqueeze(1).expand(-1, 3, -1))
+        own = (first.unsqueeze(-1) + torch.arange(rows, device=x.device)).flatten(2)
+        visible = columns < starts.columns.unsqueeze(-1)
+        if not self.options.image_context:
+            visible = visible & ~batch.visual.unsqueeze(1)
+        for layer in self.layers:
+            x = layer(x, context, places, own, visible)
+        features: Tensor = self.norm(x)[:, :, rows - starts.depth :].movedim(2, 0)
+        if not self.options.markov_rank:
+            return features
+        depths = range(starts.depth)
+        before = torch.stack([batch.ids.gather(1, starts.after(depth)) for depth in depths])
+        return torch.cat((features, *self.markov_head(before, features)), dim=-1)
+
+    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:
+        """Return the log-probabilities [n, V] of features [n, H + 2 r]."""
+        row, read, _ = torch.split(features, self._parts, dim=-1)
+        logits = F.linear(row.to(output_matrix.dtype), output_matrix).float()
+        if self.options.markov_rank:
+            logits = logits + self.markov_head.markov_w2(read).float()
+        return torch.log_softmax(logits, dim=-1)
+
+    def confidence(self, features: Tensor) -> Tensor:
+        """Return the log-odds [n] that guesses with features [n, H + 2 r] are accepted."""
+        row, _, embedded = torch.split(features, self._parts, dim=-1)
+        both = self.options.confidence_head_with_markov
+        read = torch.cat((row, embedded), dim=-1) if both else row
+        odds: Tensor = self.confidence_head.proj(read).squeeze(-1).float()
+        return odds
