@@ -1,139 +1,307 @@
-"""Styles Markdown as it arrives; holds back only what later text of its line decides.
-
-Headings, lists, quotes, rules, tables, code, bold and italic are styled; other text stays as it is.
-"""
+"""Styles Markdown as it arrives; holds back only what later text decides."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import accumulate, takewhile
+from typing import NamedTuple
 
-from mmspec_terminal.wrapping import Run
+from markdown_it.token import Token
+from rich.cells import cell_len
+
+from mmspec_terminal.markdown_grammar import OPENER, grammar
+from mmspec_terminal.wrapping import BAR, Run
 
 BOLD, ITALIC, CODE, QUOTE = "bold", "italic", "cyan", "dim"
+GAP = 2
+"""Columns between two of a table."""
 
-_UNDECIDED = re.compile(r"[ \t]*(?:#{1,6}|([-*_])(?:[ \t]*\1)*|[+>]|`{1,2})?[ \t]*")
-_RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*(?:\n|$)")
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
-_BULLET = re.compile(r"([ \t]*)[-*+][ \t]+")
-_QUOTE = re.compile(r" {0,3}>[ \t]?")
-_DIVIDER = re.compile(r"\|(?:[ \t]*:?-+:?[ \t]*\|)+")
-_SPANS = (
-    (BOLD, re.compile(r"(\*\*)(?=[^\s*])(.+?)(?<=\S)\1")),
-    (BOLD, re.compile(r"(__)(?=[^\s_])(.+?)(?<=\S)\1")),
-    (ITALIC, re.compile(r"(\*)(?=[^\s*])(.+?)(?<=[^\s*])\1")),
-    (ITALIC, re.compile(r"(_)(?=[^\s_])(.+?)(?<=[^\s_])\1(?!\w)")),
-    (CODE, re.compile(r"(`)([^`]+)\1")),
+_EMPHASIS = {"strong": BOLD, "em": ITALIC}
+_MARKERS = r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*"
+_UNDECIDED = re.compile(
+    _MARKERS + r"(?:\#{1,6}|([-*_])(?:[ \t]*\1)*|[+>]|[`~\\$|].*|\d{1,9}[.)]?)?[ \t]*",
 )
-_OPENS_NOTHING = re.compile(r"\*{3}|_{3}|(?:\*+|_+|\\)\s")
-_PLAIN = re.compile(r"[^*_`\\\n]+")
+"""Matches the beginning of a line of which later text says what it is."""
+_PIPES = re.compile(rf"(?:^|(?<=\n))(?:{_MARKERS}\|[^\n]*(?:\n|\Z))+\Z")
+_FORMULA = re.compile(
+    rf"(?:^|(?<=\n)){_MARKERS}(?:\\\[(?:(?!\\\]|\n[ \t]*\n).)*|\$\$(?:(?!\$\$|\n[ \t]*\n).)*)\Z",
+    re.DOTALL,
+)
+_LAST_MARKERS = re.compile(r"[*_`\\$#:\s]*\Z")
+_PLAIN = re.compile(r"[^*_`\\$#:\n]*")
 
 
 class Markdown:
-    """The state of one answer's Markdown: the text held back, and the block that it is in."""
+    """The Markdown of one answer: what of it is not written yet, and what may still change."""
 
-    def __init__(self) -> None:
-        self._held = ""
-        self._before = ""  # the last letter written: _ within a word is no markup
+    def __init__(self, columns: Callable[[], int] | None = None) -> None:
+        """columns: returns the width beyond which a table is written row by row."""
+        self._columns = columns
+        self._source = ""  # from the beginning of the last block
+        self._read = 0  # the letters of the source that have been parsed
+        self._written = 0  # the letters of what is shown for the source that are written
         self._style: str | None = None
-        self._starts = True
-        self._in_code = False
-        self._table: list[str] = []
+        self._runs_on = False  # plain text can be written as it is, in the style
+        self._in_fence = False
 
     def push(self, text: str) -> Iterator[Run]:
         """Yield what can be written after `text` arrived."""
-        self._held += text
-        while self._held and (runs := self._next(self._held, ended=False)) is not None:
-            yield from runs
+        self._source += text
+        rest = self._source[self._read :]
+        if self._runs_on and _PLAIN.fullmatch(rest):
+            if shown := rest.rstrip():
+                self._read += len(shown)
+                self._written += len(shown)
+                yield shown, self._style
+            return
+        stop = self._decided()
+        if stop > self._read:
+            yield from self._show(stop, ended=False)
 
     def end(self) -> Iterator[Run]:
         """Yield the rest of the answer."""
-        while self._held:
-            yield from self._next(self._held, ended=True) or ()
-        yield from self._taken_table()
+        yield from self._show(len(self._source), ended=True)
 
-    def _next(self, held: str, *, ended: bool) -> list[Run] | None:
-        """Take the next part of what is held; None if it needs more text."""
-        if not self._starts:
-            return self._inline(held, ended=ended)
-        if self._in_code or held.startswith(("```", "|")):
-            return self._line(held, ended=ended)
-        if not ended and _UNDECIDED.fullmatch(held):
-            return None
-        return self._taken_table() or self._begin(held)
+    def _decided(self) -> int:
+        """The number of letters of the source that later ones leave in their blocks."""
+        source = self._source
+        stop = start = source.rfind("\n") + 1
+        if not self._in_fence:
+            whole = _LAST_MARKERS.search(source, start).start()  # type: ignore[union-attr]
+            is_undecided = _UNDECIDED.fullmatch(source, start, whole)
+            stop = start if is_undecided or _UNDECIDED.fullmatch(source, start) else whole
+        while held := _PIPES.search(source[:stop]) or _FORMULA.search(source[:stop]):
+            stop = held.start()
+        return stop
 
-    def _line(self, held: str, *, ended: bool) -> list[Run] | None:
-        """Take a whole line of code or of a table."""
-        if "\n" not in held and not ended:
-            return None
-        line, newline, self._held = held.partition("\n")
-        if line.startswith("```"):
-            self._in_code = not self._in_code
-            return self._taken_table()
-        if self._in_code:
-            return [(line + newline, CODE)]
-        self._table.append(line)
-        return []
+    def _show(self, stop: int, *, ended: bool) -> Iterator[Run]:
+        """Write what is new in what is shown for the source up to `stop`."""
+        shown = _Shown(self._source[:stop], ended=ended, columns=self._columns)
+        yield from shown.after(self._written)
+        self._written = max(self._written, shown.length)
+        self._read, self._style = stop, shown.style
+        self._runs_on = shown.runs_on and not self._source[stop:].strip()
+        self._in_fence = shown.in_fence
+        if shown.last_length <= self._written:
+            start = [0, *accumulate(map(len, self._source.splitlines(keepends=True)))]
+            self._source = self._source[start[shown.last_line] :]
+            self._read -= start[shown.last_line]
+            self._written -= shown.last_length
 
-    def _begin(self, held: str) -> list[Run]:
-        """Take the marker at the beginning of a line."""
-        if rule := _RULE.match(held):
-            self._held = held[rule.end() :]
-            return [("─" * 20 + "\n", QUOTE)]
-        self._starts = False
-        for pattern, style, shown in (
-            (_HEADING, BOLD, ""),
-            (_BULLET, None, r"\1• "),
-            (_QUOTE, QUOTE, "│ "),
-        ):
-            if marker := pattern.match(held):
-                self._held, self._style = held[marker.end() :], style
-                return [(marker.expand(shown), style)]
-        return []
 
-    def _inline(self, held: str, *, ended: bool) -> list[Run] | None:
-        """Take the next run of a line."""
-        if plain := _PLAIN.match(held):
-            return [self._taken(plain[0], plain[0], None)]
-        if held[0] == "\n":
-            run = self._taken("\n", "\n", None)
-            self._starts, self._style = True, None
-            return [run]
-        if held[0] == "\\" and re.match(r"\\[!-/:-@\[-`{-~]", held):
-            return [self._taken(held[:2], held[1], None)]
-        is_open = "\n" not in held and not ended
-        for style, pattern in _SPANS:
-            span = pattern.match(held.partition("\n")[0])
-            if span and not self._within_word(span):
-                if is_open and span.end() == len(held):  # what follows may change its end
-                    return None
-                return [self._taken(span[0], span[2], style)]
-        if is_open and not _OPENS_NOTHING.match(held):
-            return None
-        return [self._taken(held[0], held[0], None)]
+class _Shown:
+    """What is shown for a source: a line for each of its own, but for fences and dividers."""
 
-    def _within_word(self, span: re.Match[str]) -> bool:
-        return span[1].startswith("_") and self._before.isalnum()
+    def __init__(self, source: str, *, ended: bool, columns: Callable[[], int] | None) -> None:
+        self.runs: list[Run] = []
+        self.length = 0
+        self.style: str | None = None
+        """That of the paragraph or heading at the end."""
+        self.runs_on = self.in_fence = False
+        """True if the source ends within a paragraph or heading, or within a fence."""
+        self.last_line = self.last_length = 0
+        """The line at which the last block starts, and the length of what is before it."""
+        self._ended = ended
+        self._columns = columns
+        self._whole_lines = source.count("\n")
+        self._lines = self._whole_lines + (not source.endswith("\n"))
+        self._line = 0
+        self._containers: list[list[str]] = []
+        """What the next line and later ones of each quote and list item begin with."""
+        tokens = grammar().parse(source)
+        for place, token in enumerate(tokens):
+            self._show(token, tokens[place + 1 :])
+        if ended:
+            self._to_line(self._whole_lines)
 
-    def _taken(self, source: str, shown: str, style: str | None) -> Run:
-        self._held = self._held[len(source) :]
-        self._before = source[-1]
-        return shown, " ".join(filter(None, (self._style, style))) or None
+    def after(self, written: int) -> Iterator[Run]:
+        """The runs beyond the first letters."""
+        for text, style in self.runs:
+            if written < len(text):
+                yield text[written:], style
+            written = max(written - len(text), 0)
 
-    def _taken_table(self) -> list[Run]:
-        """The table that was held back, its columns aligned."""
-        rows = [
-            [cell.strip() for cell in line.strip().strip("|").split("|")] for line in self._table
-        ]
-        divided = len(rows) > 1 and _DIVIDER.fullmatch(self._table[1].strip()) is not None
-        lines, self._table = self._table, []
-        if not divided:
-            return [("".join(f"{line}\n" for line in lines), None)] if lines else []
-        del rows[1]
-        columns = max(map(len, rows))
-        widths = [
-            max(len(row[place]) for row in rows if place < len(row)) for place in range(columns)
-        ]
-        padded = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+    def _show(self, token: Token, later: list[Token]) -> None:
+        if token.map and (token.level == 0 or token.type == "list_item_open"):
+            self._to_line(token.map[0])
+            if token.level < 2:
+                self.last_line, self.last_length = token.map[0], self.length
+        match token.type:
+            case "blockquote_open":
+                self._containers.append([BAR, BAR])
+            case "list_item_open":
+                mark = f"{token.info}{token.markup} " if token.info else "• "
+                self._containers.append([mark, " " * len(mark)])
+            case "list_item_close" | "blockquote_close":
+                if self._at_marker:
+                    self._begin_line(self._line)
+                    self._end_line()
+                self._containers.pop()
+            case "paragraph_open" | "heading_open":
+                self._text(later[0], BOLD if token.type == "heading_open" else None)
+            case "fence" | "code_block" | "formula":
+                self._code(token)
+            case "hr" if token.map:
+                self._begin_line(token.map[0])
+                self._put("─" * 20, QUOTE)
+                self._end_line()
+            case "table_open":
+                self._table(token, later)
+
+    @property
+    def _at_marker(self) -> bool:
+        return any(first != then for first, then in self._containers)
+
+    def _to_line(self, line: int) -> None:
+        """Show the blank lines before a line; behind a list item's marker there are none."""
+        while self._line < line and not self._at_marker:
+            bars = "".join(then for _, then in self._containers).rstrip()
+            self._put(bars, QUOTE)
+            self._end_line()
+        self._line = line
+
+    def _begin_line(self, line: int) -> None:
+        self._to_line(line)
+        for container in self._containers:
+            self._put(container[0], QUOTE if container[0] == BAR else None)
+            container[0] = container[1]
+
+    def _end_line(self) -> None:
+        if self._line < self._whole_lines:
+            self._put("\n", None)
+        self._line += 1
+
+    def _put(self, text: str, style: str | None) -> None:
+        if text:
+            self.runs.append((text, self._whole_style(style)))
+            self.length += len(text)
+
+    def _whole_style(self, style: str | None) -> str | None:
+        """A style with that of the quote around it."""
+        quote = QUOTE if [BAR, BAR] in self._containers and style != QUOTE else ""
+        return f"{quote} {style or ''}".strip() or None
+
+    def _text(self, inline: Token, style: str | None) -> None:
+        """A paragraph or heading; what may go on is shown up to what may become markup."""
+        assert inline.map
+        start, stop = inline.map
+        has_end = stop <= self._whole_lines
+        goes_on = not self._ended and stop == self._lines and not (style and has_end)
+        self._begin_line(start)
+        self.style = self._whole_style(style)
+        children = inline.children or []
+        fixed = _fixed(children) if goes_on else len(children)
+        for kind, text, inner in _runs(children[:fixed], style):
+            if kind == "softbreak":
+                self._end_line()
+                self._begin_line(self._line)
+            self._put(text, inner)
+        if fixed < len(children):
+            return
+        self.runs_on = goes_on and not has_end
+        self._line = stop - 1
+        self._end_line()
+
+    def _code(self, token: Token) -> None:
+        """The lines of code or of a formula; while more may follow, the whole ones."""
+        assert token.map
+        start, stop = token.map
+        indent = "    " if token.type == "code_block" else ""
+        lines = token.content.removesuffix("\n").split("\n") if token.content else []
+        self._to_line(start)
+        self._line += token.type == "fence"
+        self.in_fence = token.type == "fence" and stop - start == 1 + len(lines)
+        for line in lines:
+            if not self._ended and self._line >= self._whole_lines:
+                return
+            self._begin_line(self._line)
+            self._put(indent * bool(line.strip()) + line.rstrip(), CODE)
+            self._end_line()
+        self._line = max(self._line, stop)
+
+    def _table(self, table: Token, later: list[Token]) -> None:
+        assert table.map
+        cells = takewhile(lambda token: token.type != "table_close", later)
+        rows: list[list[Cell]] = []
+        for token in cells:
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type in ("th_open", "td_open"):
+                style, align = BOLD if token.tag == "th" else None, token.attrs.get("style", "")
+            elif token.type == "inline":
+                runs = [(text, inner) for _, text, inner in _runs(token.children or [], style)]
+                rows[-1].append(Cell(runs, str(align)))
+        start, stop = table.map
+        for number, line in enumerate(_table_lines(rows, self._columns)):
+            if number:
+                self._put("\n", None)
+            self._begin_line(start)
+            for run in line:
+                self._put(*run)
+        self._line = stop - 1
+        self._end_line()
+
+
+class Cell(NamedTuple):
+    """A cell of a table: its text, and the style attribute that says how it is aligned."""
+
+    runs: list[Run]
+    align: str
+
+    @property
+    def columns(self) -> int:
+        """The columns of the terminal that the text takes."""
+        return sum(cell_len(text) for text, _ in self.runs)
+
+    def padded(self, width: int) -> list[Run]:
+        """The text in so many columns."""
+        spare = width - self.columns
+        left = {"text-align:right": spare, "text-align:center": spare // 2}.get(self.align, 0)
+        return [(" " * left, None), *self.runs, (" " * (spare - left), None)]
+
+
+def _table_lines(rows: list[list[Cell]], columns: Callable[[], int] | None) -> list[list[Run]]:
+    """A table's lines; if it is too wide, each cell behind its column's title."""
+    widths = [max(cell.columns for cell in column) for column in zip(*rows, strict=True)]
+    if not columns or sum(widths) + GAP * len(widths) <= columns():
+        gap: list[Run] = [(" " * GAP, None)]
+        return [
+            [
+                run
+                for place, cell in enumerate(row)
+                for run in [*(gap if place else []), *cell.padded(widths[place])]
+            ]
             for row in rows
         ]
-        return [(f"{padded[0]}\n", BOLD), *((f"{row}\n", None) for row in padded[1:])]
+    lines: list[list[Run]] = []
+    for number, row in enumerate(rows[1:]):
+        lines += [[]] if number else []
+        pairs = zip(rows[0], row, strict=True)
+        lines += [[*title.runs, (": ", BOLD), *cell.runs] for title, cell in pairs]
+    return lines
+
+
+def _fixed(tokens: list[Token]) -> int:
+    """The number of tokens that stay, whatever follows an opener: code in emphasis undoes that."""
+    outermost, depth = 0, 0
+    for place, token in enumerate(tokens):
+        outermost = outermost if depth else place
+        depth += token.nesting
+        if token.type == OPENER:
+            return outermost
+    return len(tokens)
+
+
+def _runs(tokens: list[Token], style: str | None) -> Iterator[tuple[str, str, str | None]]:
+    """The type, text and style of each part of a text; a newline is a part of its own."""
+    styles = [style]
+    for token in tokens:
+        if token.nesting > 0:
+            styles.append(_EMPHASIS[token.tag])
+        elif token.nesting < 0:
+            styles.pop()
+        own = CODE if token.type == "code_inline" else None
+        inner = " ".join(dict.fromkeys(filter(None, [*styles, own]))) or None
+        for number, text in enumerate(token.content.split("\n")):
+            if number:
+                yield "softbreak", "", None
+            yield token.type, text, inner

@@ -63,7 +63,10 @@ class Screen:
         self._wrap = Wrap()
         self.markdown = self.terminal and not self.plain
         """True if answers are shown as Markdown, unless accepted tokens are marked."""
-        self._markdown = Markdown()
+        self._markdown = self._new_markdown()
+
+    def _new_markdown(self) -> Markdown:
+        return Markdown(lambda: _width(self._out))
 
     def _console(self, file: Any) -> Console:
         return Console(file=file, color_system=None if self.plain else "auto", highlight=False)
@@ -100,7 +103,7 @@ class Screen:
     def end_line(self) -> None:
         """Write the rest of a streamed text, and end the line of stdout if it has text."""
         self.clear_progress()
-        markdown, self._markdown = self._markdown, Markdown()
+        markdown, self._markdown = self._markdown, self._new_markdown()
         for run in markdown.end():
             self._stream(*run)
         for run in self._wrap.end(_width(self._out)):

@@ -1,22 +1,35 @@
 """Wraps streamed text between words."""
 
+import re
+
 from rich.cells import cell_len
 
 TAB = 8
 
+HANGING = 40
+"""Letters of a line in which its indentation is looked for."""
+
 Run = tuple[str, str | None]
 """Text with its style."""
+
+BAR = "│ "
+"""What each line of a quote begins with."""
+
+_HANGING = re.compile(rf"(?:{BAR}| )*(?:(?:[•*+-]|\d{{1,9}}[.)]) +)*")
+"""The beginning of a line below which the rest of the line is continued."""
 
 
 class Wrap:
     """Wraps text as it arrives; tracks the cursor's column.
 
     A word is held back until it ends, because its length decides the line that it belongs to. One
-    that is longer than a line is cut.
+    that is longer than a line is cut. The rest of a line in a list or a quote stands below its
+    text.
     """
 
     def __init__(self) -> None:
         self._column = 0
+        self._start = ""  # of a line of the text
         self._word: list[Run] = []
         self._is_cut = False
         self._runs: list[Run] = []
@@ -46,7 +59,7 @@ class Wrap:
 
     def _end_word(self, limit: int) -> None:
         if self._column and self._column + _columns(self._word) > limit and not self._is_cut:
-            self._end_line(None)
+            self._continue_line(None, limit)
         self._write_word(limit)
         self._is_cut = False
 
@@ -54,7 +67,7 @@ class Wrap:
         for letter, style in self._word:
             size = cell_len(letter)
             if size and self._column + size > limit and self._column:
-                self._end_line(style)
+                self._continue_line(style, limit)
             self._put(letter, style)
             self._column += size
         self._word = []
@@ -62,17 +75,24 @@ class Wrap:
     def _space(self, letter: str, style: str | None, limit: int) -> None:
         """Write a newline or blanks; blanks past the end of the line are left out."""
         if letter == "\n":
-            self._end_line(style)
+            self._put("\n", style)
+            self._column, self._start = 0, ""
             return
         blank = 1 if letter == " " else TAB - self._column % TAB
         self._put(" " * min(blank, max(limit - self._column, 0)), style)
         self._column += blank
 
-    def _end_line(self, style: str | None) -> None:
+    def _continue_line(self, style: str | None, limit: int) -> None:
+        """End the line of the terminal within one of the text."""
         self._put("\n", style)
-        self._column = 0
+        hanging = _HANGING.match(self._start)[0]  # type: ignore[index]  # it may be empty
+        self._column = cell_len(hanging) if cell_len(hanging) <= limit // 2 else 0
+        if self._column:
+            self._runs.append((re.sub(rf"{BAR}|.", _below, hanging), "dim"))
 
     def _put(self, text: str, style: str | None) -> None:
+        if len(self._start) < HANGING and text != "\n":
+            self._start += text
         if self._runs and self._runs[-1][1] == style:
             text = self._runs.pop()[0] + text
         self._runs.append((text, style))
@@ -80,6 +100,10 @@ class Wrap:
     def _taken(self) -> list[Run]:
         runs, self._runs = self._runs, []
         return runs
+
+
+def _below(start: re.Match[str]) -> str:
+    return start[0] if start[0] == BAR else " "
 
 
 def _columns(word: list[Run]) -> int:

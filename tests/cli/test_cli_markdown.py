@@ -1,15 +1,19 @@
 """Markdown as it arrives: what is styled, what stays, in pieces of any size."""
 
+import re
+import time
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from mmspec_terminal.markdown import BOLD, CODE, ITALIC, QUOTE, Markdown
 
 
-def rendered(*pieces: str) -> list[tuple[str, str | None]]:
+def rendered(*pieces: str, columns: int | None = None) -> list[tuple[str, str | None]]:
     """The runs of an answer, neighbours of one style joined."""
-    markdown, joined = Markdown(), []
+    markdown, joined = Markdown(columns and (lambda: columns)), []
     runs = [run for piece in pieces for run in markdown.push(piece)]
     for text, style in (*runs, *markdown.end()):
         if text and joined and joined[-1][1] == style:
@@ -17,6 +21,19 @@ def rendered(*pieces: str) -> list[tuple[str, str | None]]:
         elif text:
             joined.append((text, style))
     return joined
+
+
+def shown(*pieces: str, columns: int | None = None) -> str:
+    """The text of an answer as it is on the screen."""
+    return "".join(text for text, _ in rendered(*pieces, columns=columns))
+
+
+def cut(source: str, sizes) -> list[str]:
+    pieces = []
+    for size in sizes:
+        pieces.append(source[:size])
+        source = source[size:]
+    return [*pieces, source]
 
 
 @pytest.mark.parametrize(
@@ -27,25 +44,26 @@ def rendered(*pieces: str) -> list[tuple[str, str | None]]:
             "a *b* and _c_.",
             [("a ", None), ("b", ITALIC), (" and ", None), ("c", ITALIC), (".", None)],
         ),
+        ("a **b\nc** d", [("a ", None), ("b", BOLD), ("\n", None), ("c", BOLD), (" d", None)]),
         ("run `x = 1`!", [("run ", None), ("x = 1", CODE), ("!", None)]),
-        ("# Title\ntext", [("Title\n", BOLD), ("text", None)]),
-        ("## A *b*\n", [("A ", BOLD), ("b", "bold italic"), ("\n", BOLD)]),
+        ("a `` b ` c `` d", [("a ", None), ("b ` c", CODE), (" d", None)]),
+        ("# Title\ntext", [("Title", BOLD), ("\ntext", None)]),
+        ("## A *b* ##\n", [("A ", BOLD), ("b", "bold italic"), ("\n", None)]),
         ("- one\n  * two\n", [("• one\n  • two\n", None)]),
-        ("> said\nplain", [("│ said\n", QUOTE), ("plain", None)]),
+        ("> said\n\nplain", [("│ said\n", QUOTE), ("\nplain", None)]),
         ("* **b**: c\n", [("• ", None), ("b", BOLD), (": c\n", None)]),
-        ("***b*** c\n", [("*", None), ("b", BOLD), ("* c\n", None)]),
-        ("a\n---\nb", [("a\n", None), ("─" * 20 + "\n", QUOTE), ("b", None)]),
-        ("```python\nx = *y*\n# z\n```\nend", [("x = *y*\n# z\n", CODE), ("end", None)]),
-        (
-            "|a|bb|\n|-|:-:|\n|ccc|d|\nend",
-            [("a    bb\n", BOLD), ("ccc  d\nend", None)],
-        ),
-        ("|a|b|\nno table", [("|a|b|\nno table", None)]),
+        ("***b*** c\n", [("b", "italic bold"), (" c\n", None)]),
+        ("**s**o **LLM**s", [("s", BOLD), ("o ", None), ("LLM", BOLD), ("s", None)]),
+        ("这是**重点**内容", [("这是", None), ("重点", BOLD), ("内容", None)]),
+        ("a\n---\nb", [("a\n", None), ("─" * 20, QUOTE), ("\nb", None)]),
+        ("```py\nx = *y*\n```\nend", [("x = *y*", CODE), ("\nend", None)]),
         (r"\*not italic\*", [("*not italic*", None)]),
+        ("|a|\n|-|\n|**b**|\nend", [("a", BOLD), ("\n", None), ("b", BOLD), ("\nend", None)]),
     ],
-)
+)  # fmt: skip
 def test_markup_is_styled(source, runs):
     assert rendered(source) == runs
+    assert rendered(*source) == runs
 
 
 @pytest.mark.parametrize(
@@ -53,33 +71,137 @@ def test_markup_is_styled(source, runs):
     [
         "A blue square, and 2 * 3 * 4 = 24.",
         "snake_case_name and __init",
-        "f(*args, **kwargs)",
+        "the __init__ of _a and b",
+        "f(*args, **kwargs) and 2**3**2 and a*b*c and g(*args)",
         "an unclosed **bold\nnext line",
+        "src/**/*.py and lib/**/*.py",
+        "https://example.com/_next_/a.js and /_next_/ and _x_(1)",
+        r"\(a_1 * b_2\) and \[x*y*z\] and $x_{i}*y*z$ and $$a*b*$$ and a \\ b",
+        "\\[\n- a_{1}\n+ *b*\n\\]",
+        "It is $5*3 or *$6.",
+        "C:\\new_folder\\a_b",
         "1. one\n2. two",
+        "3) three\n\n7) seven",
         "#hashtag and #1",
-        "* ",
+        "a <b>c</b> &amp; [d](e_f_g)",
+        "Title\n===",
+        "verse\n  indented\n    more",
         "|",
+        "|a|b|\nno table",
+        "|a|b|\n|-|-|\n|1|2|3|",
     ],
 )
 def test_what_is_no_markup_stays(source):
-    text = "".join(text for text, _ in rendered(source))
-    assert text.rstrip("\n") == source.replace("* ", "• ", source == "* ").rstrip("\n")
+    assert shown(source) == source
+    assert shown(*source) == source
 
 
-@settings(max_examples=500)
-@given(st.text("ab *_`#->|\\\n\t1:", max_size=60), st.lists(st.integers(1, 7), max_size=60))
+CODE_LINES = ["# get the tools", "for f in *.py *.txt; do echo $MY_VAR_* __init__; done", "a*b*c"]
+
+
+@pytest.mark.parametrize(
+    ("before", "indent", "fence"),
+    [
+        ("Do this:\n\n", "", "```"),
+        ("1. Do this:\n\n", "   ", "```"),
+        ("- Do this:\n", "  ", "```"),
+        ("- a\n  - b\n\n", "    ", "~~~"),
+        ("> quote\n", "> ", "```"),
+        ("", "  ", "```"),
+        ("", "", "~~~"),
+        ("", "", "`````"),
+        ("Text:\n\n", "    ", ""),
+    ],
+)
+def test_code_is_shown_letter_for_letter(before, indent, fence):
+    inner = [*CODE_LINES, "```", "# title"] if len(fence) > 3 else CODE_LINES
+    lines = [f"{fence}bash", *inner, fence] if fence else inner
+    source = before + "".join(f"{indent}{line}\n" for line in lines) + "\nend"
+    assert all(f"{line}\n" in shown(source) for line in inner)
+    assert shown(*cut(source, [3] * 100)) == shown(source)
+
+
+TABLE = "| a | **name** | n |\n|:--|:-:|--:|\n| 日本 | `*x*` | 10 |\n| 🙂 | b \\| c | 5 |\n"
+
+
+def test_the_columns_of_a_table_are_aligned_whatever_their_letters():
+    assert shown(TABLE).splitlines() == [
+        "a     name    n",
+        "日本   *x*   10",
+        "🙂    b | c   5",
+    ]
+
+
+def test_a_table_that_is_too_wide_is_shown_row_by_row():
+    assert shown(TABLE, columns=12).splitlines() == [
+        *("a: 日本", "name: *x*", "n: 10", ""),
+        *("a: 🙂", "name: b | c", "n: 5"),
+    ]
+
+
+MARKUP = st.text("ab *_`#->|\\\n\t1.:$[]()~/é漢", max_size=60)
+LINES = st.lists(
+    st.sampled_from(
+        [
+            *("- a", "  - b*", "1. c", "> d", "> - e", "```", "  ```", "~~~", "    f", "|g|h|"),
+            *("|-|-|", "**i", "j** k", "`l", "m` n", "", "  ", "# o", "---", "\\[", "\\]", "$$"),
+            *("   p", ">"),
+        ]
+    ),
+    max_size=12,
+).map("\n".join)
+
+
+@settings(max_examples=600)
+@given(MARKUP | LINES, st.lists(st.integers(1, 7), max_size=60))
+@example("-:1", [1, 1])
+@example("*.`*.`", [5])
 def test_pieces_of_any_size_give_the_same_runs(source, sizes):
-    pieces, start = [], 0
-    for size in sizes:
-        pieces.append(source[start : start + size])
-        start += size
-    assert rendered(*pieces, source[start:]) == rendered(source)
+    assert rendered(*cut(source, sizes)) == rendered(source)
+
+
+@settings(max_examples=600)
+@given(MARKUP | LINES)
+@example("`l\n$$\n`l\n$$\n- a")
+def test_the_letters_are_on_the_screen_in_order(source):
+    letters = re.sub(r"[^a-z0-9é漢]", "", source)
+    assert re.sub(r"[^a-z0-9é漢]", "", shown(source)) == letters
+
+
+@settings(max_examples=300)
+@given(st.text("ab *`.\n", max_size=40))
+def test_no_star_is_lost_but_those_that_are_emphasis_in_commonmark(source):
+    tokens = MarkdownIt("commonmark").parse(source)
+    literal = sum(each.content.count("*") for token in tokens for each in token.children or [token])
+    assert shown(source).count("*") >= literal
 
 
 @given(st.text("abc .,!?äß漢\n", max_size=60))
 def test_text_without_markup_is_written_as_it_is(source):
-    assert rendered(source) == ([(source, None)] if source else [])
+    assert shown(source).split() == source.split()
 
 
 def test_plain_text_is_not_held_back():
-    assert list(Markdown().push("A blue squ")) == [("A blue squ", None)]
+    markdown = Markdown()
+    assert list(markdown.push("A blue squ")) == [("A blue squ", None)]
+    assert list(markdown.push("are **and")) == [("are ", None)]
+    assert list(markdown.push("** a")) == [("and", BOLD), (" a", None)]
+    assert list(markdown.push("> b\n> c")) == [
+        ("> b", None),
+        ("\n", None),
+        ("│ ", QUOTE),
+        ("c", QUOTE),
+    ]
+
+
+def test_markers_may_nest_without_end():
+    assert shown(">" * 2000 + " a").endswith("a")
+    assert shown("- " * 2000 + "a").endswith("a")
+
+
+def test_a_long_list_is_written_in_time():
+    item = "- **name**: some `code` and *words* that go on for a while, and so on\n"
+    pieces = re.findall(r".{1,4}|\n", item * 150)
+    started = time.perf_counter()
+    assert shown(*pieces).count("• ") == 150
+    assert time.perf_counter() - started < 5

@@ -67,3 +67,12 @@ def test_a_word_is_held_back_until_it_ends_or_the_text_does():
     assert wrap.lay("o th", None, 40) == [("two ", None)]
     assert wrap.end(40) == [("th", None)]
     assert wrap.end(40) == []
+
+
+def test_the_rest_of_a_line_in_a_list_or_a_quote_stands_below_its_text():
+    assert shown(["• one two three\n", "  12. four five six\nx"], 13) == [
+        *("• one two", "  three"),
+        *("  12. four", "      five", "      six", "x"),
+    ]
+    assert shown(["│ • aa bb", " cc dd"], 10) == ["│ • aa bb", "│   cc dd"]
+    assert shown(["• a verylongword"], 9) == ["• a very", "  longwo", "  rd"]

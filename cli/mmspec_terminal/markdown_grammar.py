@@ -1,0 +1,171 @@
+"""The Markdown of answers: CommonMark's blocks and emphasis, and pipe tables, and nothing else.
+
+Links, HTML, entities and underlined headings stay the text that they are, and so do formulas,
+addresses, patterns of file names, and the stars and underscores of programs in running text.
+"""
+
+import re
+from collections.abc import Callable
+from functools import cache
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, blockquote, list_block, table
+from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline.emphasis import tokenize
+from rich.cells import cell_len
+
+Rule = Callable[[StateBlock, int, int, bool], bool]
+
+OPENER = "opener"
+"""Type of a token of text that becomes markup if what closes it follows."""
+
+DEEPEST = 40
+"""Levels of tokens within which quotes and lists nest; further markers are text."""
+
+_CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+_FORMULA = re.compile(
+    r"\\\(.+?\\\)|\\\[.+?\\\]|\$\$.+?\$\$|\$(?=[^\s\d$])[^$\n]*?(?<![\s\\])\$(?!\d)", re.DOTALL
+)
+_FORMULA_OPENER = re.compile(r"\\[(\[]|\$\$|\$(?=[^\s\d$])")
+_ESCAPE = re.compile(r"\\(?:\\|([*_`#+.>|~$-]))")
+_ADDRESS = re.compile(r"://[^\s<>*`|]*[^\s<>*`|.,;:!?)\"'_]")
+_NAME = re.compile(r"__[a-z0-9]+(?:_[a-z0-9]+)*__(?![^\W_])")
+_DISPLAY = ("\\[", "\\]"), ("$$", "$$")
+
+
+@cache
+def grammar() -> MarkdownIt:
+    """The parser, whose tokens `mmspec_terminal.markdown` shows."""
+    parser = MarkdownIt("zero", {"maxNesting": 1000})
+    parser.enable(["blockquote", "code", "emphasis", "fence", "heading", "hr", "list", "table"])
+    parser.core.ruler.disable("normalize")  # the screen spells out control characters itself
+    block, inline = parser.block.ruler, parser.inline.ruler
+    interrupts = ["paragraph", "reference", "blockquote", "list"]
+    block.at("blockquote", _shallow(blockquote), {"alt": interrupts})
+    block.at("list", _shallow(list_block), {"alt": interrupts[:-1]})
+    block.at("table", _table, {"alt": interrupts[:2]})
+    block.before("fence", "formula", _formula, {"alt": interrupts})
+    inline.before("emphasis", "verbatim", _verbatim)
+    inline.at("emphasis", _emphasis)
+    inline.before("verbatim", "newline_kept", _newline)
+    parser.inline.ruler2.before("fragments_join", "openers", _mark_openers)
+    return parser
+
+
+def _shallow(rule: Rule) -> Rule:
+    def limited(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        return state.level < DEEPEST and rule(state, start, end, silent)
+
+    return limited
+
+
+def _line(state: StateBlock, number: int) -> str:
+    return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
+
+
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """A table of lines that begin with a pipe; none has more cells than the first."""
+    last = start
+    while last < end and _line(state, last).startswith("|"):
+        last += 1
+    if last < start + 2:
+        return False
+    columns = [len(cells(_line(state, number))) for number in range(start, last)]
+    return max(columns) == columns[0] and table(state, start, last, silent)
+
+
+def cells(line: str) -> list[str]:
+    """The cells of a table's line, without the outer pipes."""
+    return re.split(r"(?<!\\)\|", re.sub(r"(?<!\\)\|\s*$", "", line.strip()).removeprefix("|"))
+
+
+def _formula(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    r"""A displayed formula: lines from \[ or $$ to what closes them, none of them blank."""
+    first = _line(state, start)
+    closing = next((closing for opening, closing in _DISPLAY if first.startswith(opening)), None)
+    if closing is None or state.is_code_block(start):
+        return False
+    last, rest = start, first[2:]
+    while closing not in rest:
+        last += 1
+        if last >= end or state.isEmpty(last) or state.sCount[last] < state.blkIndent:
+            return False
+        rest = _line(state, last)
+    if rest.rstrip() != rest[: rest.index(closing) + 2]:
+        return False
+    if not silent:
+        token = state.push("formula", "", 0)
+        token.content = state.getLines(start, last + 1, state.blkIndent, False)
+        token.map = [start, last + 1]
+        state.line = last + 1
+    return True
+
+
+def _verbatim(state: StateInline, silent: bool) -> bool:
+    """Code, formulas, addresses, names such as __init__, and characters behind a backslash."""
+    source, start = state.src, state.pos
+    if code := _CODE.match(source, start):
+        inner = code[2]
+        padded = inner[0] == inner[-1] == " " and bool(inner.strip())
+        return _take(state, code, "code_inline", inner[1:-1] if padded else inner, silent)
+    if formula := _FORMULA.match(source, start):
+        return _take(state, formula, "text", formula[0], silent)
+    if opener := re.compile("`+").match(source, start) or _FORMULA_OPENER.match(source, start):
+        return _take(state, opener, OPENER, opener[0], silent)
+    if escape := _ESCAPE.match(source, start):
+        return _take(state, escape, "text", escape[1] or escape[0], silent)
+    within = start and (source[start - 1].isalnum() or source[start - 1] == "_")
+    if literal := _ADDRESS.match(source, start) or (not within and _NAME.match(source, start)):
+        return _take(state, literal, "text", literal[0], silent)
+    return False
+
+
+def _take(state: StateInline, match: re.Match[str], kind: str, content: str, silent: bool) -> bool:
+    if not silent:
+        state.push(kind, "", 0).content = content
+    state.pos = match.end()
+    return True
+
+
+def _newline(state: StateInline, silent: bool) -> bool:
+    """The end of a line; unlike CommonMark's, the next line keeps its indentation."""
+    if state.src[state.pos] != "\n":
+        return False
+    if not silent:
+        state.pending = state.pending.rstrip(" \t")
+        state.push("softbreak", "", 0)
+    state.pos += 1
+    return True
+
+
+def _emphasis(state: StateInline, silent: bool) -> bool:
+    """CommonMark's, but for stars and underscores that programs, paths and products have."""
+    source, start, before = state.src, state.pos, len(state.delimiters)
+    if silent or not tokenize(state, silent):
+        return False
+    run, left, right = source[start : state.pos], source[start - 1 : start], source[state.pos :][:1]
+    if start == 0 or left == "\n":
+        left = " "
+    opens = closes = True
+    if run[0] == "_":
+        opens = left.isspace() or left in "([{\"'*“‘«—–" or cell_len(left) > 1  # noqa: RUF001
+        closes = right not in tuple("/\\=(@#&$%")
+    elif _in_word(left) and _in_word(right):  # a*b*c, 2**3; but **word**s
+        opens, word = False, source[:start].split()[-1]
+        closes = re.fullmatch(rf"[^\w*]*{re.escape(run)}[^*]+", word) is not None
+    elif left in "/\\":  # src/**/*.py
+        opens, closes = False, right in ("", *" \n.,;:!?)")
+    for delimiter in state.delimiters[before:]:
+        delimiter.open, delimiter.close = delimiter.open and opens, delimiter.close and closes
+    return True
+
+
+def _in_word(letter: str) -> bool:
+    return letter.isalnum() and cell_len(letter) < 2
+
+
+def _mark_openers(state: StateInline) -> None:
+    for delimiter in state.delimiters:
+        token = state.tokens[delimiter.token]
+        if delimiter.open and token.type == "text" and token.content:
+            token.type = OPENER
