@@ -7,6 +7,7 @@ from dataclasses import replace
 import click
 
 from mmspec.ground.errors import MmspecError, UsageError
+from mmspec.prompt.conversation import Conversation
 from mmspec_cli.chat_commands.files import go_on
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
 from mmspec_cli.terminal.answer import introduction
@@ -15,7 +16,7 @@ from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_
 from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
 from mmspec_cli.terminal.lookup_memory import remember
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import complete_files
+from mmspec_terminal.options import SYSTEM, complete_files
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
 
@@ -29,6 +30,7 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 
 @click.command(cls=EverydayCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...", shell_complete=complete_files)
+@SYSTEM
 @shared_options
 @click.option("--resume", is_flag=True, help="Go on with the last conversation, and its model.")
 @click.option(
@@ -43,7 +45,14 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
     help="Show images that are added, small: as pixels in kitty, iTerm2 and terminals with sixels, "
     "as half blocks elsewhere.",
 )
-def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, preview: str) -> None:
+def chat(
+    setup: Setup,
+    images: tuple[str, ...],
+    system: str | None,
+    resume: bool,
+    private: bool,
+    preview: str,
+) -> None:
     """Talk about images and clips; those named go with the next question, - is an image on stdin.
 
     If stdin is a pipe, each line is a question. Conversations at a terminal are kept in
@@ -59,7 +68,7 @@ def chat(setup: Setup, images: tuple[str, ...], resume: bool, private: bool, pre
     engine = setup.load(screen.progress)
     interactive = is_interactive()
     dialogue = Dialogue(
-        engine.chat(setup.options),
+        engine.chat(setup.options, Conversation(system)),
         screen,
         setup,
         interactive=interactive,

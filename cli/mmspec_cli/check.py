@@ -28,6 +28,7 @@ DEFAULT_PROMPTS, ACROSS_PROMPTS = 6, 4
 @click.command()
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
 @click.option(
+    "-p",
     "--prompt",
     "questions",
     multiple=True,

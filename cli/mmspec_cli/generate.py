@@ -5,6 +5,7 @@ import sys
 import click
 
 from mmspec.ground.errors import UsageError
+from mmspec.prompt.conversation import Conversation
 from mmspec_cli.main import INTERRUPTED
 from mmspec_cli.terminal.answer import (
     answer_report,
@@ -18,7 +19,7 @@ from mmspec_cli.terminal.attachments import unseen_images
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import complete_files
+from mmspec_terminal.options import SYSTEM, complete_files
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
 
@@ -26,10 +27,11 @@ from mmspec_terminal.setup import Setup, shared_options
 @click.command(cls=EverydayCommand)
 @click.argument("images", nargs=-1, metavar="[IMAGE]...", shell_complete=complete_files)
 @click.option(
-    "--prompt", required=True, metavar="TEXT", help="The question; - reads it from stdin."
+    "-p", "--prompt", required=True, metavar="TEXT", help="The question; - reads it from stdin."
 )
+@SYSTEM
 @shared_options
-def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
+def generate(setup: Setup, images: tuple[str, ...], prompt: str, system: str | None) -> int:
     """Answer one question, with or without images and clips, on stdout; - is an image on stdin."""
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
     if prompt == STANDARD_INPUT and STANDARD_INPUT in images:
@@ -37,7 +39,7 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
     text = _read_prompt(prompt)
     pictures = open_images(images, setup.sampling)
     engine = setup.load(screen.progress)
-    chat = engine.chat(setup.options)
+    chat = engine.chat(setup.options, Conversation(system))
     for note in () if setup.as_json else introduction(engine):
         screen.note(note)
     for remark in () if images else unseen_images(text):
@@ -48,7 +50,12 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str) -> int:
             screen.json(answer_report(chat))
         else:
             answer = chat.answer
-            cost = footer(answer.statistics, first) if setup.details else short_footer(answer)
+            context = engine.target.model.config.text.max_position_embeddings
+            cost = (
+                footer(answer.statistics, first)
+                if setup.details
+                else short_footer(answer, first, context)
+            )
             for note in (*remarks(answer, details=setup.details), cost):
                 screen.note(note)
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0

@@ -5,7 +5,15 @@ from typing import Any
 import click
 
 EVERYDAY = {
-    *("--prompt", "--model", "--draft", "--temperature", "--max-new-tokens", "--resume"),
+    *(
+        "--prompt",
+        "--system",
+        "--model",
+        "--draft",
+        "--temperature",
+        "--max-new-tokens",
+        "--resume",
+    ),
     *("--private", "--preview", "--details", "--json", "--plain", "--backend", "--device"),
     *("--host", "--port", "--api-key", "--help", "--help-all"),
 }

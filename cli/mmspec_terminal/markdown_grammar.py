@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, blockquote, list_block, table
 from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.emphasis import tokenize
+from markdown_it.rules_inline.state_inline import Delimiter
 from rich.cells import cell_len
 
 Rule = Callable[[StateBlock, int, int, bool], bool]
@@ -22,9 +23,14 @@ OPENER = "opener"
 DEEPEST = 40
 """Levels of tokens within which quotes and lists nest; further markers are text."""
 
-_CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+LONGEST = 400
+"""Letters of a text between an opener and what closes it: as many are held back at most."""
+
+_CODE = re.compile(rf"(`+)(?!`)(.{{1,{LONGEST}}}?)(?<!`)\1(?!`)", re.DOTALL)
 _FORMULA = re.compile(
-    r"\\\(.+?\\\)|\\\[.+?\\\]|\$\$.+?\$\$|\$(?=[^\s\d$])[^$\n]*?(?<![\s\\])\$(?!\d)", re.DOTALL
+    rf"\\\(.{{1,{LONGEST}}}?\\\)|\\\[.{{1,{LONGEST}}}?\\\]|\$\$.{{1,{LONGEST}}}?\$\$|"
+    rf"\$(?=[^\s\d$])[^$\n]{{1,{LONGEST}}}?(?<![\s\\])\$(?!\d)",
+    re.DOTALL,
 )
 _FORMULA_OPENER = re.compile(r"\\[(\[]|\$\$|\$(?=[^\s\d$])")
 _ESCAPE = re.compile(r"\\(?:\\|([*_`#+.>|~$-]))")
@@ -111,7 +117,8 @@ def _verbatim(state: StateInline, silent: bool) -> bool:
     if formula := _FORMULA.match(source, start):
         return _take(state, formula, "text", formula[0], silent)
     if opener := re.compile("`+").match(source, start) or _FORMULA_OPENER.match(source, start):
-        return _take(state, opener, OPENER, opener[0], silent)
+        kind = OPENER if _may_close(state, opener.end()) else "text"
+        return _take(state, opener, kind, opener[0], silent)
     if escape := _ESCAPE.match(source, start):
         return _take(state, escape, "text", escape[1] or escape[0], silent)
     within = start and (source[start - 1].isalnum() or source[start - 1] == "_")
@@ -155,9 +162,21 @@ def _emphasis(state: StateInline, silent: bool) -> bool:
         closes = re.fullmatch(rf"[^\w*]*{re.escape(run)}[^*]+", word) is not None
     elif left in "/\\":  # src/**/*.py
         opens, closes = False, right in ("", *" \n.,;:!?)")
+    for delimiter in state.delimiters[:before]:
+        delimiter.open = delimiter.open and start - _place(state, delimiter) <= LONGEST
     for delimiter in state.delimiters[before:]:
         delimiter.open, delimiter.close = delimiter.open and opens, delimiter.close and closes
+        state.tokens[delimiter.token].meta = {"place": state.pos}
     return True
+
+
+def _place(state: StateInline, delimiter: Delimiter) -> int:
+    """Where in the source the run of a delimiter ends."""
+    return int(state.tokens[delimiter.token].meta["place"])
+
+
+def _may_close(state: StateInline, place: int) -> bool:
+    return state.posMax - place <= LONGEST
 
 
 def _in_word(letter: str) -> bool:
@@ -167,5 +186,6 @@ def _in_word(letter: str) -> bool:
 def _mark_openers(state: StateInline) -> None:
     for delimiter in state.delimiters:
         token = state.tokens[delimiter.token]
-        if delimiter.open and token.type == "text" and token.content:
+        may_close = delimiter.open and _may_close(state, _place(state, delimiter))
+        if may_close and token.type == "text" and token.content:
             token.type = OPENER

@@ -241,6 +241,9 @@ SAMPLING = (
     click.option("--seed", type=int, default=0, help="Of sampling."),
     click.option("--max-new-tokens", type=int, default=512, help=LONGEST),
 )
+SYSTEM = click.option(
+    "--system", metavar="TEXT", help="System text, which says how to answer. Default: none."
+)
 REPEAT_LIMIT = click.option(
     "--repeat-limit",
     type=int,

@@ -38,6 +38,8 @@ class Answer:
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     """All generated token ids, including the stop token."""
+    beginning: tuple[int, ...] = ()
+    """Tokens of the answer from before it was cut; `text` has theirs too."""
     finish_reason: str = "interrupted"
     """'stop', 'length', 'repetition', or 'interrupted' until the answer is complete."""
     drafting: Drafting = PLAIN
@@ -53,15 +55,20 @@ class Answer:
     """Median seconds of the conversation's latest plain rounds; None before the first."""
 
     @property
+    def plain_estimate(self) -> float | None:
+        """Seconds that plain decoding would take for the tokens; None before a plain round."""
+        return self.plain_seconds and self.statistics.tokens * self.plain_seconds
+
+    @property
     def speed_up(self) -> float | None:
         """How many times as fast as plain decoding; None without drafts or plain rounds.
 
         At most the tokens per round: a busy machine made the plain rounds slow if it seems more.
         """
         statistics, seconds = self.statistics, self.statistics.seconds["decode"]
-        if not (statistics.drafted and seconds and self.plain_seconds):
+        if not (statistics.drafted and seconds and self.plain_estimate):
             return None
-        return min(statistics.tokens * self.plain_seconds / seconds, statistics.block_efficiency)
+        return min(self.plain_estimate / seconds, statistics.block_efficiency)
 
     def add(self, round_: Round) -> None:
         """Count a round and append its tokens; the text follows as it is decoded."""

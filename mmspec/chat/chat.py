@@ -139,6 +139,12 @@ class Chat:
         answer = Answer()
         return Stream(self._sent(None, None, answer), answer)
 
+    def extend(self) -> Stream:
+        """Go on with the last answer, which was cut; raises UsageError if there is no turn."""
+        turn = self.conversation.last
+        answer = Answer(turn.answer_text, beginning=turn.answer or ())
+        return Stream(self._sent(None, self._rendering.chunks(self.conversation), answer), answer)
+
     def resume(self, conversation: Conversation) -> None:
         """Continue a saved conversation.
 
@@ -196,7 +202,8 @@ class Chat:
     def _answer_ids(self, answer: Answer) -> tuple[int, ...]:
         """The tokens of an answer's text, without the stop token."""
         target = self.models.target
-        ids = tuple(token for token in answer.token_ids if token not in target.stop)
+        new = (token for token in answer.token_ids if token not in target.stop)
+        ids = (*answer.beginning, *new)
         # The token that completes a stop string may begin within the text.
         cut = self.options.stop_strings and target.tokenizer.decode(ids) != answer.text
         return answer_ids(answer.text, target.template, target.tokenizer) if cut else ids
@@ -267,9 +274,9 @@ class Chat:
 
     def _decoded(self, drafter: OpenDrafter | None) -> Iterator[Piece]:
         options, answer = self.options, self.answer
-        target = self.models.target
+        target, context = self.models.target, [*self.context, *answer.beginning]
         text = AnswerText(
-            target.tokenizer.stream(self.context), options.stop_strings, begun=bool(self.context)
+            target.tokenizer.stream(context), options.stop_strings, begun=bool(context)
         )
         draft_length = self._draft_length(drafter)
         rounds = self._session.decode(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, takewhile, zip_longest
 from typing import Literal
+from urllib.parse import quote
 
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.tokens import NO_TOKEN
@@ -132,12 +133,12 @@ class Conversation:
 
     def undo(self) -> None:
         """Drop the last turn; raises UsageError if there is none."""
-        self._last()
-        self.turns.pop()
+        if self.last:
+            self.turns.pop()
 
     def reopen(self) -> None:
         """Drop the last answer and keep its question; raises UsageError if there is no turn."""
-        self.turns[-1] = replace(self._last(), answer=None, answer_text="")
+        self.turns[-1] = replace(self.last, answer=None, answer_text="")
 
     def with_frames(self, most: int) -> "Conversation":
         """The conversation with up to `most` frames of a turn's clips instead, as images."""
@@ -147,10 +148,29 @@ class Conversation:
         """Drop all turns; keeps the system message."""
         self.turns.clear()
 
-    def _last(self) -> Turn:
+    @property
+    def last(self) -> Turn:
+        """The last turn; raises UsageError if there is none."""
         if not self.turns:
             raise UsageError("there is no turn yet")
         return self.turns[-1]
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The pictures of all turns, in order."""
+        return tuple(picture for turn in self.turns for picture in turn.pictures)
+
+    def to_markdown(self) -> str:
+        """The conversation for people: questions as quotes, images as links to their files."""
+        texts = [self.system] if self.system else []
+        for turn in self.turns:
+            for message in turn.messages:
+                images = [f"![{each.name}]({quote(each.name)})" for each in message.pictures]
+                words = [part for part in message.parts if isinstance(part, str)]
+                lines = "\n\n".join([*images, *words]).splitlines()
+                texts.append("\n".join(f"> {line}".rstrip() for line in lines))
+            texts.append(turn.answer_text)
+        return "\n\n".join(text.strip("\n") for text in texts if text) + "\n"
 
     def to_json(self) -> str:
         """Return the conversation as JSON: images of files by path and digest, others as PNG."""

@@ -14,7 +14,7 @@ from support.commands import Run
 def test_each_line_is_a_question_and_the_end_leaves(chat):
     status, out, err = chat("one", "", "two", as_json=False)
     assert status == 0
-    assert len(re.findall(r"\d+ tokens? in \d+\.\d s", err)) == 2
+    assert len(re.findall(r"\d+ tokens?, [\d.]+/s", err)) == 2
     assert out.endswith("\n")
 
 
@@ -154,7 +154,6 @@ def test_a_conversation_of_other_tokens_is_refused_and_nothing_lost(chat, red, t
     ("line", "words"),
     [
         ("/imgae red.png", "nearest: /image"),
-        ("/image", "/image PATH"),
         ("/spec maybe", "on or off"),
         ("/undo", "no turn yet"),
         ("/retry", "no turn yet"),
@@ -163,7 +162,7 @@ def test_a_conversation_of_other_tokens_is_refused_and_nothing_lost(chat, red, t
         ("/save red.png", "red.png exists"),
         ("/save no/where.json", "no/where.json cannot be written"),
         ("/quit now", "/quit takes nothing after it: leave 'now' out"),
-        ("/spec", "/spec needs on|off: /spec on|off"),
+        ("/continue", "there is no turn yet"),
         ("/drop 1", "/drop 1: there is no turn yet"),
         ("/temperature x", "/temperature x: give a number"),
         ("/max-new-tokens 0", "0: give a whole number of at least 1"),
@@ -185,7 +184,7 @@ def test_a_command_that_fails_says_why_and_the_chat_goes_on(chat, red, line, wor
 def test_commands_that_only_show(chat):
     lines = ["/help", "/images", "/image red.png", "/images", "one", "/images", "/stats"]
     out = chat(*lines, as_json=False).out
-    for words in ("/accepted on|off", "no images yet", "next question", "question 1", "drafted"):
+    for words in ("/accepted [on|off]", "no images yet", "next question", "question 1", "drafted"):
         assert words in out
 
 
@@ -239,3 +238,86 @@ def test_figures_and_why_nothing_was_drafted_are_shown_with_details_alone(chat, 
     for options, shown in (["--details"], True), ([], False):
         err = chat("one", as_json=False, more=["--gamma", "3", *options]).err
         assert ("tokens/round" in err) == ("cost 3 rounds" in err) == shown
+
+
+def test_one_line_says_that_drafts_cease_to_pay_or_pay_again(chat, monkeypatch):
+    reasons = iter(["too dear", "too dear", None, None])
+    monkeypatch.setattr(FixedDraftLength, "plain_reason", lambda _: next(reasons))
+    err = chat("one", "two", "three", "four", as_json=False, more=["--gamma", "3"]).err
+    said = [line.split(";")[0] for line in err.splitlines() if line.startswith("drafts")]
+    assert said == ["drafts do not pay at the moment", "drafts pay again"]
+
+
+def test_stats_have_the_estimate_of_plain_decoding_and_the_gain(chat):
+    report = chat("/spec off", "one", "/spec on", "/retry", "/stats", more=["--gamma", "3"])
+    stats = report.records[-1]
+    seconds = stats["stats"]["seconds"]["decode"]
+    assert stats["plain_estimate"] > 0
+    assert stats["speed_up"] == pytest.approx(
+        min(stats["plain_estimate"] / seconds, stats["stats"]["block_efficiency"])
+    )
+
+
+def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(chat):
+    whole = chat("/max-new-tokens 9", "one", "two").answers
+    parts = chat(
+        "/max-new-tokens 4",
+        "one",
+        "/continue",
+        "/max-new-tokens 1",
+        "/continue",
+        "/max-new-tokens 9",
+        "two",
+    ).answers
+    assert [*parts[0]["token_ids"], *parts[1]["token_ids"], *parts[2]["token_ids"]] == whole[0][
+        "token_ids"
+    ]
+    assert parts[2]["text"] == whole[0]["text"]
+    assert parts[3]["token_ids"] == whole[1]["token_ids"]
+    assert parts[1]["stats"]["cached_tokens"] == parts[1]["prompt_tokens"] - 1
+
+
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        ("/system", "no system text"),
+        ("/spec", "speculative decoding"),
+        ("/accepted", "drafted tokens that were kept are not marked"),
+        ("/markdown", "answers are shown as they are"),
+        ("/max-new-tokens", "an answer has at most 12 tokens"),
+        ("/drop", "0 questions so far; /drop N forgets the first N"),
+        ("/save", "not saved in this chat"),
+        ("/image", "no images yet: /image PATH"),
+        ("/load", "no conversation was kept yet"),
+    ],
+)
+def test_a_command_alone_shows_its_value(chat, command, value):
+    assert chat(command, command).notices == [value] * 2
+
+
+def test_a_system_text_is_shown_set_and_cleared(chat):
+    talk = chat(
+        "one", "/reset", "/system Be brief.", "/system", "one", "/reset", "/system clear", "one"
+    )
+    assert talk.notices[1:3] == ["system text: Be brief."] * 2
+    assert talk.ids[0] == talk.ids[2]
+    assert talk.ids[1] == chat("one", more=["--system", "Be brief."]).ids[0]
+    assert talk.answers[1]["prompt_tokens"] > talk.answers[0]["prompt_tokens"]
+
+
+def test_a_conversation_is_saved_as_markdown(chat, red):
+    talk = chat("/image red.png", "What is\tthis?", "/save talk.md")
+    text = red.with_name("talk.md").read_text()
+    assert text == f"> ![red.png](red.png)\n>\n> What is\tthis?\n\n{talk.answers[0]['text']}\n"
+
+
+def test_a_folder_of_images_is_offered_and_an_image_that_comes_twice_noticed(chat, red):
+    folder = red.with_name("holiday")
+    folder.mkdir()
+    for name in ("a.png", "b.png"):
+        (folder / name).write_bytes(red.read_bytes())
+    talk = chat("/image holiday", "look at ./holiday", "/image holiday/*", "one")
+    offer = "is a folder with 2 images: /image holiday/* adds them"
+    assert talk.err.count(offer) == 2
+    assert "holiday/b.png is the same image as holiday/a.png" in talk.err
+    assert talk.answers[0]["prompt_tokens"] > chat("one").answers[0]["prompt_tokens"]

@@ -194,6 +194,14 @@ def test_plain_text_is_not_held_back():
     ]
 
 
+@pytest.mark.parametrize("opener", ["**", "`", "$x", "\\(", "*", "_"])
+def test_what_is_never_closed_is_held_back_for_a_while_alone(opener):
+    markdown, source = Markdown(), f"a {opener}b " + "word " * 200
+    written = "".join(text for piece in source.split(" ") for text, _ in markdown.push(piece + " "))
+    assert source.startswith(written)
+    assert len(source) - len(written) < 10
+
+
 def test_markers_may_nest_without_end():
     assert shown(">" * 2000 + " a").endswith("a")
     assert shown("- " * 2000 + "a").endswith("a")

@@ -107,19 +107,24 @@ def test_footer_says_what_was_measured():
 
 
 @pytest.mark.parametrize(
-    ("drafted", "plain_seconds", "line"),
+    ("drafted", "plain_seconds", "context", "end"),
     [
-        (5, 0.05, "2.0 × faster · 4 tokens in 0.1 s"),  # noqa: RUF001
-        (5, 0.026, "no faster · 4 tokens in 0.1 s"),
-        (5, None, "4 tokens in 0.1 s"),
-        (0, 0.05, "4 tokens in 0.1 s"),
+        (5, 0.05, 100, " · 2.0 × faster"),  # noqa: RUF001
+        (5, 0.026, 100, " · no faster"),
+        (5, None, 100, ""),
+        (0, 0.05, 100, ""),
+        (0, 0.05, 50, " · 68% of the context used"),
     ],
 )
-def test_the_short_line_says_what_drafting_gained(drafted, plain_seconds, line):
+def test_the_short_line_says_speed_seconds_and_gain(drafted, plain_seconds, context, end):
     answer = Answer(plain_seconds=plain_seconds)
+    answer.statistics.prompt_tokens = 30
+    answer.statistics.seconds["total"] = 0.4
     answer.add(Round([1, 2, 3, 4], drafted, drafted, 3))
     answer.statistics.seconds["decode"] = 0.1
-    assert short_footer(answer) == line
+    line = "4 tokens, 40/s · first after 0.2 s · 0.4 s in all"
+    assert short_footer(answer, 0.23, context) == line + end
+    assert "first" not in short_footer(answer, None, context)
 
 
 def test_arguments_in_a_remark_are_options_of_the_command(capsys):

@@ -40,7 +40,7 @@ COUNT = click.IntRange(min=1)
 
 @click.command()
 @click.argument("images", nargs=-1, metavar="[IMAGE]...")
-@click.option("--prompt", help="Asked about the images. Default: synthetic questions.")
+@click.option("-p", "--prompt", help="Asked about the images. Default: synthetic questions.")
 @click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for check.")
 @click.option("--count", type=COUNT, default=6, help="Of the default prompts.")
 @click.option(

@@ -12,7 +12,7 @@ from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.chat_commands.turns import BACK, whole_number
-from mmspec_cli.terminal.attachments import typed_path, typed_paths
+from mmspec_cli.terminal.attachments import folder_offer, typed_path, typed_paths
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import clipboard_picture
 from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
@@ -26,7 +26,10 @@ MOST_SHOWN = 60
 
 
 def image(dialogue: Dialogue, typed: str) -> None:
-    """Send images with the next question; *.png works."""
+    """Send images with the next question; *.png works. Alone: as /images."""
+    if not typed:
+        images(dialogue, "")
+        return
     alone = typed_path(typed)
     named = [alone] if expand_home(alone).exists() else typed_paths(typed)
     files = [file for name in named for file in _matching(name)]
@@ -40,6 +43,8 @@ def image(dialogue: Dialogue, typed: str) -> None:
 def _matching(name: str) -> list[str]:
     """The images that a pattern matches, sorted; a name that is no pattern stands for itself."""
     file = str(expand_home(name))
+    if Path(file).is_dir():
+        raise UsageError(folder_offer(name))
     if not glob.has_magic(file) or Path(file).exists():
         return [name]
     matches = sorted(
@@ -86,10 +91,16 @@ def images(dialogue: Dialogue, _: str) -> None:
 
 
 def save(dialogue: Dialogue, name: str) -> None:
-    """Write the conversation to a file."""
+    """Write the conversation to a file, as Markdown if it ends in .md; alone: the file's name."""
+    if not name:
+        dialogue.notice(f"saved to {dialogue.file}" if dialogue.file else "not saved in this chat")
+        return
     file = expand_home(typed_path(name))
     _check_overwriting(dialogue, name, file)
-    replace_text(file, dialogue.chat.conversation.to_json(), private=True)
+    conversation = dialogue.chat.conversation
+    is_markdown = file.suffix == ".md"
+    text = conversation.to_markdown() if is_markdown else conversation.to_json()
+    replace_text(file, text, private=True)
     dialogue.file = file.resolve()
     dialogue.notice(f"saved to {name}")
 
@@ -100,15 +111,18 @@ def _check_overwriting(dialogue: Dialogue, name: str, file: Path) -> None:
     repeated, dialogue.refused = dialogue.refused == line, ""
     if not file.exists() or file.resolve() == dialogue.file:
         return
-    if file.suffix != ".json":
-        raise UsageError(f"{name} exists: name a new file, or one that ends in .json")
+    if file.suffix not in (".json", ".md"):
+        raise UsageError(f"{name} exists: name a new file, or one that ends in .json or .md")
     if not repeated:
         dialogue.refused = line
         raise UsageError(f"{name} exists: overwrite it? {line} again does, another name does not")
 
 
 def load(dialogue: Dialogue, name: str) -> None:
-    """Go on with a conversation from a file."""
+    """Go on with a conversation from a file; alone: as /sessions."""
+    if not name:
+        sessions(dialogue, "")
+        return
     file = expand_home(typed_path(name))
     if _go_on(dialogue, file, name):
         dialogue.file = file.resolve()

@@ -24,7 +24,7 @@ ALIASES = {
 class Command:
     """A command of the chat: its argument, and the function that runs it, with its help.
 
-    argument: '' for none; within brackets if it may be left out.
+    argument: '' for none; without one a command shows what it would change.
     """
 
     argument: str
@@ -34,11 +34,6 @@ class Command:
     def help(self) -> str:
         """What the command does, as `/help` says it: the function's docstring."""
         return getdoc(self.run) or ""
-
-    @property
-    def needs(self) -> bool:
-        """True if the command needs its argument."""
-        return bool(self.argument) and not self.argument.startswith("[")
 
 
 def is_command(line: str) -> bool:
@@ -54,8 +49,6 @@ def run_command(dialogue: Dialogue, line: str) -> None:
     command = COMMANDS.get(name)
     if command is None:
         raise choice("command", typed, COMMANDS)
-    if command.needs and not argument:
-        raise UsageError(f"{name} needs {command.argument}: {name} {command.argument}")
     if argument and not command.argument:
         raise UsageError(f"{name} takes nothing after it: leave {argument!r} out")
     command.run(dialogue, argument)
@@ -79,26 +72,27 @@ def _quit(dialogue: Dialogue, _: str) -> None:
 
 
 COMMANDS = {
-    "/image": Command("PATH...", files.image),
+    "/image": Command("[PATH...]", files.image),
     "/images": Command("", files.images),
     "/paste": Command("", files.paste),
     "/unstage": Command("[NAME]", files.unstage),
     "/retry": Command("", turns.retry),
+    "/continue": Command("", turns.extend),
     "/undo": Command("", turns.undo),
     "/history": Command("", turns.history),
-    "/drop": Command("N", turns.drop),
+    "/drop": Command("[N]", turns.drop),
     "/reset": Command("", turns.reset),
-    "/system": Command("TEXT", turns.system),
-    "/save": Command("FILE", files.save),
-    "/load": Command("FILE", files.load),
+    "/system": Command("[TEXT]", turns.system),
+    "/save": Command("[FILE]", files.save),
+    "/load": Command("[FILE]", files.load),
     "/sessions": Command("[N]", files.sessions),
     "/model": Command("[NAME]", turns.model),
     "/max-new-tokens": Command("[N]", turns.max_new_tokens),
     "/temperature": Command("[T]", turns.temperature),
     "/drafting": Command("[SPEC]", turns.drafting),
-    "/spec": Command("on|off", turns.spec),
-    "/accepted": Command("on|off", turns.accepted),
-    "/markdown": Command("on|off", turns.markdown),
+    "/spec": Command("[on|off]", turns.spec),
+    "/accepted": Command("[on|off]", turns.accepted),
+    "/markdown": Command("[on|off]", turns.markdown),
     "/stats": Command("", turns.stats),
     "/help": Command("", _help),
     "/quit": Command("", _quit),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from mmspec.chat.answer import Answer
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import UsageError, choice
 from mmspec.prompt.conversation import Conversation
@@ -21,7 +22,10 @@ def whole_number(name: str, argument: str) -> int:
         raise UsageError(f"{name} {argument}: give a number") from error
 
 
-def _switch(name: str, argument: str) -> bool:
+def _switch(name: str, argument: str, *, now: bool) -> bool:
+    """What `on` or `off` after the command `name` means; `now` without a word."""
+    if not argument:
+        return now
     if argument not in ("on", "off"):
         raise choice(f"setting of {name}", argument, ["on", "off"])
     return argument == "on"
@@ -30,6 +34,11 @@ def _switch(name: str, argument: str) -> bool:
 def retry(dialogue: Dialogue, _: str) -> None:
     """Answer the last question again."""
     dialogue.retry()
+
+
+def extend(dialogue: Dialogue, _: str) -> None:
+    """Go on with an answer that was cut."""
+    dialogue.extend()
 
 
 def undo(dialogue: Dialogue, _: str) -> None:
@@ -44,7 +53,11 @@ def reset(dialogue: Dialogue, _: str) -> None:
 
 
 def drop(dialogue: Dialogue, argument: str) -> None:
-    """Forget the first N questions."""
+    """Forget the first N questions; alone: how many there are."""
+    if not argument:
+        asked = len(dialogue.chat.conversation.turns)
+        dialogue.notice(f"{counted(asked, 'question')} so far; /drop N forgets the first N")
+        return
     number = whole_number("/drop", argument)
     conversation = dialogue.chat.conversation
     asked = len(conversation.turns)
@@ -56,9 +69,12 @@ def drop(dialogue: Dialogue, argument: str) -> None:
 
 
 def system(dialogue: Dialogue, text: str) -> None:
-    """Set the system text."""
-    dialogue.chat.conversation.system = text
-    dialogue.notice("system text set")
+    """Show or set the system text; `/system clear` removes it."""
+    conversation = dialogue.chat.conversation
+    if text:
+        conversation.system = None if text == "clear" else text
+    now = conversation.system
+    dialogue.notice("no system text" if now is None else f"system text: {now}")
 
 
 def history(dialogue: Dialogue, _: str) -> None:
@@ -91,11 +107,19 @@ def stats(dialogue: Dialogue, _: str) -> None:
         ("drafted, accepted", f"{statistics.drafted}, {statistics.accepted}"),
         ("accepted", f"{statistics.acceptance_rate:.0%}"),
         ("tokens per second", f"{statistics.tokens_per_second:.1f}"),
+        *_plain(dialogue.chat.answer),
         ("prompt, cached", f"{statistics.prompt_tokens}, {statistics.cached_tokens}"),
         *((f"{stage}, s", f"{spent:.3f}") for stage, spent in statistics.seconds.items()),
         ("peak memory, GB", f"{statistics.peak_memory_bytes / 1e9:.2f}"),
     ]
     dialogue.show(stats_report(dialogue.chat), ["last answer", ""], rows)
+
+
+def _plain(answer: Answer) -> list[tuple[str, str]]:
+    """The estimate of plain decoding and the gain over it; empty before a plain round."""
+    estimate, gain = answer.plain_estimate, answer.speed_up
+    rows = [("plain decoding, estimate, s", f"{estimate:.3f}")] if estimate else []
+    return [*rows, ("times as fast as plain", f"{gain:.2f}")] if gain else rows
 
 
 def _exact(dialogue: Dialogue) -> str:
@@ -121,20 +145,21 @@ def spec(dialogue: Dialogue, argument: str) -> None:
     """Decode speculatively, or plainly."""
     if dialogue.chat.plain:
         raise UsageError("there is no draft to speculate with: start with --draft NAME")
-    dialogue.chat.speculate = _switch("/spec", argument)
+    chat = dialogue.chat
+    chat.speculate = _switch("/spec", argument, now=chat.speculate)
     dialogue.notice("speculative decoding" if dialogue.chat.speculate else "plain decoding")
 
 
 def accepted(dialogue: Dialogue, argument: str) -> None:
     """Mark drafted tokens that were kept."""
-    dialogue.screen.accepted = _switch("/accepted", argument)
-    state = "are marked" if dialogue.screen.accepted else "are no longer marked"
+    dialogue.screen.accepted = _switch("/accepted", argument, now=dialogue.screen.accepted)
+    state = "are marked" if dialogue.screen.accepted else "are not marked"
     dialogue.notice(f"drafted tokens that were kept {state}")
 
 
 def markdown(dialogue: Dialogue, argument: str) -> None:
     """Show answers as Markdown, or as they are."""
-    dialogue.screen.markdown = _switch("/markdown", argument)
+    dialogue.screen.markdown = _switch("/markdown", argument, now=dialogue.screen.markdown)
     state = "as Markdown" if dialogue.screen.markdown else "as they are"
     dialogue.notice(f"answers are shown {state}")
 
@@ -153,7 +178,8 @@ def max_new_tokens(dialogue: Dialogue, argument: str) -> None:
     """Show or set the most tokens of an answer."""
     chat = dialogue.chat
     if argument:
-        number = whole_number("/max-new-tokens", argument)
+        room = chat.models.target.model.config.text.max_position_embeddings
+        number = min(whole_number("/max-new-tokens", argument), room)
         chat.change(replace(chat.options, max_new_tokens=number))
     dialogue.notice(f"an answer has at most {chat.options.max_new_tokens} tokens")
 

@@ -22,6 +22,9 @@ Answering = Stream | Generator[Prefilled | Piece]
 FASTER = 1.05
 """The least ratio to plain decoding that the short line under an answer calls faster."""
 
+MUCH = 0.5
+"""The share of the context from which on the short line says how much is used."""
+
 
 def introduction(engine: Engine) -> list[str]:
     """The engine's notes and, for the bundled model, its abilities and limits."""
@@ -65,14 +68,24 @@ def remarks(answer: Answer, *, details: bool) -> list[str]:
     return [note for note in answer.notes if details or note != answer.plain_reason]
 
 
-def short_footer(answer: Answer) -> str:
-    """The line under an answer for people who chat: the gain of drafting, tokens and seconds."""
-    seconds, tokens = answer.statistics.seconds["decode"], answer.statistics.tokens
-    cost = f"{counted(tokens, 'token')} in {seconds:.1f} s"
-    gain = answer.speed_up
-    if gain is None:
-        return cost
-    return f"{gain:.1f} × faster · {cost}" if gain >= FASTER else f"no faster · {cost}"  # noqa: RUF001
+def short_footer(answer: Answer, first_token: float | None, context: int) -> str:
+    """The line under an answer for people who chat: tokens, speed and seconds.
+
+    It ends with the gain of drafting where that is known, and with the share of the context's
+    positions that are used if it is large.  first_token: as for `footer`.
+    """
+    statistics, gain = answer.statistics, answer.speed_up
+    speed = statistics.tokens_per_second
+    parts = [f"{counted(statistics.tokens, 'token')}, {speed:.{0 if speed >= 10 else 1}f}/s"]
+    if first_token is not None:
+        parts.append(f"first after {first_token:.1f} s")
+    parts.append(f"{statistics.seconds['total']:.1f} s in all")
+    if gain is not None:
+        parts.append(f"{gain:.1f} × faster" if gain >= FASTER else "no faster")  # noqa: RUF001
+    used = (statistics.prompt_tokens + statistics.tokens) / context
+    if used > MUCH:
+        parts.append(f"{used:.0%} of the context used")
+    return " · ".join(parts)
 
 
 def footer(statistics: Statistics, first_token: float | None) -> str:
@@ -105,6 +118,9 @@ def stats_report(chat: Chat) -> dict[str, Any]:
         "drafting": answer.drafting.spec,
         "weights": [round(weight, 6) for weight in answer.weights],
         "gamma": chat.options.gamma,
+        "speed_up": answer.speed_up,
+        "plain_estimate": answer.plain_estimate,
+        "plain_reason": answer.plain_reason,
         **chat.models.exact_fields(chat.options.exact),
         "stats": answer.statistics.as_dict(),
     }

@@ -14,6 +14,7 @@ from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES, conversion
 from mmspec.prompt.images import Picture, open_picture
 from mmspec.prompt.saved_conversation import FILE_URL
+from mmspec_terminal.wording import counted
 
 AGAIN = "; nothing was sent, and the same again is sent as text"
 """End of a refusal after which the message can be entered again."""
@@ -142,6 +143,8 @@ def _is_image(word: _Word, repeated: bool) -> bool:
         if _opens(name):
             return True
         refused = f"{name}: not an image that can be read"
+    elif _is_explicit(word) and _images_in(name):
+        refused = folder_offer(name)
     if refused and not repeated:
         raise ImageError(refused + AGAIN)
     return False
@@ -152,6 +155,13 @@ def _scheme(word: str) -> str:
         return urlsplit(word).scheme
     except ValueError:  # an address that ends within brackets
         return ""
+
+
+def folder_offer(name: str) -> str:
+    """What is said of a folder in place of an image."""
+    number = len(_images_in(name))
+    offer = f"/image {Path(name) / '*'} adds them" if number else "name an image"
+    return f"{name} is a folder with {counted(number, 'image')}: {offer}"
 
 
 def _opens(path: str) -> bool:
@@ -196,16 +206,18 @@ def _is_explicit(word: _Word) -> bool:
 
 
 def _nearest(name: str) -> str:
-    images = {file.stem: file for file in _images_here()}
+    images = {file.stem: file for file in _images_in(".")}
     nearest = difflib.get_close_matches(Path(name).stem, images, n=1)
     return f" (nearest: {images[nearest[0]]})" if nearest else ""
 
 
-def _images_here() -> list[Path]:
+def _images_in(folder: str) -> list[Path]:
+    """The images in a folder; none in one that may not be listed, is a file, or is not there."""
     try:
-        return [file for file in Path().iterdir() if file.suffix.lower() in VISUAL_SUFFIXES]
-    except OSError:  # a folder that may not be listed, or is gone
+        files = list(Path(folder).expanduser().iterdir())
+    except (OSError, RuntimeError, ValueError):
         return []
+    return [file for file in files if file.suffix.lower() in VISUAL_SUFFIXES]
 
 
 def _is_file(path: str) -> bool:

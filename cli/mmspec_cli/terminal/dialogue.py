@@ -13,7 +13,14 @@ import click
 from mmspec.chat.chat import Chat
 from mmspec.chat.rendering import translated
 from mmspec.chat.requirements import require_sight
-from mmspec.ground.errors import CheckpointError, ContextError, MmspecError, WriteError
+from mmspec.drafters.views import PLAIN
+from mmspec.ground.errors import (
+    CheckpointError,
+    ContextError,
+    MmspecError,
+    UsageError,
+    WriteError,
+)
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.answer import (
@@ -33,14 +40,14 @@ from mmspec_terminal.setup import Setup
 from mmspec_terminal.wording import counted
 
 UNFINISHED = {
-    "length": "cut at {} tokens; /max-new-tokens allows longer answers",
-    "interrupted": "stopped; /retry answers again",
+    "length": "cut at {} tokens; /continue goes on, /max-new-tokens allows longer answers",
+    "interrupted": "stopped; /continue goes on, /retry answers again",
 }
 """What is said of answers that did not end by themselves."""
 
 EXPLANATION = (
-    "this compares with decoding without a draft, by this chat's own rounds; the text is the same. "
-    "/stats shows more"
+    "faster than decoding without a draft, by this chat's own rounds; the text is the same. /stats "
+    "shows more"
 )
 """Explains the line under an answer, once."""
 
@@ -66,6 +73,8 @@ class Dialogue:
     file: Path | None = None
     """The file that the conversation was last saved to or loaded from."""
     _explained: bool = False
+    _decodes_plainly: bool = False
+    """True if the last answer ended in plain decoding, because drafts do not pay."""
     _shown_notes: set[str] = field(default_factory=set)
     _replaced: list[tuple[Conversation, Path | None, int]] = field(default_factory=list)
     """Replaced conversations, each with the file in which it is kept and the number of turns that
@@ -104,8 +113,14 @@ class Dialogue:
     def stage(self, pictures: Sequence[Picture]) -> None:
         """Stage images for the next question; raises UsageError for a text-only target."""
         require_sight(self.chat.models.target, pictures)
+        there = {
+            each.digest: each.name for each in (*self.chat.conversation.pictures, *self.staged)
+        }
         for picture in pictures:
             self._show_staged(picture)
+            if same := there.get(picture.digest):
+                self.screen.note(f"{picture.name} is the same image as {same}: it is sent again")
+            there[picture.digest] = picture.name
         self.staged += pictures
 
     def _show_staged(self, picture: Picture) -> None:
@@ -166,6 +181,12 @@ class Dialogue:
             remember(engine, self.screen)
         self._replaced.clear()  # in tokens of the old model
 
+    def extend(self) -> None:
+        """Go on with the last answer; raises UsageError if it is complete."""
+        if self.chat.answer.finish_reason == "stop":
+            raise UsageError("the last answer is complete: ask on, or /retry")
+        self._show(self.chat.extend())
+
     def undo(self) -> str:
         """Undo the last turn, or the last `resume` if no turn followed; returns a notice."""
         if self._replaced and len(self.chat.conversation.turns) <= self._replaced[-1][2]:
@@ -214,10 +235,20 @@ class Dialogue:
         if self.setup.details:
             screen.note(footer(answer.statistics, first_token))
             return
-        screen.note(short_footer(answer))
+        context = self.chat.models.target.model.config.text.max_position_embeddings
+        screen.note(short_footer(answer, first_token, context))
+        self._say_if_drafting_changed()
         if self.interactive and not self._explained and answer.speed_up:
             screen.note(EXPLANATION)
             self._explained = True
+
+    def _say_if_drafting_changed(self) -> None:
+        """Say once that drafts ceased to pay, or pay again."""
+        plainly = bool(self.chat.answer.plain_reason)
+        if plainly != self._decodes_plainly and self.chat.answer.drafting != PLAIN:
+            change = "drafts do not pay at the moment" if plainly else "drafts pay again"
+            self.screen.note(f"{change}; the text is the same, and /stats says why")
+            self._decodes_plainly = plainly
 
     def _keep(self) -> None:
         """Write the conversation where it is kept; says so once if that is not possible."""
