@@ -141,7 +141,7 @@ class Chat:
 
     def extend(self) -> Stream:
         """Go on with the last answer, which was cut; raises UsageError if there is no turn."""
-        turn = self.conversation.last
+        turn = self.conversation.last()
         answer = Answer(turn.answer_text, beginning=turn.answer or ())
         return Stream(self._sent(None, self._rendering.chunks(self.conversation), answer), answer)
 

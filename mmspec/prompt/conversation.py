@@ -133,12 +133,12 @@ class Conversation:
 
     def undo(self) -> None:
         """Drop the last turn; raises UsageError if there is none."""
-        if self.last:
-            self.turns.pop()
+        self.last()
+        self.turns.pop()
 
     def reopen(self) -> None:
         """Drop the last answer and keep its question; raises UsageError if there is no turn."""
-        self.turns[-1] = replace(self.last, answer=None, answer_text="")
+        self.turns[-1] = replace(self.last(), answer=None, answer_text="")
 
     def with_frames(self, most: int) -> "Conversation":
         """The conversation with up to `most` frames of a turn's clips instead, as images."""
@@ -148,7 +148,6 @@ class Conversation:
         """Drop all turns; keeps the system message."""
         self.turns.clear()
 
-    @property
     def last(self) -> Turn:
         """The last turn; raises UsageError if there is none."""
         if not self.turns:
