@@ -25,7 +25,7 @@ PAGES = dict(pages())
 
 def options(text: str) -> list[str]:
     """The options that a help page describes."""
-    return re.findall(r"^  (?:-h, )?(--[a-z-]+)", text.partition("Options:\n")[2], re.MULTILINE)
+    return re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text.partition("Options:\n")[2], re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", ["chat", "generate", "serve"])
