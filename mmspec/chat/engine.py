@@ -31,6 +31,11 @@ from mmspec.prompt.tokenizer import shared_vocabulary
 
 PREFERRED = "llava-1.5-7b"
 BUNDLED = "mini"
+UNPACKED = (
+    "`quantize` saves memory and costs time here: a CPU unpacks every matrix for every token, "
+    "except in bfloat16: give `dtype=bfloat16`"
+)
+"""What is said of quantized models in types for which PyTorch has no kernel on a CPU."""
 
 Loading = partial[LoadedModel]
 """`load_model`, bound to the backend and options that target, draft and captioner share."""
@@ -126,6 +131,8 @@ def load(
     drafts = _load_draft(loading, chosen, target, place)
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
     notes += [note for each in (target, draft_model) if each and (note := untied_note(each))]
+    if quantize != "none" and target.model.device == "cpu" and target.model.dtype != "bfloat16":
+        notes.append(UNPACKED)
     sighted = (model for model in (draft_model, target) if model and model.features)
     other = _captioner(loading, chosen, captioner, None if from_file else next(sighted, None))
     engine = Engine(

@@ -157,6 +157,10 @@ def test_drafts_of_a_quantized_pair_change_no_token(pair_paths, word):
     target, draft = map(str, pair_paths)
     engine = load(target, draft, backend="torch", device="cpu", quantize=word)
     assert engine.target.features is engine.draft.features
+    [note] = engine.notes
+    assert "unpacks every matrix" in note
+    brief = load(target, "none", backend="torch", device="cpu", quantize=word, dtype="bfloat16")
+    assert brief.notes == []
     report = check(
         engine,
         prompts_for(engine.target.model.config, 3),
