@@ -11,8 +11,9 @@ import numpy as np
 
 from mmspec.chat.latest_values import LatestValues
 from mmspec.checkpoints.config import read_config
-from mmspec.checkpoints.manifest import cache_bytes
+from mmspec.checkpoints.manifest import cache_bytes, state_bytes
 from mmspec.decoding.contract import Backend, Features, Float32, Head, Model
+from mmspec.decoding.delta_states import MOST_BORDERS
 from mmspec.drafters.views import Branch, Views
 from mmspec.families.family import Preprocessing
 from mmspec.families.grid import Grid
@@ -90,6 +91,10 @@ def _bytes(features: Features) -> int:
     return features.nbytes
 
 
+STATES = 2 + MOST_BORDERS
+"""The most states of a sequence: before and after the latest round, and at borders."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """A model with its tokenizer, chat template and image features."""
@@ -130,8 +135,9 @@ class LoadedModel:
         return [f"{shown} frames of {taken} are shown; `max_frames` names another number"]
 
     def cache_bytes(self, positions: int) -> int:
-        """Bytes of the keys and values of so many positions."""
-        return cache_bytes(self.model.config.text, positions, ITEM_BYTES[self.model.dtype])
+        """Bytes of the keys and values of so many positions, and of recurrent layers' states."""
+        text, width = self.model.config.text, ITEM_BYTES[self.model.dtype]
+        return cache_bytes(text, positions, width) + STATES * state_bytes(text, width)
 
     def chunks(
         self,

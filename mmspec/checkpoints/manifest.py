@@ -141,3 +141,12 @@ def cache_bytes(text: TextConfig, positions: int, width: int = 2) -> int:
     """Bytes of the keys and values of so many positions; width: bytes of a number."""
     features = text.num_key_value_heads * text.head_dim
     return 2 * text.attention_layers * features * width * positions
+
+
+def state_bytes(text: TextConfig, width: int = 2) -> int:
+    """Bytes of one state of all recurrent layers, with the convolutions' latest inputs."""
+    if text.delta_net is None:
+        return 0
+    sizes = text.delta_net
+    state = 4 * sizes.value_heads * sizes.key_dim * sizes.value_dim
+    return len(sizes.layers) * (state + (sizes.window - 1) * sizes.channels * width)

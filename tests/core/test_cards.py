@@ -8,7 +8,7 @@ import pytest
 
 from mmspec.checkpoints.cards import card, load_cards
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.checkpoints.manifest import PRECISIONS, cache_bytes, weight_bytes
+from mmspec.checkpoints.manifest import PRECISIONS, cache_bytes, state_bytes, weight_bytes
 
 BACKENDS = Path(__file__).parents[2] / "docs" / "backends.md"
 CARDS = load_cards()
@@ -86,6 +86,7 @@ def test_reading_cards_imports_nothing_heavy() -> None:
 IMAGE_TOKENS = 1280
 COLUMNS = ["qwen3-vl-2b", "qwen3-vl-4b", "qwen3-vl-8b", "qwen3-vl-32b"]
 COLUMNS += ["qwen2.5-vl-3b", "qwen2.5-vl-7b"]
+COLUMNS += [f"qwen3.5-{size}b" for size in ("0.8", "2", "4", "9", "27")]
 
 
 @pytest.mark.parametrize("bits", PRECISIONS)
@@ -97,6 +98,11 @@ def test_the_documented_memory_of_weights_is_that_of_the_cards(bits: int) -> Non
 def test_the_documented_memory_of_an_image_is_that_of_the_cards() -> None:
     sizes = [f"{image_bytes(CARDS[name].model) / 1e9:.2f}" for name in COLUMNS]
     assert f"| {IMAGE_TOKENS} tokens | {' | '.join(sizes)} |" in BACKENDS.read_text()
+
+
+def test_the_documented_memory_of_a_state_is_that_of_the_cards() -> None:
+    sizes = [f"{state_bytes(CARDS[name].model.text) / 1e9:.2f}" for name in COLUMNS[-5:]]
+    assert f"| a state | {' | '.join(['-'] * 6 + sizes)} |" in BACKENDS.read_text()
 
 
 def image_bytes(config: ModelConfig) -> int:
