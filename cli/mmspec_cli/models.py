@@ -117,7 +117,7 @@ def quantize(
 def export(
     head: str, destination: Path, layout: Layout, target: str | None, backend: str, plain: bool
 ) -> None:
-    """Write an eagle3 or eagle head as vLLM or SGLang reads it.
+    """Write an eagle, eagle3, dflash or dspark head as vLLM or SGLang reads it.
 
     Tensors keep their bytes. Heads that are fed images' features are refused: those engines give
     them none.

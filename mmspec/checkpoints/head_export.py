@@ -1,4 +1,4 @@
-"""Writes EAGLE and EAGLE-3 heads as other engines read them.
+"""Writes EAGLE, EAGLE-3 and block drafters as other engines read them.
 
     speculators   vLLM's package: `layers.0.…`, the layer's sizes in an object, layers counted from
                   the embedding; no vocabulary map where the head drafts every token
@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from mmspec.checkpoints.block_export import described_block, require_exportable
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
 from mmspec.checkpoints.eagle3_config import CAPTURED, DRAFT_VOCABULARY, SPECULATORS_TYPE, Eagle3
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
@@ -45,13 +46,19 @@ def export_head(head: Path, target: Path, layout: Layout, destination: Path, ver
     if destination.exists() and any(destination.iterdir()):
         raise UsageError(f"{destination} is not empty: give a new directory")
     contents = _contents(head, config, layout)
-    if config.eagle3 is None:
+    architectures = read_json(target / CONFIG_FILE).get("architectures") or []
+    verified = {"name_or_path": verifier, "architectures": architectures}
+    if config.block:
+        sizes = _sizes(layer) | {"num_hidden_layers": layer.num_hidden_layers}
+        named = _speculators(config.kind, config.slots, verified)
+        rest = named if layout == "speculators" else {"dtype": config.dtype}
+        total = model.text.num_hidden_layers
+        described = described_block(config.block, layout, sizes, total, rest)
+    elif config.eagle3 is None:
         described = _described_eagle(config, layer)
     elif layout == "sglang":
         described = _described_sglang(config, config.eagle3, layer, config.captured(model))
     else:
-        architectures = read_json(target / CONFIG_FILE).get("architectures") or []
-        verified = {"name_or_path": verifier, "architectures": architectures}
         described = _described_speculators(config.eagle3, layer, config.captured(model), verified)
     with new_directory(destination) as partial:
         write_safetensors(partial / WEIGHTS_FILE, contents)
@@ -63,6 +70,9 @@ def _require_exportable(
 ) -> TextConfig:
     """The sizes of the head's layer; raises UsageError with what to train instead."""
     instead = "train --kind eagle3 without --image-embeddings"
+    if config.layer and config.block:
+        require_exportable(config.block, config.vocab_size, layout, head)
+        return config.layer
     if config.layer is None or config.kind not in ("eagle", "eagle3"):
         raise UsageError(f"{head}: vLLM and SGLang run no such {config.kind} head: {instead}")
     if config.layer.qkv_bias:
@@ -83,18 +93,18 @@ def _require_exportable(
 def _contents(head: Path, config: HeadConfig, layout: Layout) -> dict[str, Content]:
     sources = plan_head(head, config)
     contents = {name: stored_content(source.stored) for name, source in sources.items()}
-    if config.eagle3 is None:
+    if config.draft_vocab_size is None:
         return contents
-    if layout == "sglang":
+    if config.eagle3 and layout == "sglang":
         contents = {name.replace(f"{LAYER}.", MIDLAYER): one for name, one in contents.items()}
-    return contents | _maps(head, config, config.eagle3, layout)
+    return contents | _maps(head, config, config.draft_vocab_size, layout)
 
 
-def _maps(head: Path, config: HeadConfig, options: Eagle3, layout: Layout) -> dict[str, Content]:
+def _maps(head: Path, config: HeadConfig, drafted: int, layout: Layout) -> dict[str, Content]:
     ids = read_draft_ids(head, config)
-    if ids is None and layout == "speculators":
-        return {}  # vLLM and speculators have no such tensors then
-    count = np.arange(options.draft_vocab_size)
+    if ids is None and (layout == "speculators" or config.block):
+        return {}  # vLLM and speculators have no such tensors then, nor has any block drafter
+    count = np.arange(drafted)
     chosen = count if ids is None else np.array(ids)
     marked = np.zeros(config.vocab_size, np.bool_)
     marked[chosen] = True
@@ -131,28 +141,35 @@ def _norms(options: Eagle3) -> dict[str, bool]:
 
 
 def _described_speculators(
-    options: Eagle3, layer: TextConfig, captured: tuple[int, ...], verifier: dict[str, Any]
+    options: Eagle3, layer: TextConfig, captured: tuple[int, ...], verified: dict[str, Any]
 ) -> dict[str, Any]:
+    return {
+        **_speculators("eagle3", SPECULATIVE_TOKENS, verified),
+        "architectures": ["Eagle3Speculator"],
+        SPECULATORS_TYPE: "eagle3",
+        DRAFT_VOCABULARY: options.draft_vocab_size,
+        CAPTURED: list(captured),
+        **_norms(options),
+        "transformer_layer_config": _sizes(layer),
+    }
+
+
+def _speculators(kind: str, tokens: int, verified: dict[str, Any]) -> dict[str, Any]:
+    """What speculators' configs of all kinds have; tokens: drafted in a round."""
     proposal = {
         "proposal_type": "greedy",
-        "speculative_tokens": SPECULATIVE_TOKENS,
+        "speculative_tokens": tokens,
         "verifier_accept_k": 1,
         "accept_tolerance": 0.0,
     }
     return {
-        "architectures": ["Eagle3Speculator"],
-        SPECULATORS_TYPE: "eagle3",
         "speculators_version": "0.9.0",
-        DRAFT_VOCABULARY: options.draft_vocab_size,
-        CAPTURED: list(captured),
-        **_norms(options),
         "speculators_config": {
-            "algorithm": "eagle3",
+            "algorithm": kind,
             "default_proposal_method": "greedy",
             "proposal_methods": [proposal],
-            "verifier": verifier,
+            "verifier": verified,
         },
-        "transformer_layer_config": _sizes(layer),
     }
 
 

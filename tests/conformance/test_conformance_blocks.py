@@ -9,10 +9,12 @@ import pytest
 from test_conformance_eagle3 import array
 
 from mmspec.chat.plugins import load_backend
+from mmspec.checkpoints.head_export import export_head
 from mmspec.decoding.sampling import GREEDY
 from mmspec.drafters.heads.packing import Outline
 from support import block_oracle
 from support.factory_blocks import VOCABULARY, WIDTH, speculators_block
+from support.factory_heads import tiny_head
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit, in speculators
 VALUES = json.loads((Path(__file__).parents[1] / "support/block_values.json").read_text())
@@ -94,3 +96,15 @@ def test_logits_are_those_of_the_installed_package(backend, target, tmp_path, na
         rows = drafted(logits(backend, target, directory, columns))
         expected, _ = block_oracle.rows(directory, columns)
         np.testing.assert_allclose(rows, expected, atol=2e-4)
+
+
+@pytest.mark.skipif(find_spec("speculators") is None, reason="speculators is not installed")
+@pytest.mark.parametrize("kind", ["dflash", "dspark"])
+def test_the_installed_package_computes_an_exported_drafter(
+    backend, target, pair_paths, tmp_path, kind
+):
+    head = tiny_head(tmp_path / "head", kind, seed=4)
+    export_head(head, pair_paths[0], "speculators", tmp_path / "out", str(pair_paths[0]))
+    expected, _ = block_oracle.rows(tmp_path / "out")
+    rows = logits(backend, target, head, block_oracle.COLUMNS)
+    np.testing.assert_allclose(rows, expected, atol=2e-4)

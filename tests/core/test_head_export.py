@@ -10,7 +10,7 @@ from mmspec.checkpoints.head_config import read_head_config
 from mmspec.checkpoints.head_export import LAYOUTS, export_head
 from mmspec.checkpoints.head_manifest import plan_head, read_draft_ids
 from mmspec.ground.errors import UsageError
-from support.factory_heads import KINDS, tiny_head
+from support.factory_heads import BLOCKS, KINDS, tiny_head
 
 OPTIONS = [
     {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}},
@@ -86,7 +86,7 @@ def test_an_eagle_head_of_a_text_model_goes_to_sglang(tmp_path, llama_path):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in BLOCKS])
 def test_heads_that_are_fed_images_are_refused_with_what_to_train(
     tmp_path, llava_path, layout, kind
 ):
@@ -102,3 +102,36 @@ def test_nothing_is_written_over(tmp_path, llava_path):
     head = tiny_head(tmp_path / "head", "eagle3")
     with pytest.raises(UsageError, match="is not empty: give a new directory"):
         export_head(head, llava_path, "sglang", head, "some/target")
+
+
+SLIDING = {"layer_types": ["sliding_attention"] * 2, "use_sliding_window": True}
+BLOCK_OPTIONS = [
+    ("dflash", {}, LAYOUTS),
+    ("dflash", {"rope_scaling": {"mrope_section": [8, 4, 4]}}, LAYOUTS),
+    ("dflash", SLIDING | {"sliding_window": 9, "is_causal": False}, ("sglang",)),
+    ("dflash", SLIDING | {"sliding_window": 9, "window_before_block": True}, ("speculators",)),
+    ("dflash", {"draft_vocab_size": 100}, ("speculators",)),
+    ("dspark", {"markov_head_type": "gated"}, LAYOUTS),
+    ("dspark", {"markov_head_type": "rnn", "enable_confidence_head": False}, LAYOUTS),
+    ("dspark", {"markov_rank": 0, "confidence_head_with_markov": False}, ("speculators",)),
+    ("dspark", {"sample_from_anchor": False}, ("speculators",)),
+    ("dflash", {"image_context": False}, ()),
+    ("dflash", {"is_causal": True}, ("sglang",)),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("kind", "given", "allowed"), BLOCK_OPTIONS)
+def test_an_exported_block_drafter_is_the_same_or_refused(
+    tmp_path, llava_path, kind, given, allowed, layout
+):
+    head, out = tiny_head(tmp_path / "head", kind, **given), tmp_path / "out"
+    if layout not in allowed:
+        with pytest.raises(UsageError, match=f"train --kind {kind} with its defaults"):
+            export_head(head, llava_path, layout, out, "some/target")
+        return
+    export_head(head, llava_path, layout, out, "some/target")
+    before, after = read_head_config(head), read_head_config(out)
+    assert (after.block, after.layer) == (before.block, before.layer)
+    old, new = (load_file(place / "model.safetensors") for place in (head, out))
+    assert all(np.array_equal(old[name], new[name]) for name in old | new)
