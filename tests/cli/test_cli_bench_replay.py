@@ -68,13 +68,38 @@ def test_its_rounds_are_those_of_the_model_that_gave_the_answers(
     assert sum(row.accepted for row in rows if row.method == METHODS[-1]) > 0
 
 
+def equal_answers(folder):
+    """A file of the same answers to every sample, and their texts by turn."""
+    file, texts = folder / "answers.jsonl", ["a red circle", "the mat and the dog"]
+    lines = [{"question_id": name, "choices": [{"turns": texts}]} for name, *_ in SAMPLES]
+    write_lines(file, lines)
+    return file, texts
+
+
+def test_lookup_remembers_earlier_samples_and_nothing_else(run, benchmark, llava_path, tmp_path):
+    file, _ = equal_answers(tmp_path)
+    replay = ["--model", llava_path, "--draft", "none", "--target-answers", file]
+    rows = {}
+    for name, more in {"alone": [], "memory": ["--memory"]}.items():
+        command = arguments(
+            benchmark, tmp_path / name, *replay, *more, methods=["none", "lookup", "tree8:lookup"]
+        )
+        assert run(*command).status == 0
+        rows[name] = counts(read_rows(tmp_path / name / ROWS))
+    for (key, method), alone in rows["alone"].items():
+        remembered = rows["memory"][key, method]
+        is_first = key[0].endswith("001")
+        assert (remembered == alone) == (is_first or method == PLAIN)
+        assert len(remembered) <= len(alone)
+    result = run(*command, "--resume")
+    assert (result.status, "--memory" in result.err) == (2, True)
+
+
 @pytest.mark.parametrize("backend", ["torch", "mlx"])
 def test_a_text_model_drafts_for_answers_that_it_would_not_give(
     backend, run, benchmark, llava_path, llama_path, tmp_path
 ):
-    file, texts = tmp_path / "answers.jsonl", ["a red circle", "the mat and the dog"]
-    lines = [{"question_id": name, "choices": [{"turns": texts}]} for name, *_ in SAMPLES]
-    write_lines(file, lines)
+    file, texts = equal_answers(tmp_path)
     pair = ["--model", llava_path, "--draft", llama_path, "--target-answers", file]
     methods = [PLAIN, "T", "tree6w3:T"]
     command = arguments(benchmark, tmp_path / "out", *pair, methods=methods, backend=backend)

@@ -74,6 +74,12 @@ COUNT = click.IntRange(min=1)
     metavar="FILE",
     help="JSON lines with answers of --model: its tokens, without its weights.",
 )
+@click.option(
+    "--memory",
+    is_flag=True,
+    default=None,
+    help="Lookup finds places in its answers to earlier samples too.",
+)
 @click.option("--out", type=Path, required=True, metavar="DIR", help=f"Gets {ROWS}, {PROVENANCE}.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")

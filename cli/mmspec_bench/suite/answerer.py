@@ -11,11 +11,12 @@ from time import perf_counter
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.engine import Engine
+from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.check import first_divergence, near_tie
-from mmspec.drafters.views import UNLETTERED
+from mmspec.drafters.views import LOOKUP, UNLETTERED
 from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.methods import Method
@@ -64,6 +65,13 @@ class Answerer:
             before = tuple(chat.conversation.turns)
             seconds = _first_token_seconds(chat.send(question))
             yield TimedAnswer(question, chat.answer, before, seconds)
+
+    def with_memory(self) -> "Answerer":
+        """The answerer, whose lookup finds places in its answers to earlier samples too."""
+        if self.method.drafting != LOOKUP.spec:
+            return self
+        memory = Memory(self.engine.target.tokenizer.size)
+        return replace(self, engine=replace(self.engine, memory=memory))
 
 
 def _first_token_seconds(pieces: Iterable[Prefilled | Piece]) -> float:

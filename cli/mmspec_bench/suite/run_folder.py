@@ -41,6 +41,8 @@ class SuiteSettings:
     captions: str = ""
     target_answers: str | None = None
     """A file of answers that the target repeats; None for a target that computes."""
+    memory: bool | None = None
+    """Whether lookup finds places in the answers to earlier samples too."""
 
     @property
     def options(self) -> Options:

@@ -1,7 +1,7 @@
 """Runs a suite: every method answers every sample in turn, with one row per answer."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mmspec.chat.engine import Engine
@@ -103,6 +103,8 @@ def prepare(
     makes it an error.  Raises UsageError for a method that the models cannot do, an unknown suite,
     or another run in the folder.
     """
+    if settings.memory and resume:
+        raise UsageError("--resume: what lookup remembers (--memory) is not stored; begin anew")
     methods = [read_method(name) for name in settings.methods]
     answerers = [
         open_answerer(method, engine_for(method, engines), settings.options) for method in methods
@@ -114,6 +116,8 @@ def prepare(
     runner = Runner(answerers, samples, folder / ROWS, note_skipped)
     progress("warming up")
     runner.warm_up()
+    if settings.memory:  # opened now, so that the warm-up is not remembered
+        runner = replace(runner, answerers=[each.with_memory() for each in answerers])
     return runner, runner.drop_partial(rows)
 
 
