@@ -17,10 +17,15 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+_LFS, _LFS_BYTES = b"version https://git-lfs.github.com/spec/", 1024
+"""What a pointer of Git LFS begins with, and more bytes than one has."""
 
 
 def require_file(path: Path) -> int:
-    """The size in bytes of the regular file at `path`; raises OSError for anything else."""
+    """The size in bytes of the regular file at `path`; raises OSError for anything else.
+
+    Also for a pointer that Git LFS left in a file's place.
+    """
     try:
         status = path.stat()
     except ValueError as error:  # a name with a zero byte
@@ -28,6 +33,11 @@ def require_file(path: Path) -> int:
     for is_kind, name in _KINDS:
         if is_kind(status.st_mode):
             raise OSError(errno.EINVAL, f"it is {name}, not a file", str(path))
+    if status.st_size < _LFS_BYTES:
+        with path.open("rb") as file:
+            if file.read(len(_LFS)) == _LFS:
+                reason = "it is a Git LFS pointer, not the file: run `git lfs pull` in its folder"
+                raise OSError(errno.EINVAL, reason, str(path))
     return status.st_size
 
 

@@ -3,19 +3,18 @@
 import hashlib
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from mmspec.ground.errors import ImageError
 from mmspec.ground.input_files import expand_home, open_file
+from mmspec.prompt.deep_grey import grey_levels, is_deep_grey
 from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif, other_kind
 
 MAX_ASPECT = 500
@@ -26,6 +25,9 @@ An image is resized whole before it is cropped, so a longer one would need too m
 
 # Raster formats decoded inside Pillow; others (EPS, for one) would start another program.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "TGA")
+
+READ = "PNG, JPEG, WebP, GIF, BMP, PPM, TIFF, AVIF, TGA and HEIC"
+"""FORMATS and HEIF as people call them."""
 
 BAND = 2**20
 """Pixels that are converted to RGB at a time; a whole copy in between would take more memory."""
@@ -54,6 +56,20 @@ _WHOLE = ("WEBP", "AVIF", "HEIF")
 """Formats whose decoders hold the whole file."""
 _COEFFICIENTS = 6
 """Bytes a pixel that decoding a progressive JPEG takes at any scale."""
+
+
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""How to undo EXIF's orientations."""
+_UNMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
+"""Modes with multiplied transparency, and those that Pillow makes other modes of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +183,10 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
     with named_errors(label, name), _opened(source, formats, label) as image:
         _check_size(image, file_bytes, label)
         image.load()
-        ImageOps.exif_transpose(image, in_place=True)
-        return _picture(image, name)
+        turned = upright(image)
+        if turned is not image:
+            image.close()  # frees its pixels
+        return _picture(turned, name)
 
 
 def _file_bytes(source: Path | BytesIO, label: str) -> int:
@@ -189,7 +207,7 @@ def named_errors(label: str, name: str, kind: str = "image") -> Iterator[None]:
     except ImageError:
         raise
     except UnidentifiedImageError as error:
-        what = conversion(name) or "not an image that can be read"
+        what = conversion(name) or f"not an image that can be read: {READ} are"
         raise ImageError(f"{label}: {what}") from error
     except Exception as error:  # damaged data makes decoders raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -258,19 +276,31 @@ def _too_large(label: str, needed: str) -> ImageError:
 def picture_from(image: Image.Image, name: str = "") -> Picture:
     """The picture of a PIL image: rotated upright by EXIF, transparency over white.
 
-    Raises ImageError for an image without pixels and for a strip beyond MAX_ASPECT.
+    Raises ImageError for an image without pixels, for a strip beyond MAX_ASPECT, and for one that
+    is damaged, closed or of a mode that has no colours.
     """
-    require_shape(*image.size, name or "an image")
-    image.load()
-    return _picture(ImageOps.exif_transpose(image), name)
+    label = name or "an image"
+    require_shape(*image.size, label)
+    with named_errors(label, ""):
+        image.load()
+        return _picture(upright(image), name)
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """The image as its EXIF or XMP says that it is turned; broken tags say nothing."""
+    turn = None
+    with suppress(Exception):  # damaged tags make Pillow raise anything
+        turn = image.getexif().get(ExifTags.Base.Orientation)
+    method = _TURNS.get(turn) if isinstance(turn, int) else None
+    return image if method is None else image.transpose(method)
 
 
 def _picture(image: Image.Image, name: str) -> Picture:
     rgb = Image.new("RGB", image.size)
     content = hashlib.sha256(f"{rgb.width}x{rgb.height}:".encode())
-    fractions = image.mode == "F" and _are_fractions(image)
+    levels = grey_levels(image) if is_deep_grey(image) else None
     for top, band in _bands(image):
-        converted = _rgb(band, fractions)
+        converted = (levels.eight_bit(band) if levels else _over_white(band)).convert("RGB")
         rgb.paste(converted, (0, top))
         content.update(converted.tobytes())
     return Picture(rgb, content.hexdigest(), name)
@@ -283,30 +313,10 @@ def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
         yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
 
 
-def _rgb(image: Image.Image, fractions: bool) -> Image.Image:
-    if image.mode == "F" or image.mode.startswith("I"):
-        return _eight_bit(image, fractions).convert("RGB")
-    if image.has_transparency_data:
-        opaque = Image.new("RGBA", image.size, "white")
-        opaque.alpha_composite(image.convert("RGBA"))
-        return opaque.convert("RGB")
-    return image.convert("RGB")
-
-
-def _are_fractions(image: Image.Image) -> bool:
-    """True if an image of floats goes from 0 to 1, not to 255."""
-    return all(_values(band).max(initial=0) <= 1 for _, band in _bands(image))
-
-
-def _eight_bit(image: Image.Image, fractions: bool) -> Image.Image:
-    """Scale 16-bit integers, or floats in 0..1 or 0..255, to 8 bits; Pillow would clip them."""
-    values = _values(image)
-    if image.mode != "F":
-        values = values / 257
-    elif fractions:
-        values = values * 255
-    return Image.fromarray(np.rint(values).clip(0, 255).astype(np.uint8))
-
-
-def _values(image: Image.Image) -> NDArray[np.float64]:
-    return np.nan_to_num(np.asarray(image).astype(np.float64))
+def _over_white(image: Image.Image) -> Image.Image:
+    image = image.convert(_UNMULTIPLIED.get(image.mode, image.mode))
+    if not image.has_transparency_data:
+        return image
+    opaque = Image.new("RGBA", image.size, "white")
+    opaque.alpha_composite(image.convert("RGBA"))
+    return opaque

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from mmspec.prompt.images import READ
+
 
 @pytest.mark.parametrize("out", ["missing/report.json", "."])
 @pytest.mark.parametrize("command", ["speed", "peers"])
@@ -25,7 +27,7 @@ def test_a_run_in_a_file_is_one_line(run, pair, tmp_path):
     assert "Traceback" not in result.err
 
 
-NO_IMAGE = "mmspec: standard input: not an image that can be read\n"
+NO_IMAGE = f"mmspec: standard input: not an image that can be read: {READ} are\n"
 NO_OUTPUT = "mmspec: standard output is closed: nothing could be shown\n"
 
 

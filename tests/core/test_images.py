@@ -1,6 +1,7 @@
 """Pictures from files: their colours and their content, and what is refused by name."""
 
 import io
+import struct
 import sys
 import warnings
 import zlib
@@ -128,6 +129,82 @@ def test_floats_and_thirty_two_bit_integers():
         np.testing.assert_array_equal(np.asarray(picture_from(image).image)[0, :, 1], expected)
     broken = Image.fromarray(np.array([[np.nan, 1.0]], dtype=np.float32))
     assert picture_from(broken).image.getpixel((0, 0)) == (0, 0, 0)
+
+
+RAMP = np.arange(256).reshape(1, 256)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        RAMP.astype(np.int32),
+        (RAMP * 257).astype(np.int32),
+        (RAMP * 65793).astype(np.int32),
+        (RAMP / 255).astype(np.float32),
+        RAMP.astype(np.float32),
+        (RAMP * 257).astype(np.float32),
+        (RAMP * 1e5).astype(np.float32),
+        (RAMP * 257).astype(np.uint16),
+    ],
+)
+def test_every_range_of_grey_is_seen_whole(tmp_path, values):
+    for picture in (
+        picture_from(Image.fromarray(values)),
+        open_picture(saved(tmp_path, Image.fromarray(values), "a.tif")),
+    ):
+        np.testing.assert_array_equal(np.asarray(picture.image)[0, :, 1], RAMP[0])
+
+
+def test_files_say_how_many_bits_are_white_and_which_end(tmp_path):
+    dark = np.array([[0, 200]], dtype=np.uint16)
+    assert open_picture(saved(tmp_path, Image.fromarray(dark), "a.png")).image.getpixel((1, 0)) == (
+        (1, 1, 1)
+    )
+    (tmp_path / "a.pgm").write_bytes(b"P5 2 1 65535\n" + dark.astype(">u2").tobytes())
+    assert open_picture(tmp_path / "a.pgm").image.getpixel((1, 0)) == (1, 1, 1)
+    path = saved(tmp_path, Image.fromarray(dark * 327), "b.tif")
+    content = path.read_bytes()
+    tag = struct.pack("<HHIH", 262, 3, 1, 1)  # black is 0
+    assert tag in content
+    path.write_bytes(content.replace(tag, struct.pack("<HHIH", 262, 3, 1, 0)))
+    assert open_picture(path).image.getpixel((0, 0)) == WHITE
+    twelve = struct.pack("<HHIHH", 258, 3, 1, 16, 0)
+    assert twelve in content
+    (tmp_path / "c.tif").write_bytes(
+        content.replace(twelve, struct.pack("<HHIHH", 258, 3, 1, 12, 0)).replace(
+            (dark * 327).tobytes(), bytes([0x00, 0x0F, 0xFF, 0x00])
+        )
+    )
+    assert open_picture(tmp_path / "c.tif").image.getpixel((1, 0)) == WHITE
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.webp"])
+def test_of_broken_exif_only_the_turn_is_read(tmp_path, name):
+    """Tag 256 holds text where a number belongs, so the tags cannot be written again."""
+    tags = b"Exif\0\0II*\0" + struct.pack("<IH", 8, 2)
+    tags += struct.pack("<HHI4s", 256, 2, 4, b"abc\0") + struct.pack("<HHIHH", 274, 3, 1, 6, 0)
+    image = quadrants().transpose(Image.Transpose.ROTATE_90)
+    options = {"quality": 100, "subsampling": 0} if name == "a.jpg" else {"lossless": True}
+    whole = saved(tmp_path, image, name, exif=tags + bytes(4), **options)
+    assert_quadrants(open_picture(whole), 8)
+    with Image.open(whole) as opened:
+        assert_quadrants(picture_from(opened), 8)
+    cut = saved(tmp_path, quadrants(), f"b{name}", exif=tags[:20], **options)
+    assert_quadrants(open_picture(cut), 8)
+
+
+def test_pil_images_that_fail_are_refused_in_one_line(tmp_path):
+    noise = Image.effect_noise((300, 300), 60).convert("RGB")
+    path = saved(tmp_path, noise, "a.jpg")
+    cut = Image.open(io.BytesIO(path.read_bytes()[:3000]))
+    with Image.open(path) as closed:
+        pass
+    for image in (cut, closed):
+        with pytest.raises(ImageError, match="an image: "):
+            picture_from(image)
+    for mode in ("La", "RGBa"):
+        clear = Image.new("RGBA", (2, 2)).convert(mode.upper()).convert(mode)
+        assert picture_from(clear).image.getpixel((0, 0)) == WHITE
 
 
 def test_transparency_lies_over_white(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from mmspec.ground.errors import CheckpointError, MmspecError
 from mmspec.ground.input_files import is_there, open_file, read_text
 from mmspec.ground.json_file import JSON_BYTES, read_json, read_lines
 from mmspec.prompt.chat_template import load_template
+from mmspec.prompt.images import open_picture
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.rows import read_rows
 
@@ -74,3 +76,19 @@ def test_a_large_json_file_is_not_read(tmp_path):
     file.write_text(json.dumps({"a": "x" * JSON_BYTES}))
     with pytest.raises(CheckpointError, match=r"config\.json: it has 16,000,009 bytes"):
         read_json(file)
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "a.png"])
+def test_a_pointer_of_git_lfs_is_named_as_such(tmp_path, name):
+    read = {
+        "config.json": read_json,
+        "model.safetensors": read_header,
+        "tokenizer.json": lambda file: Tokenizer.read(file.parent),
+        "a.png": open_picture,
+    }[name]
+    (tmp_path / name).write_text(POINTER)
+    with pytest.raises(MmspecError, match=rf"{re.escape(name)}.*Git LFS pointer.*`git lfs pull`"):
+        read(tmp_path / name)
