@@ -1,4 +1,4 @@
-"""Block drafters compute what the model classes of the speculators package compute."""
+"""Block drafters compute what the model classes of speculators and of mlx-vlm compute."""
 
 import json
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ from mmspec.checkpoints.head_export import export_head
 from mmspec.decoding.sampling import GREEDY
 from mmspec.drafters.heads.packing import Outline
 from support import block_oracle
-from support.factory_blocks import VOCABULARY, WIDTH, speculators_block
+from support.factory_blocks import VOCABULARY, WIDTH, speculators_block, z_lab
 from support.factory_heads import tiny_head
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit, in speculators
@@ -108,3 +108,25 @@ def test_the_installed_package_computes_an_exported_drafter(
     expected, _ = block_oracle.rows(tmp_path / "out")
     rows = logits(backend, target, head, block_oracle.COLUMNS)
     np.testing.assert_allclose(rows, expected, atol=2e-4)
+
+
+ODD = [
+    {},
+    {"num_hidden_layers": 3, "num_key_value_heads": 1, "head_dim": 22, "block_size": 3},
+    {"nested": {"causal": True}},
+    {"nested": {"target_layer_ids": [1]}, "rms_norm_eps": 1e-3, "rope_theta": 5e5},
+]
+
+
+@pytest.mark.skipif(find_spec("mlx_vlm") is None, reason="mlx-vlm is not installed")
+@pytest.mark.parametrize("given", ODD)
+@pytest.mark.parametrize("kind", ["dflash", "dspark"])
+def test_logits_are_those_of_mlx_vlm(backend, target, tmp_path, kind, given):
+    """Three seeds; in two rounds, of which the second continues the first's cache."""
+    nested = given.get("nested", {})
+    if kind == "dspark":
+        nested = nested | {"projector_type": "dspark", "markov_rank": 8}
+    for seed in range(3):
+        directory = z_lab(tmp_path / str(seed), seed=seed, **(given | {"nested": nested}))
+        rows = logits(backend, target, directory, block_oracle.COLUMNS)
+        np.testing.assert_allclose(rows, block_oracle.mlx_vlm_rows(directory, kind), atol=2e-4)
