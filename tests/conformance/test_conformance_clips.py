@@ -16,7 +16,7 @@ from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, picture_from
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
-from support.factory_qwen import MAKERS
+from support.factory_qwen import ALL_MAKERS, DRAFT_MAKERS
 from support.films import drawing, film
 from support.qwen_oracle import Oracle
 from support.sequence_helpers import continue_from
@@ -69,7 +69,7 @@ def test_the_same_frames_are_shown_again_if_their_number_is_named(engine, tmp_pa
 SMALL = {"hidden_size": 32, "heads": 2, "layers": 2}
 
 
-@pytest.fixture(scope="module", params=MAKERS)
+@pytest.fixture(scope="module", params=ALL_MAKERS)
 def kind(request):
     """A `model_type`."""
     return request.param
@@ -78,8 +78,8 @@ def kind(request):
 @pytest.fixture(scope="module")
 def paths(checkpoints, kind):
     folder = checkpoints / f"{kind} clips"
-    make = MAKERS[kind]
-    return make(folder / "target", seed=8), make(folder / "draft", seed=9, **SMALL)
+    target = ALL_MAKERS[kind](folder / "target", seed=8)
+    return target, DRAFT_MAKERS[kind](folder / "draft", seed=9, **SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +216,7 @@ ROPE = {"mrope_section": [2, 3, 3]}
 ROPES = {
     "qwen2_5_vl": {"type": "mrope", **ROPE},
     "qwen3_vl": {"rope_type": "default", "mrope_interleaved": True, **ROPE},
+    "qwen3_5": {"rope_type": "default", "mrope_interleaved": True, **ROPE},
 }
 
 
@@ -243,8 +244,8 @@ def test_answers_about_clips_are_exact(backend, checkpoints, kind, films, monkey
     monkeypatch.setattr(probe, "POSITIONS", 150)
     target, draft = checkpoints / f"{kind} exact clips", checkpoints / f"{kind} exact clips draft"
     if not target.exists():
-        MAKERS[kind](target, key_value_heads=4, seed=8)
-        MAKERS[kind](draft, seed=9, **SMALL)
+        ALL_MAKERS[kind](target, key_value_heads=4, seed=8)
+        ALL_MAKERS[kind](draft, seed=9, **SMALL)
     with load(str(target), str(draft), backend=backend, dtype="bfloat16") as engine:
         exact = Options(exact="on", drafting="none", max_new_tokens=BUDGET)
         expected = answers(engine, exact, films)

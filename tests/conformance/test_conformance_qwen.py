@@ -11,7 +11,8 @@ from mmspec.chat.options import Options
 from mmspec.prompt.conversation import render
 from mmspec.prompt.images import picture_from
 from support.factory_qwen import (
-    MAKERS,
+    ALL_MAKERS,
+    DRAFT_MAKERS,
     tiny_qwen2,
     tiny_qwen2_5_vl,
     tiny_qwen3,
@@ -70,8 +71,6 @@ QWEN3_5 = {
 CHECKPOINTS = {f"qwen3_vl {name}": sizes for name, sizes in QWEN3_VL.items()}
 CHECKPOINTS |= {f"qwen2_5_vl {name}": sizes for name, sizes in QWEN2_5_VL.items()}
 CHECKPOINTS |= {f"qwen3_5 {name}": sizes for name, sizes in QWEN3_5.items()}
-DRAFT_MAKERS = MAKERS | {"qwen3_5": MAKERS["qwen3_vl"]}
-"""Drafts that have any number of views."""
 SHAPES = {"wide": (52, 17), "tall": (14, 61), "square": (33, 33)}
 DRAFTINGS = ("none", "lookup", "M", "MT", "P", "MTCP")
 BUDGET = 12
@@ -83,7 +82,7 @@ def checkpoint(request, checkpoints):
     sizes = CHECKPOINTS[request.param]
     kind = request.param.split()[0]
     folder, make = checkpoints / request.param, DRAFT_MAKERS[kind]
-    path = MAKERS[kind](folder / "target", seed=3, **sizes)
+    path = ALL_MAKERS[kind](folder / "target", seed=3, **sizes)
     vocabulary = {"vocab_size": sizes["vocab_size"]} if "vocab_size" in sizes else {}
     small = {"hidden_size": 32, "heads": 2} if make is tiny_qwen2_5_vl else {"hidden_size": 32}
     draft = make(folder / "draft", seed=4, layers=2, **small, **vocabulary)
@@ -204,7 +203,7 @@ def test_drafts_have_more_or_fewer_ids(
 ):
     """As Qwen's of one vocabulary with 151,936 and 152,064 rows; also a text model's."""
     folder = tmp_path_factory.mktemp("drafts")
-    path = MAKERS[kind](folder / "target", seed=3, vocab_size=ids)
+    path = ALL_MAKERS[kind](folder / "target", seed=3, vocab_size=ids)
     small = {"hidden_size": 32, "heads": 2, "layers": 1}
     draft = make(folder / "draft", seed=6, vocab_size=draft_ids, **small)
     with load(str(path), str(draft), backend=backend) as engine:

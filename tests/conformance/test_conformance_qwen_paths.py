@@ -22,7 +22,7 @@ from mmspec.exactness import probe
 from mmspec.prompt.conversation import Conversation, render
 from mmspec_mlx.backend import MlxBackend
 from support.exactness_cases import TREES, Count, cases, compare_all
-from support.factory_qwen import MAKERS, tiny_qwen2, tiny_qwen3
+from support.factory_qwen import ALL_MAKERS, tiny_qwen2, tiny_qwen3
 from support.qwen_oracle import Oracle
 from support.sequence_helpers import continue_from
 
@@ -50,8 +50,8 @@ def kind(request):
 def paths(checkpoints, kind):
     """A target and a draft of its family."""
     folder = checkpoints / f"{kind} paths"
-    target = MAKERS[kind](folder / "target", **SIZES[kind])
-    return target, MAKERS[kind](folder / "draft", hidden_size=32, heads=2, layers=2, seed=9)
+    target = ALL_MAKERS[kind](folder / "target", **SIZES[kind])
+    return target, ALL_MAKERS[kind](folder / "draft", hidden_size=32, heads=2, layers=2, seed=9)
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +135,8 @@ def test_answers_are_the_same_bits(backend, checkpoints, kind, dtype, monkeypatc
     monkeypatch.setattr(probe, "POSITIONS", 150)
     target, draft = checkpoints / f"{kind} exact", checkpoints / f"{kind} exact draft"
     if not target.exists():
-        MAKERS[kind](target, key_value_heads=4, seed=8)
-        MAKERS[kind](draft, hidden_size=32, heads=2, layers=2, seed=9)
+        ALL_MAKERS[kind](target, key_value_heads=4, seed=8)
+        ALL_MAKERS[kind](draft, hidden_size=32, heads=2, layers=2, seed=9)
     some = [case for case in cases(["M", "lookup"]) if kind != "qwen3_5" or case.shape not in TREES]
     some = some[::36]
     with load(str(target), str(draft), backend=backend, dtype=dtype) as engine:
@@ -212,7 +212,7 @@ OTHERS = set(product(SIZES, (0, 4, 8), (False, True), (False, True))) - {*CONVER
     [*CONVERSIONS, *(pytest.param(*other, marks=pytest.mark.slow) for other in sorted(OTHERS))],
 )
 def test_conversions_of_mlx_vlm_load_on_both_backends(tmp_path, kind, bits, vision, tied):
-    source = MAKERS[kind](tmp_path / "source", tied=tied, **SIZES[kind])
+    source = ALL_MAKERS[kind](tmp_path / "source", tied=tied, **SIZES[kind])
     path = conversion(source, tmp_path / "mlx", bits, vision=vision)
     found = [answers(path, backend) for backend in ("torch", "mlx")]
     assert found[0][0] == found[1][0]
@@ -223,7 +223,7 @@ def test_conversions_of_mlx_vlm_load_on_both_backends(tmp_path, kind, bits, visi
 
 def test_layers_may_have_bits_of_their_own(tmp_path, kind):
     """Also where layers that are computed together differ."""
-    source = MAKERS[kind](tmp_path / "source", **SIZES[kind])
+    source = ALL_MAKERS[kind](tmp_path / "source", **SIZES[kind])
     more = "v_proj", "down_proj", "in_proj_b", "layers.1.self_attn.q_proj"
     path = conversion(source, tmp_path / "mlx", 4, vision=False, more=more)
     found = [answers(path, backend) for backend in ("torch", "mlx")]
@@ -233,7 +233,7 @@ def test_layers_may_have_bits_of_their_own(tmp_path, kind):
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_quantized_copy_is_what_mlx_vlm_writes(tmp_path, kind, tied):
-    source = MAKERS[kind](tmp_path / "source", tied=tied, **SIZES[kind])
+    source = ALL_MAKERS[kind](tmp_path / "source", tied=tied, **SIZES[kind])
     MlxBackend().quantize(source, tmp_path / "ours", bits=4, group_size=64)
     theirs = mx.load(
         str(conversion(source, tmp_path / "theirs", 4, vision=False) / "model.safetensors")
@@ -261,7 +261,7 @@ def test_mlx_lm_reads_a_quantized_text_model_and_says_the_same(tmp_path, make, t
 
 def test_the_hubs_flat_config_means_the_same(tmp_path):
     """Its files name the decoder's sizes beside the rest, and M-RoPE in `rope_scaling`."""
-    source = MAKERS["qwen2_5_vl"](tmp_path / "source", **SIZES["qwen2_5_vl"])
+    source = ALL_MAKERS["qwen2_5_vl"](tmp_path / "source", **SIZES["qwen2_5_vl"])
     nested = json.loads((source / "config.json").read_text())
     flat = nested | nested.pop("text_config") | {"model_type": "qwen2_5_vl"}
     rope = flat.pop("rope_parameters")

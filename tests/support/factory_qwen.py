@@ -164,8 +164,12 @@ def _deltas(sizes: QwenSizes) -> dict[str, Any]:
     }
 
 
-MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl, "qwen3_5": tiny_qwen3_5}
+MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl}
 """Functions that write a checkpoint that sees, by `model_type`."""
+ALL_MAKERS = MAKERS | {"qwen3_5": tiny_qwen3_5}
+"""The same, also of those with recurrent layers."""
+DRAFT_MAKERS = MAKERS | {"qwen3_5": tiny_qwen3_vl}
+"""Functions that write a draft for such a target, which may have several views."""
 
 
 ROPES = {

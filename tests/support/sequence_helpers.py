@@ -132,7 +132,7 @@ def tokens(rounds: Sequence[Any]) -> list[int]:
 @contextmanager
 def failing(models: Sequence[Any], call: int) -> Iterator[None]:
     """Raise Fault in the given call of the models' attention, counted from 0."""
-    modules = [layer.self_attn for model in models for layer in model.language._layers]
+    modules = [layer.self_attn for model in models for layer in model.language.layers]
     attention, layers = type(modules[0]), {id(each) for each in modules}
     original, left = attention.__call__, iter(range(call, -1, -1))
 

@@ -14,7 +14,7 @@ from mmspec_train.data.teacher import Teacher
 from mmspec_train.drafts.draft_model import read_draft
 from mmspec_train.drafts.train_drafts import Baselines, require_llava
 from mmspec_train.settings import Budget, LlamaShape, MethodSettings
-from support.factory_qwen import IMAGE_ID, MAKERS, STOP_ID, tiny_qwen3
+from support.factory_qwen import IMAGE_ID, MAKERS, STOP_ID, tiny_qwen3, tiny_qwen3_5
 from support.mrope_oracle import read_columns
 from support.qwen_oracle import Oracle
 from support.teacher_data import prepare, quiet_log, teacher_data
@@ -108,3 +108,9 @@ def test_a_small_text_draft_learns_from_a_qwen(tmp_path):
             streams = chat.send(turn.question), plain.send(turn.question)
             assert all([*stream] for stream in streams)
             assert streams[0].answer.token_ids == streams[1].answer.token_ids
+
+
+def test_a_target_with_recurrent_layers_is_refused(tmp_path):
+    path = tiny_qwen3_5(tmp_path / "target")
+    with pytest.raises(UsageError, match="one conversation at a time"):
+        Teacher(path)

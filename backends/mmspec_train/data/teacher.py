@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import LM_HEAD
 from mmspec.decoding.contract import Float32
@@ -36,6 +37,11 @@ class Teacher:
     """The frozen target model, its tokenizer, chat template and preprocessing."""
 
     def __init__(self, directory: Path, device: str = "auto", dtype: str = "auto") -> None:
+        if read_config(directory).text.delta_net:
+            raise UsageError(
+                f"{directory} has recurrent layers, which read one conversation at a time: "
+                "nothing is trained for such a target; a Qwen3.5 brings a drafter of its own"
+            )
         self.directory = directory
         self.model: TorchModel = TorchBackend().load(directory, device=device, dtype=dtype)
         self.config = self.model.config
