@@ -12,7 +12,7 @@ from functools import partial
 from io import BytesIO
 from pathlib import Path
 from threading import Lock
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from PIL import Image
 
@@ -26,7 +26,10 @@ MEGA = 10**6
 DECODED_BYTES = 2**28
 """Bytes of the pictures that are kept, as sent and as pixels."""
 
-_DATA_URL = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
+_DATA_URL = re.compile(r"data:([^,;]{0,80})(?:;[^,;]{1,200}){0,9}?(;base64)?,", re.IGNORECASE)
+_UNTYPED = ("", "application/octet-stream")
+"""Types of data: URLs whose writer did not know that of the image."""
+_SPACES = bytes.maketrans(b"", b""), b" \t\r\n\f"
 
 
 class PictureCache:
@@ -78,13 +81,26 @@ class ImageReader:
 
     def picture(self, url: str, param: str) -> Picture:
         """The picture at `url`; param: the field of the request, named in errors."""
-        if scheme := _DATA_URL.match(url):
-            content = url[scheme.end() :].encode("ascii", "replace")
-            decode = partial(self._from_base64, param)
+        if url[:5].lower() == "data:":
+            content, decode = self._sent(url, param)
         else:
             content, decode = self._content(url, param), partial(self._decode, param)
         with self._decoding:  # warnings are silenced for the whole process meanwhile
             return self._decoded.get(content, decode)
+
+    def _sent(self, url: str, param: str) -> tuple[bytes, Callable[[bytes], Picture]]:
+        """The content of a data: URL as it was sent, and how it is decoded."""
+        beginning = _DATA_URL.match(url)
+        if not beginning:
+            raise refusal(param, "a data: URL has a comma before its data: data:image/png;base64,…")
+        kind = beginning[1].strip().lower()
+        if not kind.startswith("image/") and kind not in _UNTYPED:
+            raise refusal(param, f"a data: URL of {kind!r}: send an image, such as image/png")
+        data = url[beginning.end() :].strip()
+        content = unquote_to_bytes(data) if "%" in data else data.encode("ascii", "replace")
+        if not beginning[2]:
+            return content, partial(self._decode, param)
+        return content.translate(*_SPACES), partial(self._from_base64, param)
 
     def _decode(self, param: str, content: bytes) -> Picture:
         self._check_pixels(content, param)
@@ -101,7 +117,7 @@ class ImageReader:
                 return self._fetching.fetch(url, self.file_bytes)
         except RefusedImage as error:
             raise refusal(param, str(error)) from error
-        raise refusal(param, "give a data: URL with an image in base64, such as data:image/png")
+        raise refusal(param, "no image of this server: send its content in base64")
 
     @property
     def _fetching(self) -> Fetcher | None:
@@ -111,9 +127,9 @@ class ImageReader:
         if len(text) * 3 // 4 > self.file_bytes + 2:
             raise refusal(param, f"it is larger than {self.file_bytes} bytes")
         try:
-            content = base64.b64decode(text, validate=True)
+            content = base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
         except binascii.Error as error:
-            raise refusal(param, "what follows base64, is not base64") from error
+            raise refusal(param, "what follows base64, in the data: URL is not base64") from error
         return self._decode(param, content)
 
     def _check_pixels(self, content: bytes, param: str) -> None:

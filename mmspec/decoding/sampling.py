@@ -10,6 +10,9 @@ from typing import Any
 from mmspec.decoding import formulas
 from mmspec.decoding.formulas import Array, Top
 
+LEAST_TEMPERATURE = 1e-6
+"""Lower temperatures are greedy: logits divided by them would not be finite."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -24,7 +27,7 @@ class Sampling:
     @property
     def greedy(self) -> bool:
         """True if every token is the argmax of the logits."""
-        return self.temperature == 0.0
+        return self.temperature < LEAST_TEMPERATURE
 
 
 GREEDY = Sampling()
@@ -64,7 +67,9 @@ class Sampler:
         its p if sampling is greedy, divided by the sum of these over all tokens.
         """
         scores, ids = self.scores(logits, keys)
-        confidence = formulas.softmax(self.xp, scores / (self.sampling.temperature or 1.0))
+        confidence = formulas.softmax(
+            self.xp, scores / (1.0 if self.sampling.greedy else self.sampling.temperature)
+        )
         confidence, best = self.top(confidence, min(count, scores.shape[-1]))
         if ids is not None:
             best = self.xp.take_along_axis(ids, best, axis=-1)

@@ -169,3 +169,14 @@ def test_gaps_that_a_rounded_distribution_would_lose_are_drawn_at_high_temperatu
         hot = sampler(Sampling(100.0, top_p=top_p))
         tokens = hot.tokens(np.repeat(logits, 2000, axis=0), noise)
         check_fit(np.bincount(tokens), [1 / (1 + np.exp(-2)), 1 / (1 + np.exp(2))])
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-45, 1e-30, 1e-7])
+def test_the_smallest_temperatures_are_greedy(temperature):
+    logits = np.array([[1.0, 1.0001, -3.0], [80.0, -80.0, 79.9]], np.float32)
+    chosen = sampler(Sampling(temperature, top_p=0.9))
+    own = keys(Noise(7, 3), 2)
+    assert chosen.tokens(logits, own).tolist() == [1, 0]
+    confidence, children = chosen.children(logits, own, 2)
+    assert np.isfinite(confidence).all()
+    assert children[:, 0].tolist() == [1, 0]

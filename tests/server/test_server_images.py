@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import BytesIO
 from pathlib import Path
 from threading import Thread
+from urllib.parse import quote
 
 import pytest
 from PIL import Image
@@ -100,8 +101,28 @@ def test_a_large_file_is_refused_before_it_is_decoded(monkeypatch):
 
 
 def test_what_is_no_image_url_is_refused():
-    for url in ("", "cat.png", "data:text/html;base64,AAAA", "data:image/png,AAAA", "ftp://x/y"):
+    for url in ("data:text/html;base64,AAAA", "data:image/png;base64", "data:;base64,A?A"):
         assert "data: URL" in refused(ImageReader(), url)
+    for url in ("", "cat.png", "ftp://x/y"):
+        assert "data:" not in refused(ImageReader(), url)
+
+
+def test_data_urls_are_read_by_their_standard():
+    content = png()
+    base64 = data_url(content).partition(",")[2]
+    lines = "\n".join(base64[at : at + 76] for at in range(0, len(base64), 76))
+    for url in (
+        f"DATA:IMAGE/PNG;BASE64,{base64}",
+        f"data:image/png;charset=utf-8;base64,{base64}",
+        f"data:image/png;name=a.png;charset=utf-8;base64,{base64}",
+        f"data:application/octet-stream;base64,{base64}",
+        f"data:;base64,{base64}",
+        f"data:image/png;base64,{lines}\n",
+        f"data:image/png;base64,{base64.rstrip('=')}",
+        f"data:image/png;base64,{quote(base64, safe='')}",
+        f"data:image/png,{quote(content)}",
+    ):
+        assert ImageReader().picture(url, "x") == decode_picture(content, "")
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -123,7 +144,7 @@ def root(tmp_path: Path):
 
 
 def test_files_are_refused_without_a_root(root):
-    assert "data: URL" in refused(ImageReader(), f"file://{root}/inner.png")
+    assert "base64" in refused(ImageReader(), f"file://{root}/inner.png")
 
 
 @pytest.mark.parametrize("name", ["folder/a%20red.png", "inner.png", "folder/../inner.png"])
@@ -240,7 +261,7 @@ def fetcher(site, connected):
 def test_nothing_is_fetched_by_default(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", pytest.fail)
     for scheme in ("http", "https"):
-        assert "data: URL" in refused(ImageReader(), f"{scheme}://images.example/red.png")
+        assert "base64" in refused(ImageReader(), f"{scheme}://images.example/red.png")
 
 
 @pytest.mark.parametrize("path", ["/red.png", "/red.png?size=1", "/once"])
