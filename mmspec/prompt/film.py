@@ -6,8 +6,9 @@ Only frames that are taken stay. Containers that may name other files are not re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from PIL import Image
 
 from mmspec.ground.errors import ImageError
@@ -191,4 +192,21 @@ def _picture(frame: "VideoFrame", size: tuple[int, int], name: str) -> Picture:
     """An upright picture of a frame, resized to `size`."""
     width, height = size
     image = Image.fromarray(frame.to_ndarray(format="rgb24", width=width, height=height))
-    return picture_from(image.rotate(frame.rotation, expand=True), name)
+    matrix: Any = frame.side_data.get("DISPLAYMATRIX")
+    if matrix is not None:
+        a, b, _, c, d = np.sign(np.frombuffer(matrix, np.int32)[:5]).tolist()
+        turn = _TURNS.get((a, b, c, d))
+        image = image if turn is None else image.transpose(turn)
+    return picture_from(image, name)
+
+
+_TURNS = {
+    (-1, 0, 0, 1): Image.Transpose.FLIP_LEFT_RIGHT,
+    (-1, 0, 0, -1): Image.Transpose.ROTATE_180,
+    (1, 0, 0, -1): Image.Transpose.FLIP_TOP_BOTTOM,
+    (0, 1, 1, 0): Image.Transpose.TRANSPOSE,
+    (0, 1, -1, 0): Image.Transpose.ROTATE_270,
+    (0, -1, -1, 0): Image.Transpose.TRANSVERSE,
+    (0, -1, 1, 0): Image.Transpose.ROTATE_90,
+}
+"""How players show a film, by the signs of a, b, c, d: (x, y) goes to (a x + c y, b x + d y)."""

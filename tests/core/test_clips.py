@@ -101,6 +101,21 @@ def test_a_film_of_a_phone_is_upright(tmp_path):
     assert clip.image.size == (48, 64)
 
 
+QUARTERS = [(0, b, c, 0) for b in (1, -1) for c in (1, -1)]
+MATRICES = QUARTERS + [(a, 0, 0, d) for a in (1, -1) for d in (1, -1)]
+
+
+@pytest.mark.parametrize("matrix", MATRICES)
+def test_a_film_is_turned_and_mirrored_by_its_display_matrix(tmp_path, matrix):
+    stored, (a, b, c, d) = np.asarray(drawing(0)), matrix
+    y, x = np.mgrid[: stored.shape[0], : stored.shape[1]]
+    columns, rows = a * x + c * y, b * x + d * y
+    shown = np.zeros((np.ptp(rows) + 1, np.ptp(columns) + 1, 3), np.uint8)
+    shown[rows - rows.min(), columns - columns.min()] = stored
+    clip = open_clip(turned(film(tmp_path / "a.mp4", 4), matrix))
+    np.testing.assert_array_equal(np.asarray(clip.image), shown)
+
+
 def test_large_frames_are_made_smaller_until_they_fit(tmp_path, monkeypatch):
     path = film(tmp_path / "a.mkv", 10)
     monkeypatch.setattr(images, "MAX_MEMORY", 64 * 48 * images.KEPT)

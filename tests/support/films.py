@@ -43,13 +43,17 @@ def film(
     return path
 
 
-def turned(path: Path) -> Path:
-    """Let the display of an MP4 turn its frames a quarter clockwise, as upright phones record."""
+def turned(path: Path, matrix: tuple[int, int, int, int] = (0, 1, -1, 0)) -> Path:
+    """Let an MP4's display matrix show (x, y) at (a x + c y, b x + d y); matrix: a, b, c, d.
+
+    The usual one turns frames a quarter clockwise, as upright phones record.
+    """
+    a, b, c, d = (number << 16 for number in matrix)
     content = bytearray(path.read_bytes())
     identity = struct.pack(">9i", 1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
-    quarter = struct.pack(">9i", 0, 1 << 16, 0, -(1 << 16), 0, 0, 0, 0, 1 << 30)
+    shown = struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
     place = content.index(identity, content.index(b"tkhd"))
-    content[place : place + 36] = quarter
+    content[place : place + 36] = shown
     path.write_bytes(content)
     return path
 
