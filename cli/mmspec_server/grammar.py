@@ -17,7 +17,7 @@ from mmspec_server.endpoint import ApiError
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
-LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One line of JSON as most programs write it: free spaces let a model write them without end."""
 
 
