@@ -142,13 +142,15 @@ def test_answers_of_real_models_are_those_of_their_file():
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     section = page.partition("## Answers of real models")[2].partition("\n## ")[0]
     heads, *lines = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
-    _, first, _, *topics = heads.split(" | ")
+    _, _, first, _, *topics = heads.split(" | ")
     with (TABLES / "replay.csv").open(newline="", encoding="utf-8") as opened:
-        figures = {(e["model"], e["method"], e["topic"]): e for e in csv.DictReader(opened)}
+        names = ("model", "method", "memory", "topic")
+        figures = {tuple(e[name] for name in names): e for e in csv.DictReader(opened)}
     assert len(lines) > 1
     for line in lines:
-        names, *cells = line.split(" | ")
-        found = [figures[(*re.findall("`(.*?)`", names), topic)] for topic in (first, *topics)]
+        run, memory, *cells = line.split(" | ")
+        place = (*re.findall("`(.*?)`", run), memory.strip("-"))
+        found = [figures[(*place, topic)] for topic in (first, *topics)]
         rates = [interval(each) for each in found]
         nodes = f"{float(found[0]['nodes_per_round']):.2f}"
         assert cells == [rates[0], nodes, *rates[1:]]

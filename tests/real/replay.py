@@ -8,32 +8,49 @@ data (`benchmark_files.py`).
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmark_files import ANSWERED, answers_file, benchmark, directory
 
-from mmspec_bench.report.merge import merge
+from mmspec_bench.report.merge import BenchRun, merge
 from mmspec_bench.report.write import csv_text
 from mmspec_bench.suite.metrics import Summary
 from mmspec_bench.suite.rows import PLAIN
 from mmspec_cli.main import main as mmspec
+from support.mmspec_suite import TOPICS
 
 METHODS = "lookup,tree8:lookup,tree16:lookup"
+MEMORIES = ("", "topic", "all")
+"""Of earlier conversations: none, those of the same topic, all in the benchmark's order."""
 LONGEST = "1100"
 """More than an answer has: they were cut at 1,024 tokens."""
 
 
-def replay(model: str, folder: Path, methods: str, *more: str) -> list[Summary]:
-    """Replay the answers of a model by `methods`; returns a summary for each topic and for all."""
+def replay(model: str, folder: Path, methods: str, *more: str) -> BenchRun:
+    """Replay the answers of a model by `methods`."""
     where = ["--suite", f"mmspec={benchmark()}", "--target-answers", str(answers_file(model))]
     models = ["--model", str(directory(model)), "--draft", "none", "--max-new-tokens", LONGEST]
     command = ["bench", "run", *where, *models, "--methods", f"{PLAIN},{methods}"]
     assert mmspec([*command, "--out", str(folder), *more]) == 0
-    return [line for line in merge([folder]).task_summaries if line["method"] != PLAIN]
+    return merge([folder])
 
 
-def line(model: str, summary: Summary) -> dict[str, Any]:
+def remembering(memory: str, model: str, folder: Path, methods: str) -> BenchRun:
+    """Replay with the memory of earlier conversations; memory: one of MEMORIES."""
+    if memory != "topic":
+        more = ["--memory"] if memory else []
+        return replay(model, folder, methods, *more)
+    runs = [
+        replay(model, folder / topic, methods, "--memory", "--tasks", topic) for topic in TOPICS
+    ]
+    rows = [row for run in runs for row in run.rows]
+    return replace(runs[0], rows=rows, tasks=[*TOPICS])
+
+
+def line(model: str, memory: str, summary: Summary) -> dict[str, str]:
     """The line of a table."""
     figures = {
         "tokens_per_round": summary["block_efficiency"],
@@ -42,21 +59,25 @@ def line(model: str, summary: Summary) -> dict[str, Any]:
         "nodes_per_round": summary["nodes_per_round"],
     }
     rounded = {name: f"{value:.3f}" for name, value in figures.items()}
-    place = {"model": model, "method": summary["method"], "topic": summary["task"]}
-    return place | {"answers": summary["answers"]} | rounded | {"same": summary["identical"]}
+    place = {"model": model, "method": summary["method"], "memory": memory}
+    counts = {"topic": summary["task"], "answers": str(summary["answers"])}
+    return place | counts | rounded | {"same": str(summary["identical"])}
 
 
-def lines(folder: Path, methods: str) -> Iterator[dict[str, Any]]:
-    """The lines of both models."""
-    for model in ANSWERED:
-        for summary in replay(model, folder / model, methods):
-            yield line(model, summary)
+def lines(model: str, folder: Path, methods: str) -> Iterator[dict[str, str]]:
+    """The lines of a model, by memory, topic and method."""
+    for memory in MEMORIES:
+        run = remembering(memory, model, folder / f"memory-{memory or 'none'}", methods)
+        for summary in run.task_summaries:
+            if summary["method"] != PLAIN:
+                yield line(model, memory, summary)
 
 
 def main(folder: str, methods: str = METHODS) -> None:
     """Replay all answers and write the table."""
-    text = csv_text([*lines(Path(folder), methods)])
-    (Path(folder) / "replay.csv").write_text(text, encoding="utf-8")
+    path = Path(folder)
+    table = [line for model in ANSWERED for line in lines(model, path / model, methods)]
+    (path / "replay.csv").write_text(csv_text(table), encoding="utf-8")
 
 
 if __name__ == "__main__":

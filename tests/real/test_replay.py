@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from benchmark_files import ANSWERED, answers_file, directory, lines
-from replay import line, replay
+from replay import METHODS
+from replay import lines as lines_of
 
 from mmspec.checkpoints.config import read_config
 from mmspec.prompt.chat_template import load_template
@@ -37,8 +38,6 @@ def test_an_answer_has_as_many_tokens_as_the_model_counted(model):
 def test_replayed_figures_are_those_of_the_results(model, tmp_path):
     with RESULTS.open(newline="", encoding="utf-8") as opened:
         figures = [entry for entry in csv.DictReader(opened) if entry["model"] == model]
-    methods = ",".join(dict.fromkeys(entry["method"] for entry in figures))
-    again = [line(model, summary) for summary in replay(model, tmp_path / "run", methods)]
-    assert [{name: str(value) for name, value in each.items()} for each in again] == figures
-    assert {each["same"] for each in again} == {1.0}
-    assert sum(each["answers"] for each in again if each["topic"] == "all") % 723 == 0
+    assert [*lines_of(model, tmp_path, METHODS)] == figures
+    assert {entry["same"] for entry in figures} == {"1.0"}
+    assert {entry["answers"] for entry in figures if entry["topic"] == "all"} == {"723"}
