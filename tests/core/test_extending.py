@@ -130,7 +130,7 @@ def test_its_kind_is_a_drafting_and_a_method(headed):
     assert (method.name, method.options(Options()).drafting) == ("repeat", "repeat")
     headed.chat(method.options(Options()))
     assert read_method("tree3x2:MSD").own["tree"].branching == (3, 2)
-    with pytest.raises(UsageError, match="a head has one view"):
+    with pytest.raises(UsageError, match="repeat has one view"):
         read_method("repeat:2,1")
     with pytest.raises(UsageError, match="is a repeat head: use repeat"):
         headed.chat(Options(drafting="T"))

@@ -78,7 +78,7 @@ def test_the_addresses_are_the_same_everywhere():
 
 IMPORTS = {"pillow-heif": "pillow_heif", "array-api-compat": "array_api_compat"}
 """Import names of distributions whose own names are others."""
-EXTRAS = [name for name in PROJECT["optional-dependencies"] if name != "test"]
+EXTRAS = [name for name in PROJECT["optional-dependencies"] if name not in ("test", "real")]
 
 
 @pytest.fixture(scope="module")
