@@ -5,15 +5,17 @@ from typing import Any
 import click
 
 from mmspec.diagnostics.doctor import examine
+from mmspec_terminal.config_file import config_file, read_config
 from mmspec_terminal.options import JSON, PLAIN
 from mmspec_terminal.render import Screen, in_words
 
 
 @click.command()
+@click.option("--full", is_flag=True, help="Show versions, every model and all that is optional.")
 @JSON
 @PLAIN
-def doctor(*, as_json: bool, plain: bool) -> int:
-    """Show what is installed, what is missing and the command that installs it.
+def doctor(*, full: bool, as_json: bool, plain: bool) -> int:
+    """Say in one screen whether mmspec works here, and what to do next.
 
     Exit status: 0, or 1 if something needed is missing.
     """
@@ -21,9 +23,36 @@ def doctor(*, as_json: bool, plain: bool) -> int:
     report = examine()
     if as_json:
         screen.json(report)
-    else:
+    elif full:
         _show(screen, report)
+    else:
+        _summarize(screen, report)
     return int(report["exit_code"])
+
+
+def _summarize(screen: Screen, report: dict[str, Any]) -> None:
+    """The verdict, then a line for each thing that matters."""
+    needed = [part for part in report["missing"] if part["needed"]]
+    optional = len(report["missing"]) - len(needed)
+    screen.say("mmspec works here." if not needed else "mmspec does not work here yet.")
+    rows = [("machine", _machine(report))]
+    rows += [
+        (f"backend {name}", state.get("error") or in_words(state.get("devices") or "works"))
+        for name, state in report["backends"].items()
+    ]
+    here = [model["name"] for model in report["models"] if model["found"]]
+    rows += [("models here", ", ".join(here)), ("next", report["advice"])]
+    own = ", ".join(f"{key} = {value}" for key, value in read_config().items()) or "none"
+    rows += [(f"defaults in {config_file()}", own)]
+    rows += [(f"needed: {part['what']}", part["fix"]) for part in needed]
+    rows += [("optional", f"{optional} more: mmspec doctor --full")] if optional else []
+    screen.table(("", ""), rows)
+
+
+def _machine(report: dict[str, Any]) -> str:
+    memory = report["memory_bytes"]
+    size = "unknown memory" if memory is None else f"{memory / 2**30:.1f} GiB"
+    return f"{report['platform']}, {report['cores']} cores, {size}, Python {report['python']}"
 
 
 def _show(screen: Screen, report: dict[str, Any]) -> None:

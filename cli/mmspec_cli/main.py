@@ -16,6 +16,7 @@ import click
 from mmspec.ground.errors import MmspecError, choice
 from mmspec.ground.escape import one_line, visible
 from mmspec_cli.terminal.interrupt import orderly_end
+from mmspec_terminal.config_file import check, defaults
 from mmspec_terminal.wording import with_flags
 
 COMMANDS = {
@@ -58,6 +59,7 @@ class LazyGroup(click.Group):
             return None
         module = ELSEWHERE.get(cmd_name, f"mmspec_cli.{cmd_name}")
         command: click.Command = getattr(import_module(module), cmd_name)
+        check(command, cmd_name)
         return command
 
     def resolve_command(
@@ -80,11 +82,13 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings=SETTINGS)
 @click.version_option(package_name="mmspec", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Lossless speculative decoding for multimodal models.
 
     Start with `mmspec chat IMAGE`.
     """
+    ctx.default_map = defaults(COMMANDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,7 +10,9 @@ from mmspec.chat.plugins import BACKENDS, installed_backends, load_backend, regi
 from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import pull, resolve
+from mmspec.checkpoints.hub_cache import delete
 from mmspec.checkpoints.manifest import PRECISIONS, weight_bytes
+from mmspec.checkpoints.recommendation import advice, size
 from mmspec.decoding.inspection import Quantizer
 from mmspec.ground.errors import UsageError, choice
 from mmspec_cli.terminal.interrupt import ending_handled
@@ -29,20 +31,33 @@ def models() -> None:
 @JSON
 @PLAIN
 def list_models(backend: str, as_json: bool, plain: bool) -> None:
-    """List every model with a card, and whether it is on this machine."""
+    """List every model with a card, whether it is on this machine, and its size; which to take."""
     screen = Screen(plain=plain)
-    cards = [describe(card, reader(backend)) for card in load_cards().values()]
+    name = reader(backend)
+    cards = [describe(card, name) for card in load_cards().values()]
     if as_json:
         screen.json(cards)
         return
-    screen.table(["name", "here", "what it is"], [_row(card) for card in cards])
+    screen.table(["name", "here", "size", "what it is"], [_row(card) for card in cards])
+    screen.say(advice(name))
 
 
 def _row(card: dict[str, Any]) -> list[str]:
     here = "yes" if card["present"] else "no"
     also = " and draft" if card["kind"] == "target" else ""
     serves = f"{also} for {', '.join(card['for'])}" if card["for"] else ""
-    return [card["name"], here, f"{card['kind']}{serves}: {card['description']}"]
+    return [
+        card["name"],
+        here,
+        _in_bytes(card["size"]),
+        f"{card['kind']}{serves}: {card['description']}",
+    ]
+
+
+def _in_bytes(size: int) -> str:
+    if size < 1e9:
+        return f"{size / 1e6:.0f} MB" if size else "-"
+    return f"{size / 1e9:.1f} GB"
 
 
 @models.command()
@@ -78,6 +93,18 @@ def pull_model(name: str, revision: str | None, backend: str, plain: bool) -> No
         screen.say(str(pull(name, reader(backend), revision, screen.note)))
         if draft:
             screen.say(str(pull(draft, reader(backend), note=screen.note)))
+
+
+@models.command("rm")
+@click.argument("name", metavar="NAME|REPO")
+@PLAIN
+def remove(name: str, plain: bool) -> None:
+    """Delete a pulled model from the hub's cache, in every format and revision."""
+    known = load_cards().get(name)
+    if known and known.bundled:
+        raise UsageError(f"{name} is in the package: pip uninstall mmspec removes it")
+    freed = delete(known.sources.values() if known else [name])
+    Screen(plain=plain).say(f"deleted {name}: {_in_bytes(freed)}")
 
 
 @models.command()
@@ -156,6 +183,10 @@ def reader(backend: str) -> str:
     return (installed_backends() or ["torch"])[0] if backend == "auto" else backend
 
 
+def _bytes_of(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
+
+
 def describe(card: Card, backend: str) -> dict[str, Any]:
     """The card's fields for `models list --json`."""
     directory, model = present(card, backend), card.model
@@ -170,6 +201,7 @@ def describe(card: Card, backend: str) -> dict[str, Any]:
         "repositories": dict(card.sources),
         "revisions": {key: card.revision(source) for key, source in card.sources.items()},
         "memory": model and {f"{bits} bits": weight_bytes(model, bits) for bits in PRECISIONS},
+        "size": _bytes_of(directory) if directory else size(card, backend),
         "bundled": card.bundled is not None,
         "present": str(directory) if directory else None,
     }

@@ -73,7 +73,7 @@ MODEL = click.option(
     shell_complete=complete_model,
     default="auto",
     metavar="NAME|REPO|DIR|auto",
-    help="Target. auto: LLaVA-1.5-7B where it is on this machine, else mini.",
+    help="Target. auto: the best for images that is on this machine, else mini.",
 )
 DRAFT = click.option(
     "--draft",

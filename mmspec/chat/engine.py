@@ -14,12 +14,13 @@ from mmspec.chat.draft_text import read_draft_text
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model, untied_note
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
-from mmspec.chat.plugins import load_backend, load_captioner, load_head
+from mmspec.chat.plugins import load_backend, load_captioner, load_head, preferred
 from mmspec.checkpoints import mtp
-from mmspec.checkpoints.cards import load_cards, pair_of, present
+from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
+from mmspec.checkpoints.recommendation import BUNDLED, advice, best_here
 from mmspec.decoding.contract import Backend, Head
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.families.known import find_family
@@ -29,8 +30,6 @@ from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.tokenizer import shared_vocabulary
 
-PREFERRED = "llava-1.5-7b"
-BUNDLED = "mini"
 UNPACKED = (
     "`quantize` saves memory and costs time here: a CPU unpacks every matrix for every token, "
     "except in bfloat16: give `dtype=bfloat16`"
@@ -89,10 +88,10 @@ def load(
 ) -> Engine:
     """Load a target and its draft from cards, hub repositories or directories.
 
-    model: 'auto' takes LLaVA-1.5-7B if it is on this machine, else the bundled pair, and adds a
-    note.  Another engine's `target` is shared and not loaded again.  draft: a draft model or a head
-    by name; 'auto' takes the one that the model's card names.  A `Head` drafts itself.  A name that
-    cannot be loaded raises an MmspecError.
+    model: 'auto' takes the best model for images that is on this machine, else the bundled pair,
+    and adds a note.  Another engine's `target` is shared and not loaded again.  draft: a draft
+    model or a head by name; 'auto' takes the one that the model's card names.  A `Head` drafts
+    itself.  A name that cannot be loaded raises an MmspecError.
 
     captions: a file of JSON lines, {"image": path or name, "caption": text}; a `captioner` that is
     named writes those that it lacks.
@@ -111,13 +110,16 @@ def load(
     """
     started = perf_counter()
     from_file = read_captions(expand_home(captions)) if captions else None
-    chosen = load_backend(backend)
-    chosen.set_threads(threads)
     notes: list[str] = []
-    name, directory = _find_target(chosen, model, notes)
-    place = _find_draft(chosen, name, directory, draft, notes)
+    format_ = preferred(backend)  # names are checked before a framework is loaded
+    name, directory = _find_target(format_, model, notes)
+    place = _find_draft(format_, name, directory, draft, notes)
     draftless = (LOOKUP if draft == "auto" else PLAIN).spec
     _refuse(options, place, draftless)
+    if captioner != "auto":
+        resolve(captioner, format_)
+    chosen = load_backend(format_)
+    chosen.set_threads(threads)
     loading = partial(
         load_model,
         chosen,
@@ -153,14 +155,14 @@ def load(
 
 
 def _find_target(
-    backend: Backend, model: str | Path | LoadedModel, notes: list[str]
+    backend: str, model: str | Path | LoadedModel, notes: list[str]
 ) -> tuple[str, Path]:
     """The target's name and directory."""
     if isinstance(model, LoadedModel):
         return model.name, model.directory
     name = _text("model", model, "another engine's `target`")
     name = _auto_model(backend, notes) if name == "auto" else name
-    directory = resolve(name, backend.name)
+    directory = resolve(name, backend)
     if is_head(directory):
         raise UsageError(f"{name} is a head, which only drafts: give it as the draft of its target")
     return name, directory
@@ -173,15 +175,15 @@ def _text(argument: str, value: str | Path, other: str) -> str:
     raise UsageError(f"`{argument}` is a {type(value).__name__}: give a name, a path or {other}")
 
 
-def _auto_model(backend: Backend, notes: list[str]) -> str:
-    here = present(load_cards()[PREFERRED], backend.name)
-    name = PREFERRED if here else BUNDLED
-    notes.append(f"model: {name}" + ("" if here else " (bundled)"))
+def _auto_model(backend: str, notes: list[str]) -> str:
+    name = best_here(backend)
+    bundled = name == BUNDLED
+    notes.append(f"model: {name} (bundled); {advice(backend)}" if bundled else f"model: {name}")
     return name
 
 
 def _find_draft(
-    backend: Backend, target: str, directory: Path, draft: str | Path | Head, notes: list[str]
+    backend: str, target: str, directory: Path, draft: str | Path | Head, notes: list[str]
 ) -> DraftPlace | LoadedHead | None:
     """Where the draft is, or a head of the user's; if 'auto' finds none, a note.
 
@@ -199,7 +201,7 @@ def _find_draft(
         notes.append(f"draft: none (no card names one for {target}); drafting by lookup")
         return None
     try:
-        place = resolve(name, backend.name)
+        place = resolve(name, backend)
         return DraftPlace(name, place, is_own=place == directory and mtp.has_mtp(place))
     except HubError as error:
         if draft != "auto":

@@ -46,17 +46,26 @@ def load_backend(name: str) -> Backend:
 
     Raises UsageError for an unknown name, BackendError for one that is not installed.
     """
-    plugins = registered(BACKENDS)
-    if name == "auto":
-        name = _any_installed()
-    if name not in plugins:
-        raise choice("backend", name, ["auto", *sorted(plugins)])
+    name, plugins = preferred(name), registered(BACKENDS)
     if not _has_framework(name):
         raise BackendError(
             f'backend {name} is not installed: run pip install "mmspec[{name}]", or use another'
         )
     backend: Backend = plugins[name].load()()
     return backend
+
+
+def preferred(name: str) -> str:
+    """The backend `name`, or the preferred installed one for 'auto'; loads no framework.
+
+    Raises UsageError for an unknown name, BackendError if none is installed.
+    """
+    if name == "auto":
+        return _any_installed()
+    backends = registered(BACKENDS)
+    if name not in backends:
+        raise choice("backend", name, ["auto", *sorted(backends)])
+    return name
 
 
 def _any_installed() -> str:

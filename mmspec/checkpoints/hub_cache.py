@@ -1,11 +1,12 @@
 """Finds snapshots in the hub's cache on this machine, without network access."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.loading_plan import weight_files
-from mmspec.ground.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError, HubError
 
 PULLED = ["*.json", "*.jinja", "*.model", "*.safetensors"]
 """Patterns of the files that `pull` downloads: never pickles, never code."""
@@ -15,6 +16,24 @@ def cached(repository: str, revision: str) -> Path | None:
     """The directory of a repository in the hub's cache; None unless all its files are there."""
     snapshot = _snapshot(repository, revision=revision, allow_patterns=PULLED)
     return snapshot if snapshot and is_whole(snapshot) else None
+
+
+def delete(repositories: Iterable[str]) -> int:
+    """Delete models from the cache; the bytes that this frees. Raises HubError if none is there."""
+    from huggingface_hub import CacheNotFound, constants, scan_cache_dir
+
+    names = set(repositories)
+    try:
+        cache = scan_cache_dir(constants.HF_HUB_CACHE)
+    except (CacheNotFound, ValueError):  # there is no cache, or a file in its place
+        cache = None
+    there = [each for each in cache.repos if each.repo_id in names] if cache else []
+    if cache is None or not there:
+        raise HubError(f"{' and '.join(sorted(names))}: not in {constants.HF_HUB_CACHE}")
+    commits = (each.commit_hash for repository in there for each in repository.revisions)
+    plan = cache.delete_revisions(*commits)
+    plan.execute()
+    return int(plan.expected_freed_size)
 
 
 def cached_dataset(repository: str, pattern: str) -> list[Path]:

@@ -1,6 +1,5 @@
 """Reports what is installed, what is missing, and the command that installs it."""
 
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, TypedDict
@@ -8,6 +7,7 @@ from typing import Any, TypedDict
 from mmspec.chat.calibration import finding_lines
 from mmspec.chat.plugins import BACKENDS, CAPTIONERS, installed_backends, load_backend, registered
 from mmspec.checkpoints.cards import Card, load_cards, present
+from mmspec.checkpoints.recommendation import advice, memory_bytes
 from mmspec.diagnostics.provenance import environment
 from mmspec.ground.errors import MmspecError
 
@@ -34,7 +34,8 @@ def examine() -> dict[str, Any]:
     models = [_model(card, names) for card in load_cards().values()]
     missing = list(_missing(backends, names, models))
     return environment() | {
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": memory_bytes(),
+        "advice": advice((installed_backends() or ["torch"])[0]),
         "backends": backends,
         "captioners": sorted(registered(CAPTIONERS)),
         "models": models,
@@ -61,13 +62,6 @@ def _model(card: Card, backends: list[str]) -> dict[str, Any]:
         "bundled": bool(card.bundled),
         "found": {name: str(path) for name, path in directories.items() if path},
     }
-
-
-def _memory_bytes() -> int | None:
-    """Bytes of physical memory; None if the system does not report it."""
-    if not {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= set(os.sysconf_names):
-        return None
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _missing(

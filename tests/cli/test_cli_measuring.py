@@ -159,7 +159,7 @@ def test_a_probe_is_shown_while_it_goes_on(run, pair_paths, tmp_path, monkeypatc
 
 
 def test_doctor_names_what_is_missing(run):
-    result = run("doctor")
+    result = run("doctor", "--full")
     assert "mmspec models pull llava-1.5-7b" in result.out
     told = json.loads(run("doctor", "--json").out)
     assert told["backends"]["torch"]["threads"] >= 1
@@ -170,10 +170,10 @@ def test_doctor_says_what_is_known_of_exact_decoding(
     run, models, measure_once, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
-    assert "not measured yet" in run("doctor").out
+    assert "not measured yet" in run("doctor", "--full").out
     monkeypatch.setattr("mmspec_cli.calibrate.busy_already", lambda: "")
     monkeypatch.setattr("mmspec_cli.calibrate.measure", measure_once)
     run("calibrate", *models)
-    lines = [line for line in run("doctor").out.splitlines() if "9.00 times" in line]
+    lines = [line for line in run("doctor", "--full").out.splitlines() if "9.00 times" in line]
     assert len(lines) == 1
     assert "float32, torch on cpu" in lines[0]

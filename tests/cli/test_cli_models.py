@@ -21,7 +21,7 @@ def test_the_list_is_aligned_text_where_there_is_no_terminal(run: Run):
     _, out, _ = run("models", "list")
     lines = out.splitlines()
     column = lines[0].index("what it is")
-    kinds = {line[column:].split()[0].strip(":") for line in lines[1:]}
+    kinds = {line[column:].split()[0].strip(":") for line in lines[1:-1]}
     assert kinds <= {"target", "draft", "captioner"}
     assert all(line == line.rstrip() for line in lines)
 
@@ -35,6 +35,30 @@ def test_the_list_says_what_a_model_drafts_for_and_a_card_its_memory(run: Run):
         in run("models", "show", "qwen3-vl-8b").out
     )
     assert json.loads(run("models", "show", "mini", "--json").out)["memory"] is None
+
+
+def test_the_list_says_how_large_models_are_and_which_to_take(run: Run, monkeypatch):
+    monkeypatch.setattr("mmspec.checkpoints.recommendation.memory_bytes", lambda: 16 * 2**30)
+    *lines, last = run("models", "list", "--backend", "mlx").out.splitlines()
+    assert next(line for line in lines if line.startswith("qwen3-vl-8b")).split()[2:4] == [
+        "5.8",
+        "GB",
+    ]
+    assert "`mmspec models pull qwen3-vl-8b` (qwen3-vl-8b, with its draft qwen3-vl-2b: 8 GB" in last
+
+
+def test_a_pulled_model_is_removed(run: Run, pair_paths, tmp_path, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    with serving({"mjbooo/lvlm68m": pair_paths[1]}) as (_, address):
+        reach(address, monkeypatch)
+        directory = Path(run("models", "pull", "lvlm68m").out.strip())
+    assert directory.is_dir()
+    removed = run("models", "rm", "lvlm68m")
+    assert removed.status == 0
+    assert removed.out.startswith("deleted lvlm68m: ")
+    assert not directory.exists()
+    assert "not in" in run("models", "rm", "lvlm68m").err
+    assert run("models", "rm", "mini").status == 2
 
 
 def test_show_one(run: Run):

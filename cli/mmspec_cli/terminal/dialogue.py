@@ -41,7 +41,7 @@ from mmspec_terminal.wording import counted
 
 UNFINISHED = {
     "length": "cut at {} tokens; /continue goes on, /max-new-tokens allows longer answers",
-    "interrupted": "stopped; /continue goes on, /retry answers again",
+    "interrupted": "stopped; /retry answers again, /continue goes on",
 }
 """What is said of answers that did not end by themselves."""
 

@@ -1,0 +1,83 @@
+"""Which model is taken and recommended: the best that is here, and the best that fits."""
+
+import subprocess
+import sys
+
+import pytest
+
+from mmspec.chat.engine import load
+from mmspec.checkpoints import recommendation
+from mmspec.checkpoints.cards import load_cards
+from mmspec.checkpoints.recommendation import BEST_FIRST, advice, best_here, recommended
+from mmspec.ground.errors import UsageError
+
+GIB = 2**30
+
+
+def test_the_ranking_has_every_card_that_sees_photographs():
+    cards = load_cards().values()
+    sighted = {
+        card.name for card in cards if card.kind == "target" and card.model and card.model.vision
+    }
+    assert set(BEST_FIRST) == sighted
+
+
+@pytest.mark.parametrize(
+    ("here", "taken"),
+    [
+        ((), "mini"),
+        (("llava-1.5-7b",), "llava-1.5-7b"),
+        (("qwen3-vl-2b", "qwen3-vl-8b", "llava-1.5-7b"), "qwen3-vl-8b"),
+        (("qwen3-8b",), "mini"),
+    ],
+)
+def test_auto_takes_the_best_for_images_that_is_here(monkeypatch, here, taken):
+    monkeypatch.setattr(recommendation, "present", lambda card, _: card.name in here)
+    assert best_here("mlx") == taken
+
+
+@pytest.mark.parametrize(
+    ("backend", "memory", "name"),
+    [
+        ("mlx", 2, "mini"),
+        ("mlx", 8, "qwen3-vl-4b"),
+        ("mlx", 16, "qwen3-vl-8b"),
+        ("mlx", 64, "qwen3-vl-32b"),
+        ("torch", 24, "qwen3-vl-4b"),
+        ("torch", 48, "qwen3-vl-8b"),
+    ],
+)
+def test_the_best_pair_that_fits_is_recommended(backend, memory, name):
+    assert recommended(backend, memory * GIB) == name
+    line = advice(backend, memory * GIB)
+    assert name in line
+    assert "\n" not in line
+
+
+def test_the_bundled_model_says_how_to_get_a_better_one(monkeypatch):
+    monkeypatch.setattr(recommendation, "present", lambda card, _: None)
+    [note] = [note for note in load().notes if note.startswith("model: ")]
+    assert (
+        note == f"model: mini (bundled); {advice('mlx' if sys.platform == 'darwin' else 'torch')}"
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"model": "nosuch"}, {"draft": "no/such"}, {"captioner": "nosuch"}]
+)
+def test_a_wrong_name_is_refused_before_a_framework_is_loaded(wrong):
+    code = (
+        "import sys, mmspec\n"
+        f"try: mmspec.load(**{wrong!r})\n"
+        "except mmspec.MmspecError as error: print(error)\n"
+        "print({'torch', 'mlx.core'} & {*sys.modules})"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    error, loaded = out.stdout.splitlines()
+    assert next(iter(wrong.values())) in error
+    assert loaded == "set()"
+
+
+def test_a_wrong_backend_is_refused():
+    with pytest.raises(UsageError, match="torhc"):
+        load(backend="torhc")
