@@ -43,7 +43,7 @@ def _summarize(screen: Screen, report: dict[str, Any]) -> None:
     here = [model["name"] for model in report["models"] if model["found"]]
     rows += [("models here", ", ".join(here)), ("next", report["advice"])]
     own = ", ".join(f"{key} = {value}" for key, value in read_config().items()) or "none"
-    rows += [(f"defaults in {config_file()}", own)]
+    rows += [("defaults", f"{own} ({config_file()})")]
     rows += [(f"needed: {part['what']}", part["fix"]) for part in needed]
     rows += [("optional", f"{optional} more: mmspec doctor --full")] if optional else []
     screen.table(("", ""), rows)

@@ -6,8 +6,9 @@ from mmspec.checkpoints.cards import Card, load_cards, present
 from mmspec.checkpoints.manifest import weight_bytes
 
 BEST_FIRST = (
-    *("qwen3-vl-32b", "qwen3-vl-8b", "qwen2.5-vl-7b", "qwen3-vl-4b"),
-    *("llava-1.5-13b", "qwen2.5-vl-3b", "llava-1.5-7b", "qwen3-vl-2b"),
+    *("qwen3.8-27b", "qwen3.5-27b", "qwen3-vl-32b", "qwen3.5-9b", "qwen3-vl-8b"),
+    *("qwen2.5-vl-7b", "qwen3.5-4b", "qwen3-vl-4b", "llava-1.5-13b", "qwen2.5-vl-3b"),
+    *("qwen3.5-2b", "llava-1.5-7b", "qwen3-vl-2b", "qwen3.5-0.8b"),
 )
 """Targets that see photographs, by what their authors report of them."""
 

@@ -66,7 +66,7 @@ def narrow(monkeypatch):
 
 
 @pytest.mark.parametrize("plain", [[], ["--plain"]])
-@pytest.mark.parametrize("words", ["models list", "models show mini", "doctor"])
+@pytest.mark.parametrize("words", ["models list", "models show mini", "doctor --full"])
 def test_tables_fit_a_narrow_terminal_and_break_no_name(run: Run, narrow, words, plain):
     narrow()
     out = re.sub(r"\x1b\[[\d;]*m", "", run(*words.split(), *plain).out)

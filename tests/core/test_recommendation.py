@@ -43,8 +43,8 @@ def test_auto_takes_the_best_for_images_that_is_here(monkeypatch, here, taken):
         ("mlx", 8, "qwen3-vl-4b"),
         ("mlx", 16, "qwen3-vl-8b"),
         ("mlx", 64, "qwen3-vl-32b"),
-        ("torch", 24, "qwen3-vl-4b"),
-        ("torch", 48, "qwen3-vl-8b"),
+        ("torch", 24, "qwen3.5-4b"),
+        ("torch", 48, "qwen3.5-9b"),
     ],
 )
 def test_the_best_pair_that_fits_is_recommended(backend, memory, name):
