@@ -114,11 +114,13 @@ def converse(dialogue: Dialogue, read: Read) -> None:
 
 
 def take(dialogue: Dialogue, line: str) -> None:
-    """Run a command, or answer a question."""
+    """Run a command, or answer a question; an empty line takes what was offered."""
     if is_command(line):
         run_command(dialogue, line)
     elif line:
         dialogue.ask(line)
+    else:
+        dialogue.accept()
 
 
 def is_interactive() -> bool:

@@ -20,10 +20,11 @@ from rich.text import Text
 from mmspec.chat.answer import Piece
 from mmspec.ground.escape import one_line, visible, visible_json
 from mmspec.ground.progress import Notice
+from mmspec_terminal.accepted_letters import AcceptedLetters
 from mmspec_terminal.markdown import Markdown
 from mmspec_terminal.preview import preview
 from mmspec_terminal.wording import with_flags
-from mmspec_terminal.wrapping import Wrap
+from mmspec_terminal.wrapping import Run, Wrap
 
 ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
 OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
@@ -62,8 +63,8 @@ class Screen:
         self._in_line = False
         self._wrap = Wrap()
         self.markdown = self.terminal and not self.plain
-        """True if answers are shown as Markdown, unless accepted tokens are marked."""
-        self._markdown = self._new_markdown()
+        """True if answers are shown as Markdown."""
+        self._markdown, self._letters = self._new_markdown(), AcceptedLetters()
 
     def _new_markdown(self) -> Markdown:
         return Markdown(lambda: _width(self._out))
@@ -74,15 +75,22 @@ class Screen:
     def piece(self, piece: Piece) -> None:
         """Write one round's text without ending the line."""
         self.clear_progress()
-        if piece.accepted and self.accepted:
+        if self.markdown:
+            if self.accepted:
+                self._letters.add(piece)
+            self._stream_markdown(self._markdown.push(piece.text))
+        elif piece.accepted and self.accepted:
             marked = f"{OPENING}{piece.accepted}{CLOSING}" if self.plain else piece.accepted
             self._stream(marked, ACCEPTED)
             self._stream(piece.own)
-        elif self.markdown and not self.accepted:
-            for run in self._markdown.push(piece.text):
-                self._stream(*run)
         else:
             self._stream(piece.text)
+
+    def _stream_markdown(self, runs: Iterator[Run]) -> None:
+        for text, style in runs:
+            parts = self._letters.parts(text) if self.accepted else [(text, False)]
+            for part, is_accepted in parts:
+                self._stream(part, f"{style or ''} {ACCEPTED}".strip() if is_accepted else style)
 
     def _stream(self, text: str, style: str | None = None) -> None:
         """Write text without ending the line; on a terminal lines break between words."""
@@ -104,8 +112,8 @@ class Screen:
         """Write the rest of a streamed text, and end the line of stdout if it has text."""
         self.clear_progress()
         markdown, self._markdown = self._markdown, self._new_markdown()
-        for run in markdown.end():
-            self._stream(*run)
+        self._stream_markdown(markdown.end())
+        self._letters = AcceptedLetters()
         for run in self._wrap.end(_width(self._out)):
             self._write(*run)
         if self._in_line:

@@ -147,10 +147,22 @@ def test_an_answer_on_a_terminal_is_markdown_unless_that_is_switched_off(termina
     assert capsys.readouterr().out == "a **bold** word\n"
 
 
-def test_piped_and_plain_answers_and_marked_tokens_are_no_markdown(terminal, capsys):
+def test_accepted_letters_are_marked_in_markdown(terminal, capsys):
+    terminal()
+    screen = Screen(accepted=True)
+    for accepted, own in (("- a **b", "o"), ("ld", "** "), ("", "c\n"), ("- d", "")):
+        screen.piece(Piece(accepted, own))
+    screen.end_line()
+    green = re.findall(r"\x1b\[([\d;]*)m(.*?)\x1b\[0m", capsys.readouterr().out)
+    assert [(style, text.strip()) for style, text in green] == [
+        *(("32", "a"), ("1;32", "b"), ("1", "o"), ("1;32", "ld"), ("32", "d"))
+    ]
+
+
+def test_piped_and_plain_answers_are_no_markdown(terminal, capsys):
     Screen().piece(Piece("", "**a**"))
     terminal()
-    for screen in (Screen(plain=True), Screen(accepted=True)):
-        screen.piece(Piece("", "**a**"))
-        screen.end_line()
-    assert capsys.readouterr().out == "**a**" * 2 + "\n**a**\n"
+    screen = Screen(plain=True)
+    screen.piece(Piece("", "**a**"))
+    screen.end_line()
+    assert capsys.readouterr().out == "**a**" * 2 + "\n"

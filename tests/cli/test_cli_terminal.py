@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from mmspec_cli.main import main
 from support import endless
 from support.commands import execute
 from support.terminal import OWN, PATIENCE, PROMPT, TEXT
@@ -187,3 +188,19 @@ def test_a_conversation_at_a_terminal_goes_on_in_the_next_chat(open_terminal, ch
         assert terminal.status() == 0
     (file,) = (tmp_path / "mmspec" / "conversations").iterdir()
     assert file.read_text().count("what is it?") == 2
+
+
+def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, pair):
+    short = ["chat", *pair, "--max-new-tokens", "12", "--plain"]
+    terminal = open_terminal(main, short)
+    terminal.wait(PROMPT)
+    for line in ("long " * 150, "/max-new-tokens 700", "two"):
+        terminal.type(f"{line}\r")
+        terminal.wait(PROMPT)
+    terminal.type("\r")
+    terminal.wait(r"s in all[\s\S]*" + PROMPT)
+    assert "Enter forgets the first 1 question and asks again" in " ".join(terminal.screen.split())
+    terminal.type("/history\r")
+    history = terminal.wait(r"1> two[\s\S]*" + PROMPT)
+    assert "long" not in history
+    leave(terminal)

@@ -70,6 +70,8 @@ class Dialogue:
     leaving: bool = False
     refused: str = ""
     """The last line that was refused, if entering it again does what it says."""
+    offer: tuple[int, str] | None = None
+    """The number of questions that an empty line forgets, and the question that it asks again."""
     file: Path | None = None
     """The file that the conversation was last saved to or loaded from."""
     _explained: bool = False
@@ -134,7 +136,7 @@ class Dialogue:
         A message that names a file which cannot be seen is refused once, and sent as text when it
         is repeated.
         """
-        staged = list(self.staged)
+        staged, self.offer = list(self.staged), None
         repeated, self.refused = message == self.refused, message
         taken = take_images(message, words=repeated, sampling=self.setup.sampling)
         self.refused = ""
@@ -146,9 +148,28 @@ class Dialogue:
         images, self.staged = self.staged, []
         try:
             self._show(self.chat.ask(taken.text, images))
-        except MmspecError:
+        except MmspecError as error:
             self.staged = staged
+            if isinstance(error, ContextError) and self.interactive:
+                self._offer(message, error)
             raise
+
+    def _offer(self, message: str, error: ContextError) -> None:
+        """Let Enter forget the oldest questions and ask again; raises ContextError with that."""
+        number = next((number for number, _ in _to_forget(self.chat, error.excess)), 0)
+        if number:
+            self.offer = number, message
+            questions = counted(number, "question")
+            offer = f"{error}; Enter forgets the first {questions} and asks again"
+            raise ContextError(offer, error.excess) from error
+
+    def accept(self) -> None:
+        """Forget the questions that were offered to be forgotten, and ask again; or do nothing."""
+        if self.offer:
+            number, message = self.offer
+            conversation = self.chat.conversation
+            self.resume(Conversation(conversation.system, conversation.turns[number:]))
+            self.ask(message)
 
     def resume(self, conversation: Conversation, file: Path | None = None) -> bool:
         """Replace the conversation; True if `undo` can restore the old one.
@@ -285,7 +306,14 @@ def room_offers(chat: Chat, excess: int) -> str:
 
 
 def _drop(chat: Chat, excess: int) -> list[str]:
-    """The /drop that forgets the fewest questions which free `excess` positions."""
+    return [
+        f"/drop {number} forgets the first {counted(number, 'question')} ({freed} positions)"
+        for number, freed in _to_forget(chat, excess)
+    ]
+
+
+def _to_forget(chat: Chat, excess: int) -> list[tuple[int, int]]:
+    """The fewest questions that free `excess` positions, and how many they free; [] if none do."""
     conversation, turns = chat.conversation, chat.conversation.turns
     whole = chat.positions(conversation)
 
@@ -294,8 +322,4 @@ def _drop(chat: Chat, excess: int) -> list[str]:
 
     numbers = range(1, len(turns) + 1)
     place = bisect_left(numbers, excess, key=freed)  # few, for each renders a conversation
-    return [
-        f"/drop {number} forgets the first {counted(number, 'question')} "
-        f"({freed(number)} positions)"
-        for number in numbers[place : place + 1]
-    ]
+    return [(number, freed(number)) for number in numbers[place : place + 1]]
