@@ -75,12 +75,20 @@ MODEL = click.option(
     metavar="NAME|REPO|DIR|auto",
     help="Target. auto: the best for images that is on this machine, else mini.",
 )
-DRAFT = click.option(
-    "--draft",
-    shell_complete=complete_draft,
-    default="auto",
-    metavar="NAME|REPO|DIR|none|auto",
-    help="Draft model, or a head on the target's hidden states. auto: the one that the card names.",
+DRAFT = together(
+    click.option(
+        "--draft",
+        shell_complete=complete_draft,
+        default="auto",
+        metavar="NAME|REPO|DIR|none|auto",
+        help="Draft model, or a head on the target's hidden states. auto: the one that the card "
+        "names.",
+    ),
+    click.option(
+        "--draft-quantize",
+        metavar="none|int8|int4|int4-32|int4-128",
+        help="As --quantize, for the draft model alone. Default: as --quantize.",
+    ),
 )
 CAPTIONER = together(
     click.option(
@@ -146,7 +154,17 @@ PLACE = together(BACKEND, DEVICE, DTYPE, QUANTIZE, THREADS, IMAGE_TOKENS)
 LOADING = together(MODEL, DRAFT, PLACE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
 MODELS = (
-    *("model", "draft", "captioner", "captions", "draft_text", "backend", "device", "dtype"),
+    *(
+        "model",
+        "draft",
+        "draft_quantize",
+        "captioner",
+        "captions",
+        "draft_text",
+        "backend",
+        "device",
+        "dtype",
+    ),
     *("quantize", "threads", "max_image_tokens"),
 )
 """The names of the options for loading models and a captioner."""

@@ -41,6 +41,8 @@ def calibration_file(
     exact: the rows with which the target decodes; None for ordinary forwards.
     """
     draft = {"draft": _draft_digest(drafts) if drafts else None}
+    if isinstance(drafts, LoadedModel) and drafts.model.quantize != target.model.quantize:
+        draft |= {"draft_quantize": drafts.model.quantize}
     rows = {"exact_rows": exact and asdict(exact)}
     return CalibrationFile(*_place("calibration", _target_key(backend, target) | draft | rows))
 

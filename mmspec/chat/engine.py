@@ -78,6 +78,7 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
     quantize: str = "none",
+    draft_quantize: str | None = None,
     max_image_tokens: int | None = None,
     captioner: str = "auto",
     captions: str = "",
@@ -102,6 +103,7 @@ def load(
     has to find out whether this machine can decode exactly.
 
     quantize: 'int8', 'int4', 'int4-32' or 'int4-128' for the matrices of every model (torch only).
+    draft_quantize: as `quantize`, for the draft model alone; None is `quantize`.
     threads: of the CPU, for the whole process; None leaves the environment's or all cores but one.
     max_image_tokens: tokens of an image at most, and a quarter of a clip's, in models whose images
     have any size; larger ones are made smaller, with a note. None: 1280.
@@ -130,7 +132,8 @@ def load(
         progress=progress,
     )
     target = model if isinstance(model, LoadedModel) else loading(name, directory)
-    drafts = _load_draft(loading, chosen, target, place)
+    draft_loading = partial(loading, quantize=draft_quantize or quantize)
+    drafts = _load_draft(draft_loading, chosen, target, place)
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
     notes += [note for each in (target, draft_model) if each and (note := untied_note(each))]
     if quantize != "none" and target.model.device == "cpu" and target.model.dtype != "bfloat16":

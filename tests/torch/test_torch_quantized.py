@@ -11,6 +11,7 @@ import torch
 from test_torch_loading import LLAVA_7B
 from test_torch_static import conversation
 
+from mmspec.chat.calibration import calibration_file
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.manifest import manifest
@@ -167,6 +168,23 @@ def test_drafts_of_a_quantized_pair_change_no_token(pair_paths, word):
         Options(drafting="MT", gamma=5, max_new_tokens=40),
     )
     assert (report.outcome, report.quantize) == ("identical", word)
+
+
+@pytest.mark.parametrize(("word", "own"), [("none", "int8"), ("int8", "none")])
+def test_a_draft_has_a_width_of_its_own_and_changes_no_token(pair_paths, word, own):
+    target, draft = map(str, pair_paths)
+    settings = {"backend": "torch", "device": "cpu", "quantize": word}
+    engine = load(target, draft, **settings, draft_quantize=own)
+    assert (engine.target.model.quantize, engine.draft.model.quantize) == (word, own)
+    prompts = prompts_for(engine.target.model.config, 2)
+    options = Options(drafting="T", gamma=5, max_new_tokens=20)
+    assert check(engine, prompts, options).outcome == "identical"
+    same = load(target, draft, **settings)
+    files = [
+        calibration_file(each.backend, each.target, each.draft, None).path
+        for each in (engine, same)
+    ]
+    assert files[0] != files[1]
 
 
 def test_a_quantized_tower_is_another_tower(llava_path):
