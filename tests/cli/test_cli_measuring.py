@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from mmspec.chat import plugins
 from mmspec.diagnostics import check as core_check
+from mmspec_bench.measure.steadiness import Stopwatch
 from mmspec_terminal.render import Screen
 
 
@@ -114,6 +116,17 @@ def test_speed_prints_a_table_and_writes_json(run, pair, tmp_path):
     assert fixed["identical"] == adaptive["identical"] == adaptive["answers"] == 1
     assert (told["exact"], told["exact_mode"], told["exact_rows"]) == (False, "auto", None)
     assert told["provenance"]["versions"]["torch"]
+
+
+@pytest.mark.parametrize(("processor", "is_busy"), [(0.5, True), (1.0, False)])
+def test_speed_says_that_the_machine_was_busy(run, pair, tmp_path, monkeypatch, processor, is_busy):
+    ticks = count()
+    clock = Stopwatch(lambda: next(ticks), lambda: processor * next(ticks))
+    monkeypatch.setattr("mmspec_bench.commands.speed.STOPWATCH", clock)
+    out = tmp_path / "speed.json"
+    result = run("bench", "speed", *pair, *FIRST, "--out", out)
+    assert ("The machine was busy: 50% of the time" in result.out) == is_busy
+    assert bool(json.loads(out.read_text())["problem"]) == is_busy
 
 
 def test_speed_measures_lookup_without_a_draft_and_chosen_lengths(run, pair):

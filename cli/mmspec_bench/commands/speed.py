@@ -18,10 +18,12 @@ from mmspec.drafters.views import UNLETTERED
 from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.measure.speed import engine_method, measure
+from mmspec_bench.measure.steadiness import STOPWATCH, Steadiness, share_between
 from mmspec_bench.measure.timing import Figures
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.table import Table
 from mmspec_terminal.options import CAPTIONER, EXACT, LOADING, LONGEST
+from mmspec_terminal.wording import with_flags
 
 VIEWS = "M,T,MT,MTC"
 """The draftings that are measured by default with a draft model."""
@@ -86,8 +88,10 @@ def speed(
     questions = given or prompts_for(engine.target.model.config, count, split(tasks))
     plan = [(PLAIN_DRAFTING.spec, 1), *product(_draftings(drafting, engine), lengths)]
     methods = [engine_method(engine, options, *step) for step in plan]
+    model, started = engine.target.model, STOPWATCH()
     figures = measure(methods, questions, repeats, screen.progress)
-    model = engine.target.model
+    share = share_between(started, STOPWATCH()) if model.device == "cpu" else None
+    problem = Steadiness(share, ratio=1.0).problem
     report = {
         "model": engine.target.name,
         "draft": engine.drafts.name if engine.drafts else None,
@@ -98,6 +102,7 @@ def speed(
         "repeats": repeats,
         "methods": [asdict(method) for method in figures],
         "provenance": provenance([engine.backend]),
+        "problem": problem,
         **engine.exact_fields(exact),
     }
     peak = max(method.peak_memory_bytes for method in figures)
@@ -106,7 +111,8 @@ def speed(
         f"{'exact' if report['exact'] else 'not exact'}; {len(questions)} prompts x {repeats}; "
         f"peak {peak // 2**20} MiB"
     )
-    table = Table(title, COLUMNS, [_row(method) for method in figures], NOTE)
+    busy = f" The machine was busy: {with_flags(problem)}." if problem else ""
+    table = Table(title, COLUMNS, [_row(method) for method in figures], NOTE + busy)
     output.report(report, partial(show_tables, screen, [table], "speed"))
     return int(any(method.identical < method.answers for method in figures))
 
