@@ -46,8 +46,8 @@ UNFINISHED = {
 """What is said of answers that did not end by themselves."""
 
 EXPLANATION = (
-    "faster than decoding without a draft, by this chat's own rounds; the text is the same. /stats "
-    "shows more"
+    "the last figure compares with decoding without a draft, by this chat's own rounds; the text "
+    "is the same. /stats shows more"
 )
 """Explains the line under an answer, once."""
 
