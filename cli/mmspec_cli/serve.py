@@ -13,7 +13,16 @@ from mmspec.ground.errors import not_installed
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_server.settings import ServerSettings
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import CAPTIONER, DECODING, DRAFT, DRAFT_TEXT, MODELS, PLACE, together
+from mmspec_terminal.options import (
+    CAPTIONER,
+    DECODING,
+    DRAFT,
+    DRAFT_QUANTIZE,
+    DRAFT_TEXT,
+    MODELS,
+    PLACE,
+    together,
+)
 from mmspec_terminal.render import Screen
 from mmspec_terminal.settings_options import choose, options_of
 from mmspec_terminal.setup import Setup, decoding_options
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 @click.command(cls=EverydayCommand)
 @click.argument("model", default="auto", metavar="[MODEL]")
 @options_of(ServerSettings)
-@together(DRAFT, PLACE, CAPTIONER, DRAFT_TEXT, DECODING)
+@together(DRAFT, DRAFT_QUANTIZE, PLACE, CAPTIONER, DRAFT_TEXT, DECODING)
 def serve(**values: Any) -> None:
     """Answer browsers and programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 

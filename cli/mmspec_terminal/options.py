@@ -75,20 +75,17 @@ MODEL = click.option(
     metavar="NAME|REPO|DIR|auto",
     help="Target. auto: the best for images that is on this machine, else mini.",
 )
-DRAFT = together(
-    click.option(
-        "--draft",
-        shell_complete=complete_draft,
-        default="auto",
-        metavar="NAME|REPO|DIR|none|auto",
-        help="Draft model, or a head on the target's hidden states. auto: the one that the card "
-        "names.",
-    ),
-    click.option(
-        "--draft-quantize",
-        metavar="none|int8|int4|int4-32|int4-128",
-        help="As --quantize, for the draft model alone. Default: as --quantize.",
-    ),
+DRAFT = click.option(
+    "--draft",
+    shell_complete=complete_draft,
+    default="auto",
+    metavar="NAME|REPO|DIR|none|auto",
+    help="Draft model, or a head on the target's hidden states. auto: the one that the card names.",
+)
+DRAFT_QUANTIZE = click.option(
+    "--draft-quantize",
+    metavar="none|int8|int4|int4-32|int4-128",
+    help="As --quantize, for the draft model alone. Default: as --quantize.",
 )
 CAPTIONER = together(
     click.option(
@@ -151,7 +148,7 @@ IMAGE_TOKENS = click.option(
 )
 PLACE = together(BACKEND, DEVICE, DTYPE, QUANTIZE, THREADS, IMAGE_TOKENS)
 """Where, in which numbers and on how large images models compute."""
-LOADING = together(MODEL, DRAFT, PLACE)
+LOADING = together(MODEL, DRAFT, DRAFT_QUANTIZE, PLACE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
 MODELS = (
     *(

@@ -29,7 +29,7 @@ TEXTS = [
 GENERATED = "cli.md"
 MOST_PAGES = 12
 """Pages written by hand; a page for each kind of user and task."""
-MOST_LINES = 1550
+MOST_LINES = 1570
 """Lines of the pages written by hand, without Python."""
 COLUMNS = 100
 

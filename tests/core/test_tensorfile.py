@@ -27,7 +27,7 @@ def entry(start: int = 0, end: int = 8, dtype: str = "F32", shape: object = (2,)
         (b"", "truncated or not a safetensors file: 0 bytes"),
         (b"\x01\x02", "truncated"),
         (struct.pack("<Q", 2**63) + b"{}", "header of 9223372036854775808 bytes"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "not a safetensors file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
         (raw(b"{nonsense"), "header is not JSON"),
         (raw(b"\xff\xfe{}"), "header is not JSON"),
         (raw(b"[" * 100_000), "header is not JSON"),
