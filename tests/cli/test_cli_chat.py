@@ -291,7 +291,8 @@ def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(chat):
         ("/load", "no conversation was kept yet"),
     ],
 )
-def test_a_command_alone_shows_its_value(chat, command, value):
+def test_a_command_alone_shows_its_value(chat, command, value, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # without conversations of other tests
     assert chat(command, command).notices == [value] * 2
 
 
