@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import takewhile
 from statistics import median_low
-from time import perf_counter
+from time import perf_counter, process_time
 
 from mmspec.chat.answer import Answer, Piece, Stream
 from mmspec.chat.answer_text import AnswerText
@@ -285,6 +285,7 @@ class Chat:
             stop=target.stop,
             seed=options.seed,
             likeliest=options.logprobs,
+            processor=process_time if target.model.device == "cpu" else None,
             constrained=self._constrained(),
         )
         repetition, cut = Repetition(options.repeat_limit), None

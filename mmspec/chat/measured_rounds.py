@@ -25,13 +25,18 @@ class MeasuredRounds:
         draft_length: DraftLengthPolicy,
         likeliest: int | None = None,
         clock: Callable[[], float] = perf_counter,
+        processor: Callable[[], float] | None = None,
     ) -> None:
         """likeliest: number of likeliest tokens to report with every token's log-probability; None
-        reports nothing.  clock: function that returns seconds.
+        reports nothing.  clock: function that returns seconds.  processor: function that returns
+        the processor's seconds in this process, where the target computes on it: time in which
+        other programs had the processor is no cost of a round.
         """
         self._target, self._draft_length = target, draft_length
         self._likeliest, self._clock = likeliest, clock
+        self._processor, self._processor_start = processor, 0.0
         self._times: list[float] = []
+        self._cost = 0.0
         self._likelihoods: tuple[Likelihood, ...] = ()
         self._verdict = Verdict([], [], [])
         self.round = Round([], 0, 0, 0)
@@ -45,6 +50,7 @@ class MeasuredRounds:
     def choose(self, max_gamma: int, context: int) -> Plan:
         """The draft length's plan; a round begins."""
         self._times = [self._clock()]
+        self._processor_start = self._processor() if self._processor else 0.0
         return self._draft_length.choose(max_gamma, context)
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
@@ -52,6 +58,9 @@ class MeasuredRounds:
         self._times.append(self._clock())
         self._verdict = self._target.verify(draft, noise)
         self._times.append(self._clock())
+        self._cost = self._times[-1] - self._times[0]
+        if self._processor:
+            self._cost = min(self._cost, self._processor() - self._processor_start)
         return self._verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:
@@ -69,6 +78,7 @@ class MeasuredRounds:
             round_,
             draft_seconds=drafted - start,
             verify_seconds=verified - drafted,
+            cost_seconds=self._cost,
             likelihoods=self._likelihoods,
         )
         self._draft_length.observe(self.round)

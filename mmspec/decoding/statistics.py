@@ -28,6 +28,8 @@ class Round:
     """How many tokens at the beginning of `tokens` were drafted."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
+    cost_seconds: float = 0.0
+    """Both, without the time in which other programs had the processor, where that is known."""
     likelihoods: tuple[Likelihood, ...] = ()
     """One for each of `tokens`, if they were asked for."""
     first_choices: FirstChoices | None = None

@@ -2,14 +2,15 @@
 
 A round that drafts gamma tokens gives E(gamma) tokens on average and takes c(gamma) plain rounds;
 the best draft has the largest E / c. Only the sum of drafting and verifying time is used: on an
-asynchronous device the time of drafting shows up in verifying.
+asynchronous device the time of drafting shows up in verifying. Where the processor computes, it is
+the time of this process alone: other programs are no cost of a draft.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from statistics import median
+from statistics import median_low
 from typing import NamedTuple
 
 from mmspec.decoding.draft import Plan
@@ -19,13 +20,15 @@ from mmspec.draft_length.cost_curves import Costs, line
 from mmspec.draft_length.rank_model import tree_tokens
 
 WINDOW = 9
-"""Latest rounds of a draft whose median time is its cost: one that is slow by chance is no cost."""
+"""Latest rounds of a draft whose lower quartile is its cost: what disturbs only makes slower."""
 FAR = 1.6
 """Factor of calibrated times from which the machine has changed: plain rounds are measured."""
 FEW = 3
-"""Rounds of a calibrated draft from which its own median is believed, not that of all drafts."""
-TRIALS = 40
-"""Rounds between trials of another draft while drafting pays, later a sixteenth of all rounds."""
+"""Rounds of a calibrated draft from which its own time is believed, not that of all drafts; and
+rounds after which plain ones are measured again beside trials that do not pay."""
+TRIALS = 8
+"""Rounds before the first trial of another draft while drafting pays; they grow to five times it,
+then to a sixteenth of all rounds."""
 STAY = 1.05
 """Factor by which another draft must promise more than the one in use: to change costs time."""
 ALLOWANCE = 1.0
@@ -97,6 +100,8 @@ class AdaptiveDraftLength:
         self._costs: dict[int, Sequence[float]] = {}
         self._budget, self._rounds, self._answered = ALLOWANCE, 0, 0
         self._context, self._end = 0, -1
+        self._least = 0.0
+        """Plain rounds that the cheapest draft may lose."""
         self._chosen = self._best = PLAIN
         self._latest: Candidate | None = None
         self._begins, self._repeats, self._next_trial = False, 0, TRIALS
@@ -105,14 +110,14 @@ class AdaptiveDraftLength:
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
         if context != self._end:  # another answer, which may be easier to draft
-            renewed = min(ALLOWANCE, self._budget + 3 * SHARE * self._answered)
+            renewed = min(ALLOWANCE, self._budget + SHARE * self._answered)
             self._budget, self._answered = max(self._budget, renewed), 0
         if context // STRIDE != self._context // STRIDE or not self._rounds:
             self._units = {n: line(costs(context)) for n, costs in self._calibrated.items()}
         self._context, most = context, min(max_gamma, MAX_AUTO_GAMMA)
         if self._repeats and self._chosen.gamma <= most and self._allows(self._chosen):
             self._repeats -= 1
-        elif not self._knows_plain:
+        elif not self._knows_plain or self._budget < self._least:
             self._chosen = PLAIN
         else:
             self._update()
@@ -128,7 +133,7 @@ class AdaptiveDraftLength:
         self._answered += tokens
         self._end = self._context + tokens
         self._last_rounds[draft] = self._rounds
-        self._measure(draft, round_.draft_seconds + round_.verify_seconds)
+        self._measure(draft, round_.cost_seconds)
         if gamma and self._knows_plain:
             self._acceptance.observe(round_)
             if draft.nodes:
@@ -156,20 +161,24 @@ class AdaptiveDraftLength:
 
     def _decide(self, most: int) -> Candidate:
         """The best draft that the budget covers, or one to try in its place."""
-        self._repeats = 0
-        drafts = [draft for draft in self._candidates(most) if self._allows(draft)]
+        self._repeats, drafts = 0, self._candidates(most)
+        self._least = min(map(self._risk, drafts), default=0.0)
+        drafts = [draft for draft in drafts if self._allows(draft)]
         limit = inf if self._budget >= CREDIT else self._budget / 2  # bad luck leaves a half
         safe = [draft for draft in drafts if self._risk(draft) <= limit] or drafts[:1]
         best = self._best = max([PLAIN, *safe], key=self._promise)
         if not best.gamma:  # the budget has grown enough for a trial
+            if self._age(PLAIN) > FEW:  # a cost is compared with the plain rounds beside it
+                return PLAIN
             chains = [draft for draft in drafts if not draft.nodes]
             return max(chains, key=self._rate, default=PLAIN)
         if self._rounds < self._next_trial:
             self._repeats = int(best not in self._times)  # the first round of a draft is slow
             return best
-        self._next_trial = self._rounds + max(TRIALS, self._rounds // 16)
+        early = min(TRIALS + self._rounds // TRIALS, 5 * TRIALS)
+        self._next_trial = self._rounds + max(early, self._rounds // 16)
         self._repeats = 1
-        if self._age(PLAIN) > 12 * TRIALS:
+        if self._age(PLAIN) > 60 * TRIALS:
             return PLAIN
         beside = {best._replace(gamma=best.gamma + step) for step in (-1, 1)}
         least = self._rate(best) / STAY
@@ -203,7 +212,7 @@ class AdaptiveDraftLength:
 
     def _age(self, draft: Candidate) -> int:
         """Rounds since the draft was tried; one that was never tried is old."""
-        return self._rounds - self._last_rounds.get(draft, -4 * TRIALS)
+        return self._rounds - self._last_rounds.get(draft, -20 * TRIALS)
 
     @property
     def _knows_plain(self) -> bool:
@@ -235,21 +244,25 @@ class AdaptiveDraftLength:
 
     def _line_of(self, nodes: int) -> Sequence[float]:
         """Cost of a round by gamma in plain rounds, for chains or for trees of so many nodes."""
-        medians = {draft: median(times) for draft, times in self._times.items()}
+        times = {draft: _quartile(each) for draft, each in self._times.items()}
         if not self._calibrated:
-            steps = {draft.gamma: time / medians[PLAIN] for draft, time in medians.items()}
-            single = {draft.gamma for draft, times in self._times.items() if len(times) == 1}
+            steps = {draft.gamma: time / times[PLAIN] for draft, time in times.items()}
+            single = {draft.gamma for draft, each in self._times.items() if len(each) == 1}
             return line({g: min(s, 1 + g) if g in single else s for g, s in steps.items()})
-        usual = median(medians.values()) if medians else 1.0
+        usual = median_low(times.values()) if times else 1.0
         own = {
-            d: r
-            for d, r in medians.items()
+            d: time
+            for d, time in times.items()
             if len(self._times[d]) >= FEW or (d == PLAIN and not self._believes_calibrated)
         }
         plain = own.get(PLAIN, usual) * self._units[0][0]
         ratios = (own.get(Candidate(nodes, gamma), usual) for gamma in range(1, MAX_AUTO_GAMMA + 1))
         units = self._units[nodes][1:]
         return [1.0, *(unit * ratio / plain for unit, ratio in zip(units, ratios, strict=True))]
+
+
+def _quartile(times: Collection[float]) -> float:
+    return sorted(times)[len(times) // 4]
 
 
 DraftLength = FixedDraftLength | AdaptiveDraftLength

@@ -45,9 +45,8 @@ class Machine:
         slow *= self.change if gamma != self.latest else 1.0
         self.latest = gamma
         seconds = self.cost(gamma) * slow * self.dice.uniform(1 - self.noise, 1 + self.noise)
-        share = gamma * self.draft / self.cost(gamma)
-        drafting = seconds * share
-        return Round([0] * (accepted + 1), gamma, gamma, accepted, drafting, seconds - drafting)
+        tokens = [0] * (accepted + 1)
+        return Round(tokens, gamma, gamma, accepted, cost_seconds=seconds)
 
     def best(self):
         """Tokens per plain round's time at the best fixed length."""
@@ -127,10 +126,23 @@ def test_a_loss_is_stopped_however_wrong_the_estimates():
     for turn in range(500):
         gamma = answer.choose().gamma
         bad = turn >= 10 and gamma > 0
-        round_ = Round([0], gamma, gamma, 0, 0.0, 10.0) if bad else each.round(gamma)
+        round_ = Round([0], gamma, gamma, 0, cost_seconds=10.0) if bad else each.round(gamma)
         lost += 9 if bad else 0
         answer.observe(round_)
     assert lost < 9 * 9
+
+
+def test_a_burst_of_slow_plain_rounds_starts_no_drafting():
+    """Most of the last plain rounds took twice as long; drafts, always rejected, do not pay."""
+    each, length = machine(1.9, 0.1, 0.0, noise=0), AdaptiveDraftLength()
+    run(each, 300, length)
+    answer, drafted = Answer(length), 0
+    for turn in range(200):
+        gamma = answer.choose().gamma
+        drafted += gamma > 0
+        slow = 2.0 if turn < 9 and turn % 3 else 1.0
+        answer.observe(Round([0], gamma, gamma, 0, cost_seconds=slow * each.cost(gamma)))
+    assert drafted < 20
 
 
 # What changes
@@ -142,7 +154,7 @@ def test_a_longer_context_changes_the_length_at_once():
     curves = {context: each.calibration(1.0)(0) for context, each in ((100, cheap), (5000, dear))}
     length = AdaptiveDraftLength(partial(at_context, curves))
     run(cheap, 200, length)
-    assert length.choose(50, 100).gamma >= 6
+    assert max(length.choose(50, 100).gamma for _ in range(3)) >= 6  # not a trial
     assert length.choose(50, 5000).gamma <= 1
     assert 0 < length.choose(50, 2500).gamma < 8
 
@@ -194,7 +206,7 @@ def test_tokens_after_the_end_of_an_answer_count_as_rejected():
         gamma = answer.choose().gamma
         accepted = min(gamma, 3)
         tokens = accepted + (accepted < 3)
-        answer.observe(Round([0] * tokens, gamma, gamma, accepted, 0.0, 1.0 + gamma / 8))
+        answer.observe(Round([0] * tokens, gamma, gamma, accepted, cost_seconds=1.0 + gamma / 8))
     assert answer.choose().gamma == 2
 
 
@@ -244,7 +256,8 @@ def tree_round(plan, acceptance, dice, seconds):
     judged = first + (first < len(right) or (0,) * (first + 1) in paths)
     return Round(
         [0] * (len(right) + 1),
-        *(plan.nodes if tree else plan.gamma, plan.gamma, len(right), 0.0, seconds),
+        *(plan.nodes if tree else plan.gamma, plan.gamma, len(right)),
+        cost_seconds=seconds,
         first_choices=FirstChoices(first, judged),
     )
 

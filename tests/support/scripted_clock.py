@@ -1,7 +1,6 @@
 """A machine on which rounds take what a curve says: scripted models that move a clock."""
 
 from dataclasses import dataclass
-from functools import partial
 
 from mmspec.chat import session
 from mmspec.chat.measured_rounds import MeasuredRounds
@@ -45,7 +44,10 @@ class Machine:
         monkeypatch.setattr(ScriptedTarget, "verify", verified)
         monkeypatch.setattr(ScriptedBranches, "draft", drafted)
         monkeypatch.setattr(calibrate, "perf_counter", lambda: self.now)
-        timed = partial(MeasuredRounds, clock=lambda: self.now)
+
+        def timed(*arguments, processor):
+            return MeasuredRounds(*arguments, clock=lambda: self.now)
+
         monkeypatch.setattr(session, "MeasuredRounds", timed)
 
     def calibration(self, contexts=(64, 512)):
