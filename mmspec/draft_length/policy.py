@@ -33,7 +33,7 @@ STAY = 1.05
 """Factor by which another draft must promise more than the one in use: to change costs time."""
 ALLOWANCE = 1.0
 """Plain rounds that drafting may lose at the start of a session: enough to try the shortest."""
-SHARE = 0.01
+SHARE = 0.007
 """Plain rounds that drafting may lose for each decoded token, where it never pays."""
 CREDIT = 8.0
 """Plain rounds that drafting may lose at most out of its gains: a change is soon noticed."""
