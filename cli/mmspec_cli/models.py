@@ -7,14 +7,19 @@ from typing import Any
 import click
 
 from mmspec.chat.plugins import BACKENDS, installed_backends, load_backend, registered
+from mmspec.checkpoints import mtp
 from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
+from mmspec.checkpoints.config import model_type, read_config
+from mmspec.checkpoints.head_config import is_head, read_head_config
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import delete
 from mmspec.checkpoints.manifest import PRECISIONS, weight_bytes
 from mmspec.checkpoints.recommendation import advice, size
 from mmspec.decoding.inspection import Quantizer
+from mmspec.drafters.views import LOOKUP
 from mmspec.ground.errors import UsageError, choice
+from mmspec.ground.input_files import expand_home
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.options import BACKEND, JSON, PLAIN
@@ -61,20 +66,28 @@ def _in_bytes(size: int) -> str:
 
 
 @models.command()
-@click.argument("name")
+@click.argument("name", metavar="NAME|REPO|DIR")
 @BACKEND
 @JSON
 @PLAIN
 def show(name: str, backend: str, as_json: bool, plain: bool) -> None:
-    """Show one model's card; `memory` is that of its weights, in bytes."""
-    screen = Screen(plain=plain)
-    model = describe(card(name), reader(backend))
+    """Show a model's card, or what a directory or repository on this machine holds.
+
+    `memory` is that of the weights, in bytes.
+    """
+    screen, reading = Screen(plain=plain), reader(backend)
+    known = load_cards().get(name)
+    is_path = expand_home(name).exists()
+    if known or not (is_path or "/" in name):
+        model = describe(card(name), reading)
+    else:
+        model = describe_directory(resolve(name, reading))
     if as_json:
         screen.json(model)
-    else:
-        memory = {bits: f"{size / 1e9:.1f} GB" for bits, size in (model["memory"] or {}).items()}
-        rows = (model | {"memory": memory}).items()
-        screen.table(["", ""], [(key, in_words(value)) for key, value in rows])
+        return
+    if memory := model.get("memory"):
+        model |= {"memory": {bits: _in_bytes(size) for bits, size in memory.items()}}
+    screen.table(["", ""], [(key, in_words(value)) for key, value in model.items()])
 
 
 @models.command("pull")
@@ -185,6 +198,29 @@ def reader(backend: str) -> str:
 
 def _bytes_of(directory: Path) -> int:
     return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
+
+
+def describe_directory(directory: Path) -> dict[str, Any]:
+    """What the files of a model or of a head say; raises CheckpointError if they are of neither."""
+    size = {"size": _bytes_of(directory), "directory": str(directory)}
+    if is_head(directory):
+        head = read_head_config(directory)
+        return {"kind": f"head: {head.kind}", "target's width": head.hidden_size} | size
+    config = read_config(directory)
+    text, packed = config.text, config.quantization
+    alike = (card for card in load_cards().values() if card.model and card.model.text == text)
+    own = mtp.KIND if mtp.has_mtp(directory) else None
+    return {
+        "kind": "model for images" if config.vision else "model for text",
+        "family": model_type(directory),
+        "numbers": f"{packed.bits} bits (MLX)" if packed else config.dtype or "float32",
+        "layers": text.num_hidden_layers,
+        "width": text.hidden_size,
+        "vocabulary": text.vocab_size,
+        "context": text.max_position_embeddings,
+        "draft": own or next((card.pair for card in alike if card.pair), LOOKUP.spec),
+        "memory": {f"{bits} bits": weight_bytes(config, bits) for bits in PRECISIONS},
+    } | size
 
 
 def describe(card: Card, backend: str) -> dict[str, Any]:

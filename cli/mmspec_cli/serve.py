@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mmspec.ground.errors import not_installed
+from mmspec.ground.errors import UsageError, not_installed
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_server.settings import ServerSettings
 from mmspec_terminal.help_pages import EverydayCommand
@@ -35,14 +35,19 @@ if TYPE_CHECKING:
 
 @click.command(cls=EverydayCommand)
 @click.argument("model", default="auto", metavar="[MODEL]")
+@click.option("--model", "named", metavar="MODEL", help="The same, as in other commands.")
 @options_of(ServerSettings)
 @together(DRAFT, DRAFT_QUANTIZE, PLACE, CAPTIONER, DRAFT_TEXT, DECODING)
-def serve(**values: Any) -> None:
+def serve(named: str | None, **values: Any) -> None:
     """Answer browsers and programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 
     MODEL is a name, repository or directory, as `--model` of `mmspec chat`. Temperature, top-p,
     the number of tokens and, if it is given, the seed apply where a request names none.
     """
+    if named is not None:
+        if values["model"] not in ("auto", named):
+            raise UsageError(f"MODEL is {values['model']} and --model {named}: give one of them")
+        values["model"] = named
     _require_packages()
     from mmspec_server.app import Service
     from mmspec_server.decoding import DecodingQueue

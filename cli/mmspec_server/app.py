@@ -121,7 +121,7 @@ class Service:
     def model(self) -> str:
         """The target's name in the API: of a directory its last part, because paths are private."""
         name = self.engine.target.name
-        return Path(name).name if Path(name).is_dir() else name
+        return Path(name).resolve().name if Path(name).is_dir() else name
 
     @property
     def note(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mmspec.checkpoints.config import ModelConfig, config_of
-from mmspec.checkpoints.hub_cache import cached, is_whole
+from mmspec.checkpoints.hub_cache import cached, is_whole, latest
 from mmspec.ground.errors import CheckpointError, choice
 from mmspec.ground.json_reader import read_value
 
@@ -104,8 +104,10 @@ def revision_of(repository: str, cards: Iterable[Card]) -> str:
 
 
 def downloaded(repository: str, revision: str) -> Path | None:
-    """A whole copy on this machine: at the revision, else at MAIN, as other programs fetch it."""
-    return cached(repository, revision) or cached(repository, MAIN)
+    """A whole copy on this machine: at the revision, else at MAIN, as other programs fetch it, else
+    at the revision that was pulled last.
+    """
+    return cached(repository, revision) or cached(repository, MAIN) or latest(repository)
 
 
 _FIELDS = {"for": "serves", "source": "sources", "revision": "revisions"}

@@ -16,6 +16,7 @@ from mmspec.ground.input_files import expand_home
 from mmspec.ground.progress import Progress, silent
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
+GGUF = ".gguf"
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
@@ -30,10 +31,8 @@ def resolve(name: str, backend: str) -> Path:
         return directory
     if name in cards:
         return _present_or_raise(cards[name], backend)
-    if name and directory.is_file():
-        raise CheckpointError(f"{name} is a file: give the directory of the model")
-    if name and directory.is_dir():
-        raise CheckpointError(f"{name} has no {CONFIG_FILE}: it is not a model's directory")
+    if name and directory.exists():
+        raise _no_model(name, directory)
     repository = _repository(name, cards)
     snapshot = downloaded(repository, revision_of(repository, cards.values()))
     if snapshot is None:
@@ -58,6 +57,19 @@ def pull(name: str, backend: str, revision: str | None = None, note: Progress = 
         return _present_or_raise(card, backend)
     repository = card.repositories(backend)[0]
     return _download(repository, revision or card.revision(repository), note)
+
+
+def _no_model(name: str, path: Path) -> CheckpointError:
+    """The reason why a file, or a directory without a config, is no model."""
+    if path.suffix.lower() == GGUF or any(path.glob(f"*{GGUF}")):
+        return CheckpointError(
+            f"{name} is in llama.cpp's GGUF format, which mmspec does not read: give a directory "
+            f"in Hugging Face's layout ({CONFIG_FILE}, tokenizer.json and .safetensors), such as "
+            "the repository from which the GGUF file was made"
+        )
+    if path.is_file():
+        return CheckpointError(f"{name} is a file: give the directory of the model")
+    return CheckpointError(f"{name} has no {CONFIG_FILE}: it is not a model's directory")
 
 
 def _present_or_raise(card: Card, backend: str) -> Path:

@@ -18,6 +18,16 @@ def cached(repository: str, revision: str) -> Path | None:
     return snapshot if snapshot and is_whole(snapshot) else None
 
 
+def latest(repository: str) -> Path | None:
+    """The directory of the whole snapshot of any revision that was pulled last, if there is one."""
+    from huggingface_hub import constants
+
+    folder = f"models--{repository.replace('/', '--')}"
+    snapshots = (Path(constants.HF_HUB_CACHE) / folder / "snapshots").glob("*")
+    whole = filter(is_whole, snapshots)
+    return max(whole, key=lambda snapshot: snapshot.stat().st_mtime, default=None)
+
+
 def delete(repositories: Iterable[str]) -> int:
     """Delete models from the cache; the bytes that this frees. Raises HubError if none is there."""
     from huggingface_hub import CacheNotFound, constants, scan_cache_dir

@@ -4,8 +4,15 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
+from mmspec.checkpoints.cards import card
 from support.commands import Run
 from support.hub_server import reach, serving
+
+
+def bundled(name: str) -> Path:
+    path = card(name).bundled
+    assert path is not None
+    return path
 
 
 def test_the_list_is_json_cards(run: Run):
@@ -132,3 +139,30 @@ def test_a_quantization_that_cannot_be_had_is_one_line(run: Run, backend, scheme
     status, out, err = run("generate", "--prompt", "hello", *chosen)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert words in err
+
+
+def test_a_directory_is_described_from_its_files(run: Run, pair_paths, tmp_path):
+    target = json.loads(run("models", "show", str(pair_paths[0]), "--json").out)
+    config = json.loads((pair_paths[0] / "config.json").read_text())
+    assert (target["kind"], target["family"]) == ("model for images", config["model_type"])
+    assert target["layers"] == config["text_config"]["num_hidden_layers"]
+    assert (target["draft"], target["directory"]) == ("lookup", str(pair_paths[0]))
+    assert "head: eagle3" in run("models", "show", str(bundled("mini-eagle3"))).out
+    assert "no config.json" in run("models", "show", str(tmp_path)).err
+
+
+@pytest.mark.parametrize("command", [("chat", "--model"), ("serve",), ("models", "show")])
+def test_a_gguf_file_is_named(run: Run, tmp_path: Path, command: tuple[str, ...]):
+    file = tmp_path / "model-Q4_K_M.gguf"
+    file.write_bytes(b"GGUF")
+    for place in (file, tmp_path):
+        failed = run(*command, str(place))
+        assert failed.status != 0
+        assert "GGUF" in failed.err
+        assert "safetensors" in failed.err
+
+
+def test_serve_takes_one_model_by_argument_or_option(run: Run, tmp_path: Path):
+    for arguments in (("serve", "--model", str(tmp_path)), ("serve", str(tmp_path))):
+        assert f"{tmp_path} has no config.json" in run(*arguments).err
+    assert "--model b" in run("serve", "a", "--model", "b").err

@@ -79,6 +79,15 @@ def test_pull_then_resolve_offline(hub: type[FakeHub], monkeypatch: pytest.Monke
     assert pull("JackFram/llama-68m", "torch") == path
 
 
+@pytest.mark.parametrize("revision", [COMMIT, "refs/pr/3"])
+def test_what_was_pulled_at_another_revision_is_found_by_name(
+    hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch, revision: str
+) -> None:
+    path = pull("JackFram/llama-68m", "torch", revision)
+    offline(monkeypatch)
+    assert resolve("JackFram/llama-68m", "torch") == resolve("llama-68m", "mlx") == path
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [

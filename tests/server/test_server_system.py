@@ -3,10 +3,12 @@
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 
+from mmspec_server.app import Service
 from mmspec_server.server import CHOSEN, addresses, bound, share_one_heap
 
 HEAPS = """
@@ -67,3 +69,14 @@ def test_all_threads_share_one_heap(shared):
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_users_choice_stands(name):
     assert not share_one_heap({name: "4"})
+
+
+@pytest.mark.parametrize("name", [".", "..", "../mine"])
+def test_a_directory_has_the_name_of_its_folder(tmp_path, monkeypatch, name):
+    place = tmp_path / "mine" / "mine"
+    place.mkdir(parents=True)
+    (place / "below").mkdir()
+    monkeypatch.chdir(place / "below" if name == ".." else place)
+    target = SimpleNamespace(name=name)
+    service = SimpleNamespace(engine=SimpleNamespace(target=target))
+    assert Service.model.fget(service) == "mine"

@@ -46,8 +46,9 @@ class FakeHub(BaseHTTPRequestHandler):
     def answer(self, with_body: bool) -> None:
         path = unquote(self.path.split("?")[0]).removeprefix("/api/models").strip("/")
         for name, directory in self.repositories.items():
-            if asked := re.fullmatch(rf"{re.escape(name)}/revision/(main|[0-9a-f]{{40}})", path):
-                commit = COMMIT if asked[1] == "main" else asked[1]
+            revision = path.removeprefix(f"{name}/revision/")
+            if re.fullmatch("main|refs/pr/3|[0-9a-f]{40}", revision):
+                commit = revision if len(revision) == 40 else COMMIT
                 return self.send(json.dumps({"id": name, "sha": commit}).encode(), with_body)
             if re.fullmatch(rf"{re.escape(name)}/tree/([0-9a-f]{{40}})", path):
                 listed = tree(directory, self.large)
