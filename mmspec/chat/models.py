@@ -15,7 +15,8 @@ from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
-from mmspec.draft_length.policy import AdaptiveDraftLength
+from mmspec.draft_length.policy import TREE_GAIN, AdaptiveDraftLength
+from mmspec.draft_length.rank_model import a_tree_pays
 from mmspec.drafters.lookup import KnownText
 from mmspec.drafters.views import LOOKUP, PLAIN, Drafting
 from mmspec.exactness.finding import exact_rows
@@ -53,6 +54,9 @@ class Models:
     """The exact rows by mode of `--exact`; a mode that is missing is found out when it is used."""
     progress: Progress = silent
     """Shows what is measured when it is used."""
+    _trees: dict[tuple[Drafting, ExactRows | None], Tree | None] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _adaptive: dict[tuple[Drafting, Tree | None, ExactRows | None], AdaptiveDraftLength] = field(
         default_factory=dict, init=False
     )
@@ -130,8 +134,16 @@ class Models:
             return options.tree
         if options.gamma != "auto" or options.adaptive or self.recurrent:
             return None
-        calibration = self.calibration(self.exact_rows(options.exact))
-        return Tree() if self._calibrated(calibration, drafting, 0, TREE_NODES[0]) else None
+        key = drafting, self.exact_rows(options.exact)
+        if key not in self._trees:
+            self._trees[key] = Tree() if self._trees_pay(*key) else None
+        return self._trees[key]
+
+    def _trees_pay(self, drafting: Drafting, exact: ExactRows | None) -> bool:
+        """True if trees were calibrated and may decode faster than chains."""
+        costs = partial(self._calibrated, self.calibration(exact), drafting, 0)
+        trees = {nodes: seconds for nodes in TREE_NODES if (seconds := costs(nodes))}
+        return bool(trees) and a_tree_pays(costs(), trees, TREE_GAIN)
 
     def adaptive_length(self, options: Options, drafting: Drafting) -> AdaptiveDraftLength:
         """The adaptive draft length of a drafting and tree, which all conversations share.

@@ -5,10 +5,12 @@ higher are wrong, its next token is right with probability SECOND, at most a.  A
 the n nodes that are accepted most likely.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from heapq import heappop, heappush
 
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
+from mmspec.draft_length.cost_curves import Seconds
 
 SECOND = 0.45
 """Probability that the next token is right; heads and draft of the bundled pair have 0.4 to 0.6."""
@@ -25,6 +27,24 @@ def tree_tokens(acceptance: float, nodes: int) -> tuple[float, ...]:
     acceptance: a, which is rounded to a GRID-th, between 1 and GRID - 1 of them.
     """
     return _tree_tokens(min(max(round(GRID * acceptance), 1), GRID - 1), nodes)
+
+
+def a_tree_pays(chains: Seconds, trees: Mapping[int, Seconds], gain: float) -> bool:
+    """True if at an acceptance of 0.6 or more a tree is `gain` times as fast as every chain.
+
+    chains, trees: seconds of a round by gamma, those of trees by number of nodes.
+    """
+    for acceptance in (step / GRID for step in range(5 * GRID // 8, GRID, 3)):
+        chain = max(_chain_tokens(acceptance, gamma) / cost for gamma, cost in chains.items())
+        for nodes, costs in trees.items():
+            tokens = tree_tokens(acceptance, nodes)
+            if any(tokens[gamma] / cost > gain * chain for gamma, cost in costs.items() if gamma):
+                return True
+    return False
+
+
+def _chain_tokens(acceptance: float, gamma: int) -> float:
+    return sum(acceptance**length for length in range(gamma + 1))
 
 
 @lru_cache(maxsize=1024)

@@ -299,7 +299,9 @@ def test_trees_are_drafted_by_default_where_their_calibrated_costs_are_low(direc
 
 def test_trees_are_left_out_where_nothing_is_known_of_them_or_they_cannot_be(directory):
     assert calibrated(directory, FLAT).tree_of(AUTO, T) is None
-    known = with_costs(directory, replace(FLAT.calibration(), level={64: {1: 0.06}}))
+    known = with_costs(directory, replace(Machine(1.01, 0.1).calibration(), level={64: {1: 0.1}}))
+    slow = with_costs(directory, replace(STEEP.calibration(), level={64: {1: 1.2}}))
+    assert slow.tree_of(AUTO, T) is None  # no tree can win: a chain from a tree's drafter is slower
     assert known.tree_of(AUTO, T) == Tree()
     assert known.tree_of(AUTO, LOOKUP) == Tree()
     assert known.tree_of(replace(AUTO, gamma=4), T) is None
