@@ -60,6 +60,26 @@ def test_a_conversation_becomes_questions_with_their_images_and_answers(images):
     )
 
 
+@pytest.mark.parametrize("key", ["image", "images"])
+def test_images_are_read_by_either_name(images, key):
+    value = conversation() | {"image": None} | {key: ["a.png"]}
+    assert opened(images, value).index.usable[1].images == ("a.png",)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"video": "a.mp4"}, "with a video"),
+        ({"videos": ["a.mp4"]}, "with a video"),
+        ({"images": ["b.png"]}, "with both `image` and `images`"),
+    ],
+)
+def test_what_training_cannot_show_is_skipped_by_name(images, more, reason):
+    index = opened(images, conversation() | more).index
+    assert 1 not in index.usable
+    assert index.skipped == {reason: 1}
+
+
 def test_one_conversation_in_twenty_is_held_out(images):
     train, held_out = corpus(images), corpus(images, split="held-out")
     assert (train.size, held_out.size) == (38, 2)

@@ -16,7 +16,7 @@ FORMAT = (
     '{"image": "a.jpg", "conversations": [{"from": "human", "value": "<image>\\nWhat is this?"}, '
     '{"from": "gpt", "value": "A cat."}]}'
 )
-"""An example conversation. `image` may also be a list, null, or missing."""
+"""An example conversation. `image`, or `images`, may also be a list, null, or missing."""
 
 
 class UnusableError(ValueError):
@@ -35,6 +35,9 @@ class _Turn(msgspec.Struct):
 class _Conversation(msgspec.Struct):
     conversations: list[_Turn]
     image: str | list[str] | None = msgspec.field(default_factory=list)
+    images: str | list[str] | None = msgspec.field(default_factory=list)
+    video: Any = None
+    videos: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,12 @@ def _read(value: Any) -> Instructions:
         read = msgspec.convert(value, _Conversation)
     except msgspec.ValidationError as error:
         raise UnusableError("in another format", str(error)) from error
+    if read.video or read.videos:
+        raise UnusableError("with a video", "training reads pictures, no videos")
+    if read.image and read.images:
+        raise UnusableError("with both `image` and `images`")
     repairs: list[str] = []
-    texts, images = _alternating(read.conversations, repairs), read.image
+    texts, images = _alternating(read.conversations, repairs), read.images or read.image
     if not images and isinstance(images, str | None):
         repairs.append("had a null image")
     paths = [images] if isinstance(images, str) and images else list(images or ())
