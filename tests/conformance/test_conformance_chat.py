@@ -24,8 +24,8 @@ FIRST = ("What is in the picture?", (PICTURES[0],))
 SECOND = ("How many shapes are there?", (PICTURES[1],))
 THIRD = ("Which bar is the tallest?", ())
 FORWARDS = {
-    "torch": "mmspec_torch.network.decoder.Attention.__call__",
-    "mlx": "mmspec_mlx.network.decoder.Attention.__call__",
+    "torch": "mmspec_torch.network.attention.Attention.__call__",
+    "mlx": "mmspec_mlx.network.attention.Attention.__call__",
 }
 """What each backend runs once per layer of every forward."""
 GATHERS = {

@@ -132,7 +132,7 @@ FAULTS = {
         "mmspec.drafters.heads.drafter.HeadDrafter",
         ("extend", "rewind", "draft", "commit"),
     ),
-    "layer": ("mmspec_{}.network.decoder.Attention", ("__call__",)),
+    "layer": ("mmspec_{}.network.attention.Attention", ("__call__",)),
 }
 
 

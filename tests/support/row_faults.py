@@ -80,14 +80,14 @@ def _named(backend: str, module: str, kind: str) -> Any:
 def _after_attention(
     monkeypatch: pytest.MonkeyPatch, backend: str, is_faulty: Callable[[Any, Any, Any], bool]
 ) -> None:
-    decoder = importlib.import_module(f"mmspec_{backend}.network.decoder")
-    original = decoder.attend
+    attention = importlib.import_module(f"mmspec_{backend}.network.attention")
+    original = attention.attend
 
     def attend(xp: Any, queries: Any, keys: Any, values: Any, places: Any) -> Any:
         attended = original(xp, queries, keys, values, places)
         return attended * 1.05 if is_faulty(queries, keys, places) else attended
 
-    monkeypatch.setattr(decoder, "attend", attend)
+    monkeypatch.setattr(attention, "attend", attend)
 
 
 def _after_mlp(

@@ -13,6 +13,8 @@ from mmspec.ground.errors import CheckpointError
 from mmspec_mlx.device.products import Biased, Matrix, Plain, for_few_rows, plain
 from mmspec_mlx.device.quantized import Joined, Packed, unpacked
 
+Linear = Callable[[mx.array], mx.array]
+"""Function from x [..., in] to [..., out]: a matrix, with or without a bias."""
 Settle = Callable[[Sequence[mx.array], Mapping[StoredTensor, mx.array]], None]
 """Function that takes finished arrays, and for each tensor in them whether it is finite."""
 

@@ -10,7 +10,8 @@ import mlx.core as mx
 from mmspec.decoding.contents import chunks
 from mmspec.drafters.heads.backend_interface import Sight
 from mmspec.ground.arrays import Positions
-from mmspec_mlx.network.decoder import Decoder, additive
+from mmspec_mlx.network.attention import additive
+from mmspec_mlx.network.decoder import Decoder
 
 
 class InjectedLayers:

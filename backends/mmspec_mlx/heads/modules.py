@@ -10,10 +10,10 @@ from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Enter
 from mmspec_mlx.device.framework import framework
 from mmspec_mlx.device.kernels import kernels
-from mmspec_mlx.device.weights import Weights
+from mmspec_mlx.device.weights import Linear, Weights
 from mmspec_mlx.heads.cached_layer import CachedLayer
 from mmspec_mlx.heads.injected_layers import InjectedLayers
-from mmspec_mlx.network.decoder import Decoder, DecoderLayer, Linear
+from mmspec_mlx.network.decoder import Decoder, DecoderLayer
 
 
 class MlxParts:

@@ -1,10 +1,9 @@
 """The decoder of Llama and Qwen over plain weight tensors, with rows and fused projections.
 
-Shape letters: R rows, n tokens per row, H width, D head size, V vocabulary.
+Shape letters: R rows, n tokens per row, H width, V vocabulary.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
@@ -12,93 +11,18 @@ from typing import Any
 import mlx.core as mx
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
-from mmspec.decoding.block_attention import Places, attend, whole_blocks
+from mmspec.decoding.block_attention import Places, whole_blocks
 from mmspec.decoding.delta_net import new_states
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Enter, Positions, behind_norm
 from mmspec_mlx.device import device_io
 from mmspec_mlx.device.framework import framework
 from mmspec_mlx.device.kernels import kernels
-from mmspec_mlx.device.weights import Weights
-from mmspec_mlx.network.cache import Cache, LayerCache, LayerMemory
+from mmspec_mlx.device.weights import Linear, Weights
+from mmspec_mlx.network.attention import Attention, Visible, causal
+from mmspec_mlx.network.cache import Cache, LayerMemory
 from mmspec_mlx.network.delta_layer import DeltaLayer
 from mmspec_mlx.network.rotary import Rotary, Rotation
-
-Visible = mx.array | Places | None
-"""The columns that tokens see: a mask [n, at + n] of 0 or -inf, broadcast over rows and heads; the
-places of one sequence's rows for attention by blocks; None if every token sees every column.
-"""
-Linear = Callable[[mx.array], mx.array]
-"""Function from x [..., in] to [..., out]: a matrix, with or without a bias."""
-
-
-class Attention:
-    """Self-attention; q_proj, k_proj and v_proj are one product."""
-
-    def __init__(
-        self, qkv_proj: Linear, o_proj: Linear, config: TextConfig, qk_norm: Linear | None = None
-    ) -> None:
-        """qk_norm: normalises the heads [..., heads + KV heads, D] of queries and keys; or None."""
-        self.qkv_proj, self.o_proj, self._qk_norm = qkv_proj, o_proj, qk_norm
-        self._gated = config.gated
-        self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
-        self._head_dim = config.head_dim
-
-    def __call__(
-        self,
-        x: mx.array,
-        rotate: Rotation,
-        cache: LayerCache,
-        visible: Visible,
-        context: mx.array | None = None,
-    ) -> mx.array:
-        """Return attention's output [R, n, H] for x [R, n, H].
-
-        context: rows [R, m, H] before x, which attention sees as they are and which see nothing.
-        """
-        seen = x if context is None else mx.concatenate([context, x], axis=1)
-        queries, gates, keys, values = self.remember(seen, rotate, cache)
-        queries = queries if context is None else queries[:, :, -x.shape[1] :]
-        attended = mx.flatten(_attended(queries, keys, values, visible).swapaxes(1, 2), -2)
-        if gates is not None:
-            attended = attended * mx.sigmoid(mx.flatten(gates, -2))
-        return self.o_proj(attended)
-
-    def remember(
-        self, x: mx.array, rotate: Rotation, cache: LayerCache
-    ) -> tuple[mx.array, mx.array | None, mx.array, mx.array]:
-        """Write the keys and values of x [R, n, H].
-
-        Returns its queries [R, heads, n, D] and their gates, if it has any, and the keys and values
-        of all visible columns.
-        """
-        qkv, gates = self._parted(self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim))
-        heads = self._heads + self._kv_heads
-        turned, values = qkv[:, :, :heads], qkv[:, :, heads:].swapaxes(1, 2)
-        turned = self._qk_norm(turned) if self._qk_norm else turned
-        rotated = rotate(turned.swapaxes(1, 2))
-        keys, values = cache.update(rotated[:, self._heads :], values)
-        return rotated[:, : self._heads], gates, keys, values
-
-    def _parted(self, qkv: mx.array) -> tuple[mx.array, mx.array | None]:
-        """Queries, keys and values [R, n, heads + 2 KV heads, D], and gates [R, n, heads, D]."""
-        if not self._gated:
-            return qkv, None
-        count = 2 * self._heads  # a query, then its gate
-        queries, gates = qkv[:, :, :count:2], qkv[:, :, 1:count:2]
-        return mx.concatenate([queries, qkv[:, :, count:]], axis=2), gates
-
-
-def _attended(queries: mx.array, keys: mx.array, values: mx.array, visible: Visible) -> mx.array:
-    """Return attention [R, heads, n, D] of queries to keys and values [R, KV heads, C, D]."""
-    size = queries.shape[-1]
-    if isinstance(visible, Places):
-        grouped = queries.reshape(keys.shape[1], -1, *queries.shape[2:])
-        attended: mx.array = attend(mx, grouped, keys[0], values[0], visible)
-        return attended.reshape(queries.shape)
-    return mx.fast.scaled_dot_product_attention(
-        queries, keys, values, scale=size**-0.5, mask=visible
-    )
 
 
 class MLP:
@@ -143,16 +67,14 @@ class DecoderLayer:
             weight = weights.array(f"{path}.{name}.weight")
             return kernels(weights.dtype).rms_norm(weight, config.rms_norm_eps)
 
-        def linear(*names: str, bias: bool = False) -> Linear:
-            return weights.decoding_linear(*(f"{path}.{name}" for name in names), bias=bias)
+        def linear(*names: str) -> Linear:
+            return weights.decoding_linear(*(f"{path}.{name}" for name in names))
 
         mixer: Attention | DeltaLayer
         if is_recurrent:
             mixer = DeltaLayer.take(weights, f"{path}.linear_attn", config)
         else:
-            qkv_proj = linear(*(f"self_attn.{part}_proj" for part in "qkv"), bias=config.qkv_bias)
-            qk_norm = _qk_norm(weights, f"{path}.self_attn", config) if config.qk_norm else None
-            mixer = Attention(qkv_proj, linear("self_attn.o_proj"), config, qk_norm)
+            mixer = Attention.take(weights, f"{path}.self_attn", config)
         gate_up_proj = linear("mlp.gate_proj", "mlp.up_proj")
         return cls(
             enter or behind_norm(norm("input_layernorm")),
@@ -173,16 +95,6 @@ class DecoderLayer:
         normed, residual = self.enter(x)
         x = residual + self.self_attn(normed, rotate, cache, visible, context)
         return x + self.mlp(self.post_attention_layernorm(x))
-
-
-def _qk_norm(weights: Weights, path: str, config: TextConfig) -> Linear:
-    """Return the norm of the heads of queries and keys, which have a weight [D] each."""
-    counts = config.num_attention_heads, config.num_key_value_heads
-    parts = (weights.array(f"{path}.{part}_norm.weight") for part in "qk")
-    shape, pairs = config.head_dim, zip(parts, counts, strict=True)
-    weight = mx.concatenate([mx.broadcast_to(part, (count, shape)) for part, count in pairs])
-    ones = mx.ones(shape, weight.dtype)
-    return lambda x: mx.fast.rms_norm(x, ones, config.rms_norm_eps) * weight
 
 
 class Decoder:
@@ -292,20 +204,3 @@ class LanguageModel(Decoder):
     def logits(self, x: mx.array) -> mx.array:
         """Return float32 logits [..., V] of hidden states [..., H]."""
         return self.project(self.states(x))
-
-
-def causal(at: int, n: int, dtype: mx.Dtype) -> mx.array | None:
-    """Return the causal mask [n, at + n] of n tokens after `at` columns; None for one token."""
-    if n == 1:
-        return None
-    return additive(mx.arange(at + n) <= mx.expand_dims(mx.arange(at, at + n), 1), dtype)
-
-
-def behind(columns: int, mask: mx.array) -> mx.array:
-    """Extend a mask [n, m] to [n, columns + m]: the first `columns` columns are visible."""
-    return mx.pad(mask, [(0, 0), (columns, 0)])
-
-
-def additive(visible: mx.array, dtype: mx.Dtype) -> mx.array:
-    """Return the mask to add to attention scores: 0 where `visible`, -inf elsewhere."""
-    return mx.where(visible, mx.array(0, dtype), mx.array(-math.inf, dtype))

@@ -1,7 +1,5 @@
 """A layer of Gated DeltaNet.  n rows, H width."""
 
-from collections.abc import Callable
-
 import mlx.core as mx
 
 from mmspec.decoding.delta_net import TENSORS, DeltaNet, DeltaNetWeights
@@ -9,9 +7,7 @@ from mmspec.decoding.delta_states import DeltaMemory
 from mmspec.families.decoder import TextConfig
 from mmspec_mlx.device.framework import framework
 from mmspec_mlx.device.kernels import kernels
-from mmspec_mlx.device.weights import Weights
-
-Linear = Callable[[mx.array], mx.array]
+from mmspec_mlx.device.weights import Linear, Weights
 
 
 class DeltaLayer:

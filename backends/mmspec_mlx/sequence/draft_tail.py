@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
+from mmspec_mlx.network.attention import additive
 from mmspec_mlx.network.cache import Cache
-from mmspec_mlx.network.decoder import Decoder, additive
+from mmspec_mlx.network.decoder import Decoder
 from mmspec_mlx.sequence.padding import Padding, causal_mask, tree_mask
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
+from mmspec_mlx.network.attention import additive, behind, causal
 from mmspec_mlx.network.cache import STEP
-from mmspec_mlx.network.decoder import additive, behind, causal
 
 
 class Padding:

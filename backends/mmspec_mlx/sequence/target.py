@@ -13,8 +13,9 @@ from mmspec.decoding.feeding import Columns
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
 from mmspec_mlx.device.framework import framework
+from mmspec_mlx.network.attention import Visible, additive, behind, causal
 from mmspec_mlx.network.cache import Cache
-from mmspec_mlx.network.decoder import LanguageModel, Visible, additive, behind, causal
+from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.rotary import Rotation
 from mmspec_mlx.sequence.contents import deepstack, embed
 from mmspec_mlx.sequence.hidden_states import Rows

@@ -22,8 +22,9 @@ from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.tree import MOST_NODES
 from mmspec_torch.graphs.capture import Capture, Outputs, Replays
+from mmspec_torch.network.attention import Step, hidden
 from mmspec_torch.network.cache import Cache, LayerCache
-from mmspec_torch.network.decoder import LanguageModel, Step, hidden
+from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.rotary import Angles
 from mmspec_torch.sequence.executor import Chain, Choose, DrafterExecutor, Executor, TargetExecutor
 from mmspec_torch.sequence.padding import Padding

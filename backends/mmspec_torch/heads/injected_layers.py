@@ -12,8 +12,9 @@ from mmspec.decoding.contents import chunks
 from mmspec.drafters.heads.backend_interface import Sight
 from mmspec.ground.arrays import Positions
 from mmspec_torch.device.device_io import upload
+from mmspec_torch.network.attention import Step, hidden
 from mmspec_torch.network.cache import LayerCache
-from mmspec_torch.network.decoder import Decoder, Step, hidden
+from mmspec_torch.network.decoder import Decoder
 from mmspec_torch.network.rotary import Angles
 
 

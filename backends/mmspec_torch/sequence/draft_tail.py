@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec_torch.network.attention import Step, hidden
 from mmspec_torch.network.cache import Cache
-from mmspec_torch.network.decoder import Decoder, Step, hidden
+from mmspec_torch.network.decoder import Decoder
 from mmspec_torch.network.rotary import Angles
 
 

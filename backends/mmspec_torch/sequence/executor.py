@@ -15,8 +15,9 @@ from mmspec.decoding.branch_sequence import BranchState
 from mmspec.decoding.contents import Row
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.noise import Noise
+from mmspec_torch.network.attention import Step, tree_mask
 from mmspec_torch.network.cache import Cache
-from mmspec_torch.network.decoder import LanguageModel, Step, tree_mask
+from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.rotary import Angles
 from mmspec_torch.sequence.contents import deepstack
 from mmspec_torch.sequence.padding import Padding

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec_torch.device.device_io import upload
+from mmspec_torch.network.attention import hidden
 from mmspec_torch.network.cache import STEP
-from mmspec_torch.network.decoder import hidden
 
 
 class Padding:

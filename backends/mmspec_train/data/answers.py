@@ -20,7 +20,8 @@ from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.device_io import upload
 from mmspec_torch.device.framework import keys, sampler
-from mmspec_torch.network.decoder import LanguageModel, Step, hidden
+from mmspec_torch.network.attention import Step, hidden
+from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.sequence.contents import deepstack
 from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher

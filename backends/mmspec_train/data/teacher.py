@@ -24,7 +24,7 @@ from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.device.weights import read_tensor
 from mmspec_torch.model import TorchModel
-from mmspec_torch.network.decoder import Step
+from mmspec_torch.network.attention import Step
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.record import Sides
