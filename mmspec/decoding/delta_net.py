@@ -98,9 +98,12 @@ class DeltaNet(Generic[A]):
         mixed = silu(total[:, : 2 * width])
         shape = count, 2 * sizes.key_heads, 1, 1, sizes.key_dim
         both = xp.reshape(mixed, shape)
-        both = both / xp.sqrt(xp.sum(both * both, axis=-1, keepdims=True) + EPSILON)
-        queries, keys = both[:, : sizes.key_heads], both[:, sizes.key_heads :]
-        # Apart from the others, so that rows which are kept do not hold them in memory.
+        lengths = xp.sqrt(xp.sum(both * both, axis=-1, keepdims=True) + EPSILON)
+        # Keys and values are arrays of their own: rows that are kept hold nothing else in memory.
+        queries, keys = (
+            both[:, part] / lengths[:, part]
+            for part in (slice(sizes.key_heads), slice(sizes.key_heads, None))
+        )
         values = silu(total[:, 2 * width :])
         values = xp.reshape(values, (count, sizes.key_heads, -1, 1, sizes.value_dim))
         return queries * sizes.key_dim**-0.5, keys, values

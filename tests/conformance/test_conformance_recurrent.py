@@ -101,6 +101,37 @@ def test_answers_are_the_same_bits_whatever_borders_are_kept(
         assert compare_all({"": engine}, some, "on", 10) == Count(5 * len(some))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_drafted_token_allocates_at_most_a_megabyte_and_a_half_at_the_sizes_of_9b(
+    backend, tmp_path, dtype
+):
+    """One of its 24 layers."""
+    sizes = {"key_heads": 16, "value_heads": 32, "key_dim": 128, "value_dim": 128, "kinds": "da"}
+    directory = tiny_qwen3_5(tmp_path / "layer", **sizes)
+    with load(str(directory), "none", backend=backend, dtype=dtype) as engine:
+        target = engine.target.model.open_target(GREEDY)
+        target.extend(Segment([[*range(20, 60)]]))
+        taken = [_allocated(backend, target, [30] * count) for count in (1, 9)]
+    assert 0.9e6 < 24 * (taken[1] - taken[0]) / 8 <= 1.5e6
+
+
+def _allocated(backend, target, draft):
+    """Bytes that a layer's rows of a draft keep in memory."""
+    target.verify(HostDraft(draft), NO_NOISE)
+    [memory] = target._cache.states._memories.values()
+    base, [rows], last = memory._held
+    parts = rows.inputs, *rows.changes, *last[1:]
+    if backend == "torch":
+        storages = [part.untyped_storage() for part in parts]
+        return sum({each.data_ptr(): each.nbytes() for each in storages}.values())
+    mx = pytest.importorskip("mlx.core")
+    mx.eval(*parts)
+    del rows, last, parts
+    before = mx.get_active_memory()
+    memory.restart(base)
+    return before - mx.get_active_memory()
+
+
 def test_trees_and_several_views_are_refused_with_the_reason(engine):
     with pytest.raises(UsageError, match="recurrent layers, whose state follows one path"):
         engine.chat(Options(tree=Tree()))
