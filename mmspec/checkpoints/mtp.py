@@ -23,6 +23,10 @@ KIND = "mtp"
 APART = "qwen3_5_mtp"
 """The `model_type` of a drafter in files of its own, as mlx-vlm writes it."""
 MODEL_TYPES = APART, Qwen35.model_type, QWEN3_5_TEXT.model_type
+POSITIONS = "mrope", "index"
+"""What turns the layer, as `mtp_positions` in its config says: the target's positions, or the index
+of a token or visual position.
+"""
 LAYER = "layers.0"
 STATES_NORM, EMBEDDING_NORM = "pre_fc_norm_hidden", "pre_fc_norm_embedding"
 
@@ -55,7 +59,9 @@ def read_mtp(whole: Block) -> TextConfig:
     text = whole.block("text_config") if whole.get("text_config") else whole
     text.only("mtp_num_hidden_layers", (1,), 1)
     text.only("mtp_use_dedicated_embeddings", (False,), False)
-    return replace(read_qwen3_5(text, tied=False), num_hidden_layers=1, delta_net=None)
+    layer = replace(read_qwen3_5(text, tied=False), num_hidden_layers=1, delta_net=None)
+    by_index = text.only("mtp_positions", POSITIONS, POSITIONS[0]) == POSITIONS[1]
+    return replace(layer, rotary_axes=()) if by_index else layer
 
 
 def mtp_manifest(layer: TextConfig) -> dict[str, Shape]:

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import safetensors.numpy
+from test_conformance_qwen import shown
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
@@ -18,7 +19,7 @@ from mmspec.exactness import probe
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import render
 from support.exactness_cases import TREES, Count, cases, compare_all
-from support.factory_qwen import add_mtp, tiny_qwen3_5
+from support.factory_qwen import IMAGE_ID, add_mtp, tiny_qwen3_5
 from support.mtp_oracle import MtpOracle
 from support.qwen_oracle import Oracle
 
@@ -36,11 +37,11 @@ def engine(backend, path):
         yield loaded
 
 
-def drafted(engine, text, gamma):
-    """The ids that the engine's head drafts after a text."""
+def drafted(engine, text, gamma, *more):
+    """The ids that the engine's head drafts after a text, and `more` parts of a prompt."""
     target = engine.target.model.open_target(GREEDY)
     drafter = engine.head.head.open_drafter(target, GREEDY)
-    for part in (text[:5], text[5:]):
+    for part in (text[:5], text[5:], *more):
         target.extend(Segment([part]))
         drafter.extend([Segment([part])])
     draft = drafter.draft(Plan(gamma), NO_NOISE)
@@ -52,6 +53,24 @@ def test_drafts_are_those_of_transformers_classes(engine, path):
     oracle = MtpOracle(path)
     for cut in range(4, len(TEXT)):
         assert drafted(engine, TEXT[: cut + 1], 4) == oracle.draft(TEXT[: cut + 1], 4)
+
+
+def test_it_turns_by_the_targets_positions_or_by_a_tokens_index(engine, path, backend, tmp_path):
+    """As `mtp_positions` says; an image has fewer positions than tokens."""
+    copy = shutil.copytree(path, tmp_path / "index")
+    config = json.loads((path / "config.json").read_text())
+    config["text_config"]["mtp_positions"] = "index"
+    (copy / "config.json").write_text(json.dumps(config))
+    oracle, [picture], found = MtpOracle(path), shown(1, 60, 44), {}
+    with load(str(copy), backend=backend) as other:
+        for by_index, each in enumerate((engine, other)):
+            image, found[by_index] = each.target.features(picture), []
+            for last in range(40, 60):
+                given = Segment([TEXT, image, [20, last]]).token_ids(IMAGE_ID)
+                ids = drafted(each, TEXT, 3, image, [20, last])
+                assert ids == oracle.draft(given, 3, [picture.image], bool(by_index))
+                found[by_index].append(ids)
+    assert found[0] != found[1]
 
 
 def test_it_is_the_default_where_the_checkpoint_has_it(engine, path, backend):

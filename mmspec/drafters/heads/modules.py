@@ -109,12 +109,11 @@ def attention(parts: Parts[A]) -> Sight[A]:
 class Layered(Generic[A]):
     """The modules of EAGLE, MSD and FLASH, which have a decoder layer."""
 
-    planes = False
-    """True if the layer's positions are time, row and column (M-RoPE)."""
-
     def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
         """text: the sizes of the decoder layer."""
         self.framework, eps = parts.framework, text.rms_norm_eps
+        self.planes = bool(text.rotary_axes)
+        """True if the layer's positions are time, row and column (M-RoPE)."""
         self._fusion = parts.linear("fc", bias=config.bias)
         normed = config.input_norm
         norm = parts.norm(f"{LAYER}.input_layernorm", eps) if normed else lambda x: x
@@ -136,8 +135,6 @@ class Layered(Generic[A]):
 
 class Mtp(Layered[A]):
     """The modules of Qwen3.5's own drafter, which normalises all that it reads and returns."""
-
-    planes = True
 
     def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
         """text: the sizes of the decoder layer."""
