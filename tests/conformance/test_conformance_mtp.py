@@ -55,22 +55,44 @@ def test_drafts_are_those_of_transformers_classes(engine, path):
         assert drafted(engine, TEXT[: cut + 1], 4) == oracle.draft(TEXT[: cut + 1], 4)
 
 
-def test_it_turns_by_the_targets_positions_or_by_a_tokens_index(engine, path, backend, tmp_path):
-    """As `mtp_positions` says; an image has fewer positions than tokens."""
-    copy = shutil.copytree(path, tmp_path / "index")
+def by_index(path, copy):
+    """A copy of a checkpoint whose drafter turns by the index of tokens and visual positions."""
+    shutil.copytree(path, copy)
     config = json.loads((path / "config.json").read_text())
     config["text_config"]["mtp_positions"] = "index"
     (copy / "config.json").write_text(json.dumps(config))
+    return copy
+
+
+def test_it_turns_by_the_targets_positions_or_by_a_tokens_index(engine, path, backend, tmp_path):
+    """As `mtp_positions` says; an image has fewer positions than tokens."""
     oracle, [picture], found = MtpOracle(path), shown(1, 60, 44), {}
-    with load(str(copy), backend=backend) as other:
-        for by_index, each in enumerate((engine, other)):
-            image, found[by_index] = each.target.features(picture), []
+    with load(str(by_index(path, tmp_path / "index")), backend=backend) as other:
+        for kind, each in enumerate((engine, other)):
+            image, found[kind] = each.target.features(picture), []
             for last in range(40, 60):
                 given = Segment([TEXT, image, [20, last]]).token_ids(IMAGE_ID)
                 ids = drafted(each, TEXT, 3, image, [20, last])
-                assert ids == oracle.draft(given, 3, [picture.image], bool(by_index))
-                found[by_index].append(ids)
+                assert ids == oracle.draft(given, 3, [picture.image], bool(kind))
+                found[kind].append(ids)
     assert found[0] != found[1]
+
+
+@pytest.mark.slow
+def test_random_drafters_have_as_many_tokens_accepted_a_round_by_either_position(tmp_path):
+    accepted, rounds = [0, 0], [0, 0]
+    for seed in range(4):
+        sizes = {"seed": seed, "key_value_heads": 4, "kinds": "ddad"}
+        target = add_mtp(tiny_qwen3_5(tmp_path / f"{seed}", **sizes), seed)
+        for kind, each in enumerate((target, by_index(target, tmp_path / f"{seed} by index"))):
+            with load(str(each), backend="torch", threads=1) as engine:
+                for number in range(12):
+                    chat = engine.chat(Options(gamma=3, max_new_tokens=40))
+                    answer = chat.reply(f"Which {number} shapes?", shown(1, 40 + 8 * number, 44))
+                    accepted[kind] += sum(each.accepted for each in answer.rounds)
+                    rounds[kind] += len(answer.rounds)
+    shares = [a / n for a, n in zip(accepted, rounds, strict=True)]
+    assert shares == pytest.approx([0.478, 0.475], abs=2e-3)
 
 
 def test_it_is_the_default_where_the_checkpoint_has_it(engine, path, backend):

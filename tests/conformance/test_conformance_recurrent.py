@@ -16,6 +16,8 @@ from mmspec.exactness import probe
 from mmspec.exactness.probe import find_exact_rows
 from mmspec.ground.errors import UsageError
 from support.exactness_cases import TREES, Count, cases, compare_all
+from support.factory_fit import fit_head
+from support.factory_heads import tiny_head
 from support.factory_qwen import tiny_qwen3_5, tiny_qwen3_vl
 
 SIZES = {"key_value_heads": 4, "kinds": "ddad"}
@@ -130,6 +132,21 @@ def _allocated(backend, target, draft):
     before = mx.get_active_memory()
     memory.restart(base)
     return before - mx.get_active_memory()
+
+
+@pytest.mark.parametrize("kind", ["dflash", "dspark", "eagle3", "medusa", "lookup"])
+def test_heads_and_lookup_draft_chains_with_the_same_bits(backend, path, checkpoints, kind):
+    """Over turns, undo and retry, with images; some of their tokens are right."""
+    draft, names = "none", kind == "lookup"
+    if not names:
+        draft = checkpoints / f"recurrent {kind}"
+        draft = draft if draft.exists() else fit_head(tiny_head(draft, kind, seed=2), path)
+    some = [case for case in cases([kind]) if case.shape not in TREES][::6]
+    with load(str(path), str(draft), backend=backend, dtype="bfloat16") as engine:
+        assert names or engine.head.kind == kind
+        assert compare_all({"": engine}, some, "on", 10) == Count(5 * len(some))
+        with pytest.raises(UsageError, match="recurrent layers, whose state follows one path"):
+            engine.chat(Options(drafting=kind, tree=Tree()))
 
 
 def test_trees_and_several_views_are_refused_with_the_reason(engine):

@@ -36,7 +36,6 @@ class MtpOracle:
         ids: Sequence[int],
         count: int,
         pictures: Sequence[Any] = (),
-        *,
         by_index: bool = False,
     ) -> list[int]:
         """The drafter's likeliest `count` tokens after a prompt, of which the last two are text."""
