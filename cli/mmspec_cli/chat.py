@@ -49,6 +49,7 @@ def chat(
     setup: Setup,
     images: tuple[str, ...],
     system: str | None,
+    thinking: bool | None,
     resume: bool,
     private: bool,
     preview: str,
@@ -68,7 +69,7 @@ def chat(
     engine = setup.load(screen.progress)
     interactive = is_interactive()
     dialogue = Dialogue(
-        engine.chat(setup.options, Conversation(system)),
+        engine.chat(setup.options, Conversation(system, thinking=thinking)),
         screen,
         setup,
         interactive=interactive,

@@ -31,7 +31,9 @@ from mmspec_terminal.setup import Setup, shared_options
 )
 @SYSTEM
 @shared_options
-def generate(setup: Setup, images: tuple[str, ...], prompt: str, system: str | None) -> int:
+def generate(
+    setup: Setup, images: tuple[str, ...], prompt: str, system: str | None, thinking: bool | None
+) -> int:
     """Answer one question, with or without images and clips, on stdout; - is an image on stdin."""
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
     if prompt == STANDARD_INPUT and STANDARD_INPUT in images:
@@ -39,7 +41,7 @@ def generate(setup: Setup, images: tuple[str, ...], prompt: str, system: str | N
     text = _read_prompt(prompt)
     pictures = open_images(images, setup.sampling)
     engine = setup.load(screen.progress)
-    chat = engine.chat(setup.options, Conversation(system))
+    chat = engine.chat(setup.options, Conversation(system, thinking=thinking))
     for note in () if setup.as_json else introduction(engine):
         screen.note(note)
     for remark in () if images else unseen_images(text):

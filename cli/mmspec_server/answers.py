@@ -106,7 +106,8 @@ def prepare(engine: Engine, transcript: Transcript) -> RequestPrompt:
         for turn in turns[:-1]
     ]
     system = "\n\n".join(transcript.system) or None
-    conversation = Conversation(system, [*before, turns[-1]], transcript.tools)
+    asked = transcript.tools, transcript.thinking
+    conversation = Conversation(system, [*before, turns[-1]], *asked)
     chunks = target.chunks(conversation, most=target.model.config.text.max_position_embeddings)
     earlier = Conversation(conversation.system, before)
     return RequestPrompt(earlier, turns[-1].question, chunks, _room(engine, chunks))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mmspec.chat.options import Options
-from mmspec.prompt.chat_template import Tool
+from mmspec.prompt.chat_template import THINKING, Tool
 from mmspec_server.endpoint import Fields
 
 MOST_STOPS = 4
@@ -59,6 +59,8 @@ class ChatRequest:
     """The JSON schema that the answer obeys, if there is one."""
     tools: Sequence[Tool] = ()
     """What the answer may call."""
+    thinking: bool | None = None
+    """Whether the answer may think; None leaves it to the chat template."""
     calls: int | None = None
     """The most calls of an answer; None: any number."""
 
@@ -81,7 +83,14 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
         messages=fields.blocks("messages"),
         tools=_tools(fields),
         calls=1 if fields.get("parallel_tool_calls") is False else None,
+        thinking=_thinking(fields.block("chat_template_kwargs")),
     )
+
+
+def _thinking(fields: Fields) -> bool | None:
+    others = {*fields.values} - {THINKING}
+    fields.refuse(dict.fromkeys(others, f"left out: {THINKING} alone is read"))
+    return fields.flag(THINKING) if THINKING in fields.values else None
 
 
 def _tools(fields: Fields) -> Sequence[Tool]:

@@ -28,6 +28,7 @@ class Transcript:
     tools: Sequence[Tool] = ()
     calls: CallForm | None = None
     """How answers write calls; None if the model has no tools."""
+    thinking: bool | None = None
 
     @property
     def is_open(self) -> bool:
@@ -92,7 +93,7 @@ def read_transcript(
     images = sum(map(_images, request.messages))
     if images > most_images:
         raise ApiError(400, f"{param}: {images} images, at most {most_images} are allowed", param)
-    transcript = Transcript(tools=request.tools, calls=calls)
+    transcript = Transcript(tools=request.tools, calls=calls, thinking=request.thinking)
     for message in request.messages:
         transcript.add(message, reader)
     if not transcript.is_open:

@@ -256,8 +256,16 @@ SAMPLING = (
     click.option("--seed", type=int, default=0, help="Of sampling."),
     click.option("--max-new-tokens", type=int, default=512, help=LONGEST),
 )
-SYSTEM = click.option(
-    "--system", metavar="TEXT", help="System text, which says how to answer. Default: none."
+SYSTEM = together(
+    click.option(
+        "--system", metavar="TEXT", help="System text, which says how to answer. Default: none."
+    ),
+    click.option(
+        "--thinking",
+        type=click.Choice(("on", "off")),
+        callback=lambda _, __, word: None if word is None else word == "on",
+        help="Whether the model thinks before it answers. Default: as its chat template has it.",
+    ),
 )
 REPEAT_LIMIT = click.option(
     "--repeat-limit",

@@ -33,7 +33,7 @@ class Rendering:
 
 def translated(conversation: Conversation, target: LoadedModel) -> Conversation:
     """A conversation with its answers in the tokens of another target."""
-    return Conversation(conversation.system, [_turn(turn, target) for turn in conversation.turns])
+    return replace(conversation, turns=[_turn(turn, target) for turn in conversation.turns])
 
 
 def _turn(turn: Turn, target: LoadedModel) -> Turn:

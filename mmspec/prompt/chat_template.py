@@ -27,6 +27,8 @@ LLAVA = """\
 """
 MOST_BYTES = 16_000_000
 """The most bytes of a template's file."""
+THINKING = "enable_thinking"
+"""The variable that tells a template whether answers may think."""
 _PROBE, _PROBE_KEY = "mmspec-probe", "mmspec-key"
 # A role and a conversation in which it says _PROBE. Some templates take parts of the user alone.
 _PROBES = {"user": ["user"], "assistant": ["user", "assistant"], "system": ["system", "user"]}
@@ -56,13 +58,23 @@ class ChatTemplate:
         *,
         generation_prompt: bool = True,
         tools: Sequence[Tool] = (),
+        thinking: bool | None = None,
     ) -> str:
-        """Render (role, content) messages, by default with the prompt for the next answer."""
+        """Render (role, content) messages, by default with the prompt for the next answer.
+
+        thinking: whether answers may think; None leaves it to the template.  Raises UsageError for
+        a template that cannot be told.
+        """
+        if thinking is not None and THINKING not in self.source:
+            raise UsageError(
+                f"`thinking` changes nothing here: the chat template in {self.file} does not read "
+                f"{THINKING}; leave it out"
+            )
         variables = [
             {"role": role, "content": list(content) if role in self._part_roles else _flat(content)}
             for role, content in messages
         ]
-        return self._run(variables, generation_prompt, tools)
+        return self._run(variables, generation_prompt, tools, thinking)
 
     def tool_texts(self, tool: Tool, name: str, arguments: Tool) -> tuple[str, str]:
         """What it writes of a tool before a question, and of a call in place of an answer."""
@@ -130,6 +142,7 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, Any]],
         generation_prompt: bool = True,
         tools: Sequence[Tool] = (),
+        thinking: bool | None = None,
     ) -> str:
         from jinja2 import TemplateError
 
@@ -142,6 +155,8 @@ class ChatTemplate:
             "documents": None,
             **self._tokens,
         }
+        if thinking is not None:
+            variables[THINKING] = thinking
         try:
             return rendered(self.source, variables)
         except Exception as error:  # a template can raise whatever Python can

@@ -113,6 +113,11 @@ class Conversation:
     turns: list[Turn] = field(default_factory=list)
     tools: Sequence[Tool] = ()
     """Tools that answers may call; saved conversations have none."""
+    thinking: bool | None = None
+    """Whether answers may think, which the chat template is told; None leaves it to the template.
+
+    Saved conversations do not say it.
+    """
 
     @property
     def is_open(self) -> bool:
@@ -260,7 +265,8 @@ def render(
     *before, last = conversation.turns
     turns = [*(_history(turn, template, tokenizer) for turn in before), last]
     messages = list(_messages(conversation.system, turns, placeholders))
-    text = template.render(messages, tools=[*map(placeholders.protect_all, conversation.tools)])
+    tools = [*map(placeholders.protect_all, conversation.tools)]
+    text = template.render(messages, tools=tools, thinking=conversation.thinking)
     *prompts, question = placeholders.between_answers(text, len(before))
     texts = [*map(template.without_space, prompts), question]
     chunks, tokens = list[Chunk](), 0

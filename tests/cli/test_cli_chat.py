@@ -18,6 +18,12 @@ def test_each_line_is_a_question_and_the_end_leaves(chat):
     assert out.endswith("\n")
 
 
+def test_thinking_is_refused_where_the_template_does_not_read_it(run: Run, pair):
+    done = run("generate", "--prompt", "which?", *pair, "--thinking", "off")
+    assert done.status == 2
+    assert "does not read enable_thinking" in done.err
+
+
 def test_a_block_between_quotes_is_one_question_and_the_end_of_input_ends_it(chat):
     talk = chat('"""one', "", 'three"""', '"""on one line"""', "/history", '"""four', "five")
     assert len(talk.answers) == 3

@@ -180,6 +180,26 @@ def test_thoughts_of_earlier_answers_are_shown_as_transformers_has_them(
     assert found.removeprefix("<s>") == expected.removeprefix("<s>")
 
 
+@pytest.mark.parametrize("thinking", [None, True, False])
+@pytest.mark.parametrize("style", ["Qwen3", "SmolLM3"])
+def test_thinking_is_on_or_off_as_in_transformers(tokenizers, references, style, thinking):
+    tokenizer, source = tokenizers["byte-level"], STYLES[style].source
+    talk = conversation(Turn(Message("user", ("how many?",))))
+    talk.thinking = thinking
+    expected = references["byte-level"].apply_chat_template(
+        [{"role": "user", "content": "how many?"}],
+        chat_template=source,
+        add_generation_prompt=True,
+        tokenize=False,
+        **({} if thinking is None else {"enable_thinking": thinking}),
+    )
+    found = shown(render(talk, ChatTemplate(source), tokenizer), tokenizer)
+    assert found.removeprefix("<s>") == expected.removeprefix("<s>")
+    if thinking is not None:
+        with pytest.raises(UsageError, match="does not read enable_thinking"):
+            render(talk, ChatTemplate(), tokenizer)
+
+
 # --- images and text keep their places ------------------------------------------------------
 
 

@@ -62,6 +62,14 @@ REFUSED = {
         {"messages": USER, "response_format": {"type": "json_schema"}},
         "response_format.json_schema.schema",
     ),
+    "thinking in words": (
+        {"messages": USER, "chat_template_kwargs": {"enable_thinking": "no"}},
+        "chat_template_kwargs.enable_thinking",
+    ),
+    "another variable of templates": (
+        {"messages": USER, "chat_template_kwargs": {"documents": ["x"]}},
+        "chat_template_kwargs.documents",
+    ),
     "a penalty": ({"messages": USER, "presence_penalty": 1}, "presence_penalty"),
     "a hot temperature": ({"messages": USER, "temperature": 2.5}, "temperature"),
     "a temperature in words": ({"messages": USER, "temperature": "hot"}, "temperature"),
@@ -99,6 +107,13 @@ def test_what_cannot_be_done_is_refused_and_named(scripted: Live, name):
     assert (error["type"], error["param"]) == ("invalid_request_error", param)
     assert param.rpartition(".")[2] in error["message"]
     assert len(error["message"]) < 300
+
+
+def test_thinking_is_refused_where_the_template_does_not_read_it(scripted: Live):
+    body = {"messages": USER, "chat_template_kwargs": {"enable_thinking": False}}
+    reply = scripted.client.post(CHAT, json=body)
+    assert reply.status_code == 400
+    assert "does not read enable_thinking" in reply.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

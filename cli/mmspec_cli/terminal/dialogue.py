@@ -177,7 +177,7 @@ class Dialogue:
         file: where the new one is kept already.
         """
         replaced = self.chat.conversation
-        self.chat.resume(conversation)
+        self.chat.resume(replace(conversation, thinking=replaced.thinking))
         if replaced.turns:
             old_file = self.kept.file if self.kept else None
             self._replaced.append((replaced, old_file, len(conversation.turns)))
@@ -318,7 +318,7 @@ def _to_forget(chat: Chat, excess: int) -> list[tuple[int, int]]:
     whole = chat.positions(conversation)
 
     def freed(number: int) -> int:
-        return whole - chat.positions(Conversation(conversation.system, turns[number:]))
+        return whole - chat.positions(replace(conversation, turns=turns[number:]))
 
     numbers = range(1, len(turns) + 1)
     place = bisect_left(numbers, excess, key=freed)  # few, for each renders a conversation
