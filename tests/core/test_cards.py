@@ -56,6 +56,25 @@ def test_the_configs_of_cards_have_as_many_parameters_as_the_models(name: str) -
     assert weight_bytes(CARDS[name].model, 16) / 2 == pytest.approx(PARAMETERS[name], rel=0.01)
 
 
+BILLIONS = {f"qwen3.5-{size}b": float(size) for size in ("0.8", "2", "4", "9", "27")}
+BILLIONS |= {"qwen3.8-27b": 27.0}
+"""As the names say, without embeddings or with them: up to a seventh more."""
+
+
+@pytest.mark.parametrize("name", BILLIONS)
+def test_sizes_without_a_file_are_those_of_transformers_class(name: str) -> None:
+    import torch
+    from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
+
+    chosen = CARDS[name]
+    with torch.device("meta"):
+        model = Qwen3_5ForConditionalGeneration(Qwen3_5Config(**chosen.config))
+    count = sum(weight.numel() for weight in model.parameters())
+    assert weight_bytes(chosen.model, 16) == 2 * count
+    assert 1 <= count / 1e9 / BILLIONS[name] < 8 / 7
+    assert "read from no file" in chosen.note
+
+
 @pytest.mark.parametrize("name", CARDS)
 def test_every_backend_finds_every_model(name: str) -> None:
     chosen = CARDS[name]
