@@ -43,7 +43,7 @@ def opened(backend, kind, target, draft, checkpoints):
     if not kind.endswith(" bits"):
         named = {"quantize": kind} if kind.startswith("int") else {"dtype": kind}
         return load(str(target), str(draft), backend=backend, **named)
-    place = checkpoints / f"{kind} exact"
+    place = checkpoints / f"{kind} of {target.name}"
     if not place.exists():
         load_backend("mlx").quantize(target, place, bits=int(kind.split()[0]), group_size=64)
     return load(str(place), str(place), backend=backend)

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import safetensors.numpy
+from test_conformance_exactness import EVERY as TYPES
+from test_conformance_exactness import opened
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
@@ -86,6 +88,14 @@ def _scaled(path, copy, scale):
             weights[name] = weights[name] * np.float32(scale)
     safetensors.numpy.save_file(weights, copy / "model.safetensors", {"format": "pt"})
     return copy
+
+
+@pytest.mark.parametrize(("backend", "kind"), TYPES, indirect=["backend"])
+def test_answers_are_the_same_bits_in_every_type(backend, kind, path, checkpoints):
+    some = [case for case in cases(["M", "lookup"]) if case.shape not in TREES]
+    with opened(backend, kind, path, path, checkpoints) as engine:
+        [chosen] = some[TYPES.index((backend, kind)) :: len(some)]
+        assert compare_all({"": engine}, [chosen], "on", 10) == Count(5)
 
 
 @pytest.mark.parametrize("borders", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 4))])
