@@ -42,7 +42,7 @@ def new_states(framework: Framework[A], config: DeltaNetConfig, dtype: Any) -> D
     zeros = xp.zeros_like(framework.floats([0.0]))
     state = xp.broadcast_to(zeros, shape)
     window = xp.astype(xp.broadcast_to(zeros, (config.window - 1, config.channels)), dtype)
-    return DeltaStates(config.layers, Snapshot(0, state, window), partial(advanced, xp))
+    return DeltaStates(config.layers, Snapshot(0, state, window))
 
 
 class DeltaNet(Generic[A]):
@@ -80,7 +80,7 @@ class DeltaNet(Generic[A]):
         shape = count, sizes.key_heads, -1, 1, 1
         rates = xp.reshape(1 / (1 + xp.exp(-numbers[:, :heads])), shape)
         changes = Changes(keys, v, xp.reshape(self._decays(numbers[:, heads:]), shape), rates)
-        outputs = self._recurrence(memory, queries, Rows(inputs, changes))
+        outputs = self._recurrence(memory, queries, Rows(inputs, changes, self._advance))
         normalised = self._normalised(xp.reshape(outputs, (count, heads, -1)))
         gated = xp.reshape(normalised, (count, -1)) * self._framework.silu(
             xp.astype(gates, xp.float32)
@@ -131,7 +131,8 @@ class DeltaNet(Generic[A]):
         each += [xp.zeros_like(each[0])] * (count - steps)
         inputs = rows.inputs[: steps + len(window)]
         changes = rows.changes.at(slice(steps)) if steps < count else rows.changes
-        memory.follow(Rows(inputs, changes), Snapshot(column + steps, state, inputs[steps:]))
+        followed = rows._replace(inputs=inputs, changes=changes)
+        memory.follow(followed, Snapshot(column + steps, state, inputs[steps:]))
         return xp.stack(each)
 
     def _normalised(self, x: Any) -> Any:

@@ -39,6 +39,8 @@ class Rows(NamedTuple, Generic[A]):
     inputs: A
     """[W - 1 + m, C] the convolution's inputs, those of the columns before the rows first."""
     changes: Changes
+    advance: Advance[A]
+    """What took the state over each row; compiled operations may round in another way."""
 
 
 class Held(NamedTuple, Generic[A]):
@@ -76,14 +78,14 @@ class DeltaMemory(Generic[A]):
         """True if the state at `column` can be computed."""
         return self._held.base.column <= column <= self.last.column
 
-    def go_back(self, column: int, advance: Advance[A]) -> None:
+    def go_back(self, column: int) -> None:
         """Continue from `column`, which is reached."""
         at_end = column == self.last.column
-        self.restart(self.last if at_end else self._replayed(column, advance))
+        self.restart(self.last if at_end else self._replayed(column))
 
-    def _replayed(self, column: int, advance: Advance[A]) -> Snapshot[A]:
+    def _replayed(self, column: int) -> Snapshot[A]:
         (at, state, window), held, _ = self._held
-        for inputs, changes in held:
+        for inputs, changes, advance in held:
             if at == column:
                 break
             count = min(len(changes.keys), column - at)
@@ -100,9 +102,8 @@ class DeltaStates(Generic[A]):
     None computes all of them so, and 0 in chunks, as a prompt's.
     """
 
-    def __init__(self, layers: Sequence[int], empty: Snapshot[A], advance: Advance[A]) -> None:
+    def __init__(self, layers: Sequence[int], empty: Snapshot[A]) -> None:
         self.steps: int | None = 0
-        self._advance = advance
         self._empty = [empty] * len(layers)
         self._memories = {layer: DeltaMemory(empty) for layer in layers}
         self._borders: list[list[Snapshot[A]]] = []
@@ -128,7 +129,7 @@ class DeltaStates(Generic[A]):
         self._borders = [border for border in self._borders if border[0].column <= column]
         if all(memory.reaches(column) for memory in memories):
             for memory in memories:
-                memory.go_back(column, self._advance)
+                memory.go_back(column)
             return column
         nearest = self._borders[-1] if self._borders else self._empty
         for memory, snapshot in zip(memories, nearest, strict=True):

@@ -117,7 +117,7 @@ def test_a_drafted_token_takes_its_own_rows_at_the_sizes_of_9b(dtype, bytes_):
         states.steps = None
         memory = states.among([], 0)[0]
         net(draws(count, sizes.channels + 32 * 130).astype(dtype), memory)
-        [(inputs, changes)] = memory._held.rows
+        [(inputs, changes, _)] = memory._held.rows
         owners = {id(whole): whole for whole in map(_owner, (inputs, *changes))}
         taken[count] = 24 * sum(whole.nbytes for whole in owners.values())
     assert (taken[9] - taken[1]) / 8 == pytest.approx(bytes_, rel=0.01)

@@ -8,10 +8,15 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
+from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
+from mmspec_mlx.backend import MlxBackend
 from mmspec_mlx.device.kernels import CPU, GPU
 from support import sequence_helpers as helpers
+from support.factory_qwen import tiny_qwen3_5
 
 pytestmark = pytest.mark.skipif(
     mx.default_device() == mx.Device(mx.cpu) and not which("g++"),
@@ -63,6 +68,30 @@ def test_a_formula_is_compiled_once_for_each_shape(pair, views, compiled):
     assert once["mixed"] == 1
     assert once["exponentials"] >= 1
     assert compiled == once
+
+
+def test_a_recurrent_layer_goes_back_by_the_formula_that_took_it_forward(tmp_path, monkeypatch):
+    """Compiled operations may round in another way than those that are written down."""
+    called = Counter()
+
+    def compiling(formula):
+        def counted(*arrays):
+            called[getattr(formula, "func", formula).__name__] += 1
+            return run(*arrays)
+
+        run = mx.compile(formula)
+        return counted
+
+    kernels = replace(CPU, compiled=compiling)
+    monkeypatch.setattr("mmspec_mlx.network.delta_layer.kernels", lambda _: kernels)
+    model = MlxBackend().load(tiny_qwen3_5(tmp_path / "recurrent", kinds="dad"))
+    target = model.open_target(helpers.GREEDY)
+    target.extend(Segment([[*range(20, 40)]]))
+    target.verify(HostDraft([30, 31, 32]), NO_NOISE)
+    assert called["advanced"] == 2 * 4
+    target.commit((), 50)
+    target.verify(None, NO_NOISE)
+    assert called["advanced"] == 2 * (4 + 1 + 1)
 
 
 def test_the_gate_is_compiled_for_all_shapes_at_once():
