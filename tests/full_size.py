@@ -1,9 +1,11 @@
-"""Start-up and memory of a Qwen3-VL-2B of random weights in full size, beside what shapes say.
+"""Start-up, memory and plain speed of random weights in full size, beside what shapes say.
 
-    python tests/full_size.py DIRECTORY
+    python tests/full_size.py DIRECTORY [CARD]
 
-writes the model to DIRECTORY (4.3 GB, and 4.4 GB in 8 and 4 bits) unless it is there, loads each
-copy five times in processes of their own, and prints median seconds and peak memory.
+writes the card's model, qwen3-vl-2b or qwen3.5-0.8b, and its quantized copies to DIRECTORY (8.7 or
+1.7 GB) unless they are there. It loads each copy five times in processes of their own with one
+thread and prints medians: seconds, peak memory after loading, and plain tokens per second of an
+answer about an image in a chat. Then it takes PyTorch's plain step and transformers' in turns.
 """
 
 import json
@@ -13,6 +15,7 @@ import sys
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 
 import click
 
@@ -20,70 +23,134 @@ from mmspec.checkpoints.cards import load_cards
 from mmspec.checkpoints.manifest import weight_bytes
 from support import factory_qwen
 
-CARD = "qwen3-vl-2b"
-REPEATS = 5
-ARMS = (("torch", 16), ("mlx", 16), ("mlx", 8), ("mlx", 4))
+REPEATS, TOKENS, STEPS, PROMPT = 5, 16, 30, 200
+BF16 = "bfloat16"
+ARMS = {
+    "qwen3-vl-2b": (("torch", 16, BF16), *(("mlx", bits, BF16) for bits in (16, 8, 4))),
+    "qwen3.5-0.8b": tuple((b, 16, d) for b in ("torch", "mlx") for d in ("float32", BF16)),
+}
+"""Backend, bits of the copy, and type of activations."""
+CLASSES = {"qwen3-vl-2b": "Qwen3VL", "qwen3.5-0.8b": "Qwen3_5"}
 
 
-def main(directory: Path) -> None:
-    for bits in (16, 8, 4):
-        if not _copy(directory, bits).exists():
-            _write(directory, bits)
-    model = load_cards()[CARD].model
+def main(directory: Path, card: str) -> None:
+    arms = ARMS[card]
+    for bits in sorted({bits for _, bits, _ in arms}, reverse=True):
+        if not _copy(directory, card, bits).exists():
+            _write(directory, card, bits)
+    model = load_cards()[card].model
     assert model
-    for backend, bits in ARMS:
-        command = [sys.executable, __file__, backend, str(_copy(directory, bits))]
-        runs = [json.loads(subprocess.check_output(command)) for _ in range(REPEATS)]
-        seconds, peaks = zip(*runs, strict=True)
-        foreseen = weight_bytes(model, bits) / 1e9
-        click.echo(f"{backend}, {bits} bits: {median(seconds):.1f} s, peak {median(peaks):.1f} GB, "
-              f"weights by shapes {foreseen:.1f} GB")  # fmt: skip
-
-
-def _copy(directory: Path, bits: int) -> Path:
-    return directory / f"{bits}-bits"
-
-
-def _write(directory: Path, bits: int) -> None:
-    whole = _copy(directory, 16)
-    if bits == 16:
-        _write_whole(whole)
-    else:
-        quantize = ["-m", "mmspec_cli", "models", "quantize", "--bits", str(bits)]
-        subprocess.run(
-            [sys.executable, *quantize, str(whole), str(_copy(directory, bits))], check=True
+    for backend, bits, dtype in arms:
+        runs = [_run("load", backend, dtype, _copy(directory, card, bits)) for _ in range(REPEATS)]
+        seconds, peaks, speeds = (median(column) for column in zip(*runs, strict=True))
+        foreseen = weight_bytes(model, bits) * (1 + (dtype == "float32")) / 1e9
+        click.echo(
+            f"{backend}, {bits} bits, {dtype}: {seconds:.1f} s, peak {peaks:.1f} GB, weights by "
+            f"shapes {foreseen:.1f} GB, {speeds:.2f} tokens/s"
+        )
+    for dtype in sorted({dtype for backend, _, dtype in arms if backend == "torch"}):
+        ours, theirs, ratio = _run("steps", dtype, _copy(directory, card, 16))
+        click.echo(
+            f"torch, {dtype}, a plain step: {ours:.0f} ms, transformers' {theirs:.0f} ms, "
+            f"median ratio of pairs {ratio:.2f}"
         )
 
 
-def _write_whole(path: Path) -> None:
+def _run(*words: object) -> list[float]:
+    command = [sys.executable, __file__, *map(str, words)]
+    found: list[float] = json.loads(subprocess.check_output(command))
+    return found
+
+
+def _copy(directory: Path, card: str, bits: int) -> Path:
+    return directory / card / f"{bits}-bits"
+
+
+def _write(directory: Path, card: str, bits: int) -> None:
+    whole, copy = _copy(directory, card, 16), _copy(directory, card, bits)
+    if bits == 16:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        _write_whole(copy, card)
+    else:
+        quantize = ["-m", "mmspec_cli", "models", "quantize", "--bits", str(bits)]
+        subprocess.run([sys.executable, *quantize, str(whole), str(copy)], check=True)
+
+
+def _write_whole(path: Path, card: str) -> None:
     import torch
-    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+    import transformers
 
     torch.set_default_dtype(torch.bfloat16)
-    config = load_cards()[CARD].config
-    rope = {"rope_type": "default", "rope_theta": 5e6}
-    rope |= {"mrope_section": [24, 20, 20], "mrope_interleaved": True}
-    text = config["text_config"] | {"head_dim": 128, "rope_parameters": rope}
+    config, model = load_cards()[card].config, load_cards()[card].model
+    assert model
+    text = config["text_config"] | {"head_dim": model.text.head_dim}
+    if model.text.delta_net is None:
+        rope = {"rope_type": "default", "rope_theta": 5e6}
+        rope |= {"mrope_section": [24, 20, 20], "mrope_interleaved": True}
+        text |= {"rope_parameters": rope}
     sizes = config | {"text_config": text} | factory_qwen.IDS
-    model = Qwen3VLForConditionalGeneration(Qwen3VLConfig(**sizes))
-    factory_qwen.written(model, path, factory_qwen.QwenSizes(patch=16), "bfloat16")
+    name = CLASSES[card]
+    whole = getattr(transformers, f"{name}Config")(**sizes)
+    network = getattr(transformers, f"{name}ForConditionalGeneration")(whole)
+    factory_qwen.written(network, path, factory_qwen.QwenSizes(patch=16), "bfloat16")
 
 
-def load(backend: str, directory: str) -> None:
-    """Load a copy and print the seconds since start and the peak memory in GB."""
+def load(backend: str, dtype: str, directory: str) -> list[float]:
+    """Seconds of loading since start, peak memory in GB, and an answer's tokens per second."""
     started = perf_counter()
     import mmspec
 
-    mmspec.load(directory, draft="none", backend=backend, dtype="bfloat16", threads=1)
+    engine = mmspec.load(directory, draft="none", backend=backend, dtype=dtype, threads=1)
+    seconds = perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-    click.echo(json.dumps([perf_counter() - started, peak]))
+    from PIL import Image
+
+    image = mmspec.picture_from(Image.linear_gradient("L").convert("RGB").resize((320, 256)))
+    options = mmspec.Options(drafting="none", max_new_tokens=TOKENS, exact="off")
+    answer = engine.chat(options).reply("Which shapes are there?", [image])
+    return [seconds, peak, answer.statistics.tokens_per_second]
+
+
+def steps(dtype: str, directory: str) -> list[float]:
+    """Median milliseconds of a plain step, of transformers' beside it, and of their ratios."""
+    import torch
+    from transformers import AutoModelForImageTextToText
+
+    from mmspec.chat.plugins import load_backend
+    from mmspec.decoding.contract import Segment
+    from mmspec.decoding.noise import NO_NOISE
+    from mmspec.decoding.sampling import GREEDY
+
+    torch.set_num_threads(1)
+    target = load_backend("torch").load(Path(directory), dtype=dtype).open_target(GREEDY)
+    model: Any = AutoModelForImageTextToText.from_pretrained(directory, dtype=getattr(torch, dtype))
+    ids = [20 + each % 200 for each in range(PROMPT)]
+    target.extend(Segment([ids]))
+    pairs = []
+    with torch.inference_mode():
+        theirs = model.eval()(input_ids=torch.tensor([ids]), use_cache=True)
+        for _ in range(STEPS):
+            times = [perf_counter()]
+            verdict = target.verify(None, NO_NOISE)
+            target.commit((), int(verdict.best[0]))
+            times.append(perf_counter())
+            token = theirs.logits[:, -1:].argmax(-1)
+            theirs = model(input_ids=token, past_key_values=theirs.past_key_values, use_cache=True)
+            times.append(perf_counter())
+            pairs.append((times[1] - times[0], times[2] - times[1]))
+    ours, others = (1000 * median(column) for column in zip(*pairs, strict=True))
+    return [ours, others, median(one / other for one, other in pairs)]
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
+        case ["load", backend, dtype, directory]:
+            click.echo(json.dumps(load(backend, dtype, directory)))
+        case ["steps", dtype, directory]:
+            click.echo(json.dumps(steps(dtype, directory)))
         case [directory]:
-            main(Path(directory))
-        case [backend, directory]:
-            load(backend, directory)
+            main(Path(directory), "qwen3-vl-2b")
+        case [directory, card] if card in ARMS:
+            main(Path(directory), card)
         case _:
             sys.exit(__doc__)
