@@ -1,5 +1,8 @@
 """A target with recurrent layers: drafts change no bit, and every way back is as a cold run."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -20,7 +23,7 @@ from mmspec.ground.errors import UsageError
 from support.exactness_cases import TREES, Count, cases, compare_all
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
-from support.factory_qwen import tiny_qwen3_5, tiny_qwen3_vl
+from support.factory_qwen import STOP_ID, tiny_qwen3_5, tiny_qwen3_vl
 
 SIZES = {"key_value_heads": 4, "kinds": "ddad"}
 
@@ -58,7 +61,8 @@ def alone(target, tokens):
     return bits
 
 
-EVERY = [(dtype, scale) for dtype in ("float32", "bfloat16") for scale in (1.0, 0.1, 0.01)]
+FLOATS = "float32", "bfloat16", "float16"
+EVERY = [(dtype, scale) for dtype in FLOATS for scale in (1.0, 0.1, 0.01)]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,7 @@ def test_answers_are_the_same_bits_whatever_borders_are_kept(
         assert compare_all({"": engine}, some, "on", 10) == Count(5 * len(some))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", FLOATS)
 def test_a_drafted_token_allocates_at_most_a_megabyte_and_a_half_at_the_sizes_of_9b(
     backend, tmp_path, dtype
 ):
@@ -168,6 +172,18 @@ def test_trees_and_several_views_are_refused_with_the_reason(engine):
     target.extend(Segment([[20, 21]]))
     with pytest.raises(ValueError, match="a chain alone"):
         target.verify(HostDraft([30, 31], [-1, -1]), NO_NOISE)
+
+
+def test_the_tokenizers_end_and_the_configs_end_an_answer(engine, path, backend, tmp_path):
+    """Files name two: one ends a text, the other a turn."""
+    assert engine.target.stop == {STOP_ID, 0}
+    copy = shutil.copytree(path, tmp_path / "bare")
+    (copy / "generation_config.json").unlink()
+    config = json.loads((path / "config.json").read_text())
+    config["text_config"]["eos_token_id"] = 30
+    (copy / "config.json").write_text(json.dumps(config))
+    with load(str(copy), "none", backend=backend) as other:
+        assert other.target.stop == {STOP_ID, 30}
 
 
 def test_a_turn_after_another_feeds_its_own_tokens_alone(engine, monkeypatch):
