@@ -80,7 +80,7 @@ def captured() -> str:
             terminal.wait("[1 image] >", 1)
             for count, question in enumerate(QUESTIONS, start=1):
                 terminal.type(question)
-                terminal.wait(" tokens in ", count)
+                terminal.wait(" in all", count)
             return terminal.screen(colours=True).rstrip()
         finally:
             terminal.close()
