@@ -66,7 +66,7 @@ def chat(
     pictures = open_images(images, setup.sampling)
     if STANDARD_INPUT in images:
         type_at_terminal()
-    engine = setup.load(screen.progress)
+    engine = setup.load(screen.progress, ready=True)
     interactive = is_interactive()
     dialogue = Dialogue(
         engine.chat(setup.options, Conversation(system, thinking=thinking)),

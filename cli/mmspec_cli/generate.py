@@ -40,7 +40,7 @@ def generate(
         raise UsageError("standard input holds the prompt or an image, not both: give - once")
     text = _read_prompt(prompt)
     pictures = open_images(images, setup.sampling)
-    engine = setup.load(screen.progress)
+    engine = setup.load(screen.progress, ready=True)
     chat = engine.chat(setup.options, Conversation(system, thinking=thinking))
     for note in () if setup.as_json else introduction(engine):
         screen.note(note)

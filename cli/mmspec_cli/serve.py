@@ -102,7 +102,7 @@ def _require_packages() -> None:
 
 def _loaded(setup: Setup, queue: "DecodingQueue", screen: Screen) -> "Engine":
     """The models, loaded on the decoding thread: a framework may tie arrays to a thread."""
-    engine = queue.call(partial(setup.load, screen.progress))
+    engine = queue.call(partial(setup.load, screen.progress, ready=True))
     for note in engine.notes:
         screen.note(note)
     return engine

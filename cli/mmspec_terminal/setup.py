@@ -41,19 +41,26 @@ class Setup:
     sampling: FrameSampling = EVENLY
     """Which frames of clips are taken."""
 
-    def load(self, progress: Callable[[str], object]) -> "Engine":
-        """Load target, draft and captioner; raises MmspecError, before that for invalid options."""
+    def load(self, progress: Callable[[str], object], *, ready: bool = False) -> "Engine":
+        """Load target, draft and captioner; raises MmspecError, before that for invalid options.
+
+        ready: time a few rounds, so that the first answer drafts from its first round.
+        """
         progress("loading")
         from mmspec.chat.engine import load
+        from mmspec.chat.first_costs import measure_first_costs
 
-        return load(**self.models, options=self.options, progress=progress)
+        engine = load(**self.models, options=self.options, progress=progress)
+        if ready:
+            measure_first_costs(engine, self.options)
+        return engine
 
     def load_other(
         self, model: str, options: "Options", progress: Callable[[str], object]
     ) -> "Engine":
         """Load another target with the draft that its card names; raises MmspecError."""
         models = {**self.models, "model": model, "draft": "auto"}
-        return replace(self, models=models, options=options).load(progress)
+        return replace(self, models=models, options=options).load(progress, ready=True)
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,9 +26,8 @@ FAR = 1.6
 FEW = 3
 """Rounds of a calibrated draft from which its own time is believed, not that of all drafts; and
 rounds after which plain ones are measured again beside trials that do not pay."""
-TRIALS = 8
-"""Rounds before the first trial of another draft while drafting pays; they grow to five times it,
-then to a sixteenth of all rounds."""
+TRIALS = 24
+"""Rounds between trials of another draft while drafting pays, later a sixteenth of all rounds."""
 STAY = 1.05
 """Factor by which another draft must promise more than the one in use: to change costs time."""
 ALLOWANCE = 1.0
@@ -175,10 +174,9 @@ class AdaptiveDraftLength:
         if self._rounds < self._next_trial:
             self._repeats = int(best not in self._times)  # the first round of a draft is slow
             return best
-        early = min(TRIALS + self._rounds // TRIALS, 5 * TRIALS)
-        self._next_trial = self._rounds + max(early, self._rounds // 16)
+        self._next_trial = self._rounds + max(TRIALS, self._rounds // 16)
         self._repeats = 1
-        if self._age(PLAIN) > 60 * TRIALS:
+        if self._age(PLAIN) > 20 * TRIALS:
             return PLAIN
         beside = {best._replace(gamma=best.gamma + step) for step in (-1, 1)}
         least = self._rate(best) / STAY
@@ -212,7 +210,7 @@ class AdaptiveDraftLength:
 
     def _age(self, draft: Candidate) -> int:
         """Rounds since the draft was tried; one that was never tried is old."""
-        return self._rounds - self._last_rounds.get(draft, -20 * TRIALS)
+        return self._rounds - self._last_rounds.get(draft, -7 * TRIALS)
 
     @property
     def _knows_plain(self) -> bool:

@@ -193,7 +193,7 @@ def test_a_server_and_its_log_spell_them_out(open_terminal, evil):
 
 
 def test_a_defect_keeps_its_traceback_without_them(monkeypatch, run):
-    def fail(*_):
+    def fail(*_, **__):
         raise ValueError(EVIL)
 
     monkeypatch.setattr("mmspec_terminal.setup.Setup.load", fail)

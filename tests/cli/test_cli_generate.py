@@ -93,7 +93,7 @@ def test_the_prompt_can_come_from_stdin(run: Run, pair):
 
 
 def test_marking_accepted_tokens_changes_nothing_else(run: Run, pair, red):
-    asked = ("generate", red, "--prompt", "What?", *pair)
+    asked = ("generate", red, "--prompt", "What?", *pair, "--gamma", "2")
     marked = run(*asked, "--accepted").out
     assert "‹" in marked  # noqa: RUF001
     assert marked.replace("‹", "").replace("›", "") == run(*asked).out  # noqa: RUF001

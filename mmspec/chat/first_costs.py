@@ -1,0 +1,87 @@
+"""Times a few rounds before the first answer, where `mmspec calibrate` has not measured them.
+
+Without these a session's first answer would be spent on finding out what rounds cost.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import sub
+from time import perf_counter, process_time
+
+from mmspec.chat.draft_selection import drafting_for, open_drafter
+from mmspec.chat.models import Models
+from mmspec.chat.options import Options
+from mmspec.decoding.contract import Drafter, Target
+from mmspec.decoding.draft import Plan
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.decoding.segment import Segment
+from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
+from mmspec.draft_length.calibration_file import Calibration
+from mmspec.drafters.views import PLAIN
+
+CONTEXT = 64
+"""Tokens before the rounds."""
+TOKEN = 5
+GAMMAS = (0, 1, 2, 4, MAX_AUTO_GAMMA)
+REPEATS = 4
+"""Rounds of each draft; the least time counts, for what disturbs only makes slower."""
+SECONDS = 1.0
+"""After so long no other draft is tried: a chat begins soon with slow models too."""
+
+
+def measure_first_costs(models: Models, options: Options) -> None:
+    """Put the costs of this drafting's rounds where calibrated ones would be, if there are none.
+
+    Takes SECONDS and one draft's rounds at most.
+    """
+    if options.gamma != "auto" or models.drafts is None or options.drafting == PLAIN.spec:
+        return
+    exact, room = models.exact_rows(options.exact), models.target.model.config.text
+    if models.calibration(exact).target or room.max_position_embeddings < 2 * CONTEXT:
+        return
+    drafting = drafting_for(models, options)
+    target = models.target.model.open_target(GREEDY, exact)
+    opened = open_drafter(models, options, drafting, target)
+    segment = Segment([[TOKEN] * CONTEXT])
+    target.extend(segment)
+    opened.drafter.extend([segment] * len(drafting.branches))
+    on_processor = models.target.model.device == "cpu"  # as in an answer's rounds
+    clocks = (perf_counter, process_time) if on_processor else (perf_counter,)
+    times = _least_times(target, opened.drafter, clocks)
+    if len(times) > 1:
+        models.calibrations[exact] = _calibration(times, len(drafting.branches))
+
+
+def _least_times(
+    target: Target, drafter: Drafter, clocks: Sequence[Callable[[], float]]
+) -> dict[int, tuple[float, float]]:
+    """Seconds of drafting and of verifying by number of drafted tokens; none is committed.
+
+    clocks: the one by which the least time passes counts.
+    """
+    least: dict[int, tuple[float, float]] = {}
+    started = perf_counter()
+    for gamma in GAMMAS:
+        for _ in range(REPEATS):
+            begun = [clock() for clock in clocks]
+            draft = drafter.draft(Plan(gamma, gamma), NO_NOISE) if gamma else None
+            drafted = [clock() for clock in clocks]
+            target.verify(draft, NO_NOISE)
+            ended = [clock() for clock in clocks]
+            times = min(map(sub, drafted, begun)), min(map(sub, ended, drafted))
+            size = draft.size if draft else 0
+            least[size] = min(least.get(size, times), times, key=sum)
+        if perf_counter() - started > SECONDS:
+            break
+    return least
+
+
+def _calibration(times: dict[int, tuple[float, float]], branches: int) -> Calibration:
+    most, fewest = max(times), min(size for size in times if size)
+    first, last = times[fewest][0], times[most][0]
+    token = max(last - first, 0.0) / (most - fewest) if most > fewest else first
+    return Calibration(
+        {CONTEXT: {size + 1: verifying for size, (_, verifying) in times.items()}},
+        {CONTEXT: {branches: token}},
+        first={CONTEXT: {branches: first}},
+    )

@@ -1,0 +1,50 @@
+"""What loading measures, so that a session's first answer is drafted from its first round."""
+
+import pytest
+
+from mmspec.chat import first_costs
+from mmspec.chat.engine import Engine, load
+from mmspec.chat.first_costs import measure_first_costs
+from mmspec.chat.options import Options
+from mmspec.draft_length.calibration_file import Calibration
+
+QUESTION = "What is a square?"
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return load("mini", options=Options(gamma=1))
+
+
+def measured(engine: Engine, options: Options) -> Calibration:
+    measure_first_costs(engine, options)
+    return engine.calibration(engine.exact_rows(options.exact))
+
+
+def test_the_first_answer_drafts_from_its_first_round(engine: Engine):
+    plain = engine.chat(Options(drafting="none")).reply(QUESTION)
+    costs = measured(engine, Options()).round_costs(1, 500)
+    assert sorted(costs) == [0, 1, 2, 4, 8]
+    answer = engine.chat(Options()).reply(QUESTION)
+    assert answer.rounds[0].drafted
+    assert answer.token_ids == plain.token_ids
+
+
+@pytest.mark.parametrize("options", [Options(gamma=3), Options(drafting="none")])
+def test_nothing_is_measured_where_nothing_is_chosen(engine: Engine, options: Options):
+    assert not measured(engine, options).target
+
+
+def test_lookup_costs_what_its_rows_cost(engine: Engine):
+    assert measured(engine, Options(drafting="lookup")).round_costs(0, 64)
+
+
+def test_calibrated_costs_stay(engine: Engine):
+    known = Calibration({64: {1: 1.0, 2: 1.1}}, {64: {1: 0.1}})
+    engine.calibrations[engine.exact_rows("auto")] = known
+    assert measured(engine, Options()) is known
+
+
+def test_a_slow_model_is_not_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(first_costs, "SECONDS", 0.0)
+    assert not measured(engine, Options()).target
