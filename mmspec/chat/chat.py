@@ -20,7 +20,7 @@ from mmspec.chat.requirements import require_own_answer, require_room, require_s
 from mmspec.chat.session import OpenDrafter, Prefilled, Session
 from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.decoding.contract import Verifier
-from mmspec.decoding.statistics import Round
+from mmspec.draft_length.cost_curves import at_context
 from mmspec.draft_length.policy import DraftLength, FixedDraftLength
 from mmspec.drafters.views import LOOKUP, PLAIN, TEXT, Drafting
 from mmspec.ground.tokens import NO_TOKEN
@@ -195,6 +195,7 @@ class Chat:
         finally:
             self.conversation.answer(self._answer_ids(answer), answer.text)
             self._remember(chunks)
+            answer.plain_seconds = self._plain_seconds()
             answer.statistics.peak_memory_bytes = models.backend.peak_memory()
             answer.statistics.seconds["load"] = models.load_seconds
             answer.statistics.seconds["total"] = perf_counter() - started
@@ -293,7 +294,8 @@ class Chat:
             cut = repetition.cut(round_.tokens)
             counted, pieces = text.push(round_.until(cut))
             answer.add(counted)
-            self._observe(round_)
+            if not round_.drafted:
+                self._plain_rounds.append(round_.draft_seconds + round_.verify_seconds)
             yield from map(answer.show, pieces)
             if cut or text.is_over:
                 break
@@ -318,12 +320,12 @@ class Chat:
             stop=self.models.target.stop,
         )
 
-    def _observe(self, round_: Round) -> None:
-        """Update the measured cost of plain rounds."""
-        if not round_.drafted:
-            self._plain_rounds.append(round_.draft_seconds + round_.verify_seconds)
+    def _plain_seconds(self) -> float | None:
+        """Time of a plain round: of this chat's latest, or as it was measured before."""
         if self._plain_rounds:
-            self.answer.plain_seconds = median_low(self._plain_rounds)
+            return median_low(self._plain_rounds)
+        calibration = self.models.calibration(self.models.exact_rows(self.options.exact))
+        return at_context(calibration.target, self._session.target.length).get(1)
 
     def _draft_length(self, drafter: OpenDrafter | None) -> DraftLength:
         if drafter is None:

@@ -28,6 +28,7 @@ def test_the_first_answer_drafts_from_its_first_round(engine: Engine):
     answer = engine.chat(Options()).reply(QUESTION)
     assert answer.rounds[0].drafted
     assert answer.token_ids == plain.token_ids
+    assert answer.plain_seconds  # of the rounds that were timed: it has no plain one itself
 
 
 @pytest.mark.parametrize("options", [Options(gamma=3), Options(drafting="none")])

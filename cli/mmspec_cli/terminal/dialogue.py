@@ -46,7 +46,7 @@ UNFINISHED = {
 """What is said of answers that did not end by themselves."""
 
 EXPLANATION = (
-    "the last figure compares with decoding without a draft, by this chat's own rounds; the text "
+    "the last figure compares with decoding without a draft, by measured rounds; the text "
     "is the same. /stats shows more"
 )
 """Explains the line under an answer, once."""
