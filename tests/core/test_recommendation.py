@@ -1,7 +1,9 @@
 """Which model is taken and recommended: the best that is here, and the best that fits."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +83,12 @@ def test_a_wrong_name_is_refused_before_a_framework_is_loaded(wrong):
 def test_a_wrong_backend_is_refused():
     with pytest.raises(UsageError, match="torhc"):
         load(backend="torhc")
+
+
+def test_the_page_of_the_chat_names_the_same():
+    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+    sentence = page.split("on Macs of ")[1].split("`.")[0] + "`"
+    memories, names = sentence.split(" GB ")
+    sizes = [int(size) for size in re.findall(r"\d+", memories)]
+    named = re.findall(r"`([^`]+)`", names)
+    assert named == [recommended("mlx", size * GIB) for size in sizes]
