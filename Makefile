@@ -80,7 +80,7 @@ clean:
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/chat.stamp: $(VENV)/torch.stamp pyproject.toml
-	$(PIP) install --quiet --editable ".[heic,mlx,torch,video]"
+	$(PIP) install --quiet --editable ".[heic,mlx,server,torch,video]"
 	@$(no_cuda_packages)
 	@touch $@
 

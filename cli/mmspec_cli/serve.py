@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 def serve(named: str | None, **values: Any) -> None:
     """Answer browsers and programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 
-    MODEL is a name, repository or directory, as `--model` of `mmspec chat`. Temperature, top-p,
-    the number of tokens and, if it is given, the seed apply where a request names none.
+    MODEL is a name, repository or directory, as `--model` of `mmspec chat`. System text,
+    temperature, top-p, the number of tokens and, if it is given, the seed apply where a request
+    names none.
     """
     if named is not None:
         if values["model"] not in ("auto", named):

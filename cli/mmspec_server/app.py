@@ -213,7 +213,10 @@ class Service:
         fitting = config.text.max_position_embeddings // max(config.image_tokens, 1)
         most = min(self.settings.max_images, fitting)
         calls = self._call_form if asked.speaks_of_tools else None
-        return prepare(self.engine, read_transcript(asked, self.reader, most, calls))
+        transcript = read_transcript(asked, self.reader, most, calls)
+        if self.settings.system and not transcript.system:
+            transcript.system.append(self.settings.system)
+        return prepare(self.engine, transcript)
 
     @cached_property
     def _call_form(self) -> CallForm:

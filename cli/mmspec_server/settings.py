@@ -46,6 +46,9 @@ class ServerSettings(Settings):
         least=0,
         most=3600,
     )
+    system: str = option(
+        "", "System text of requests that bring none. Default: none.", metavar="TEXT"
+    )
     conversations: int = option(
         8, "Conversations whose caches are kept for their next requests.", least=0, most=1000
     )

@@ -3,7 +3,8 @@
 import openai
 import pytest
 
-from support.live_server import Live, data_url, png, shown, text_of, words
+from support.live_server import Live, data_url, live, png, shown, text_of, words
+from support.scripted_engine import scripted_engine
 
 RESPONSES = "/v1/responses"
 PICTURE = {"type": "input_image", "image_url": data_url(png()), "detail": "auto"}
@@ -107,6 +108,18 @@ def test_instructions_come_first(scripted: Live):
     assert text["output"][0]["content"][0]["text"] == text_of(scripted.chat(system).json())
     plain = respond(scripted, input="What?").json()
     assert text["usage"]["input_tokens"] > plain["usage"]["input_tokens"]
+
+
+def test_the_server_has_a_system_text_for_requests_that_bring_none(directory, scripted: Live):
+    asked = {"role": "user", "content": "What?"}
+    short, long = ({"role": "system", "content": text} for text in ("Be short.", "Be long, rhyme."))
+    with live(lambda: scripted_engine(directory), system="Be short.") as server:
+        for sent, meant in (([asked], [short, asked]), ([long, asked], [long, asked])):
+            reply, expected = server.chat(sent).json(), scripted.chat(meant).json()
+            assert text_of(reply) == text_of(expected)
+            assert reply["usage"]["prompt_tokens"] == expected["usage"]["prompt_tokens"]
+        own = [respond(each, input="What?", instructions="Sing.") for each in (server, scripted)]
+    assert own[0].json()["usage"] == own[1].json()["usage"]
 
 
 def part(kind):
