@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import click
 
@@ -10,6 +11,7 @@ from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.chat_commands.files import go_on
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
+from mmspec_cli.terminal.absent_models import load_or_pull
 from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
@@ -66,8 +68,9 @@ def chat(
     pictures = open_images(images, setup.sampling)
     if STANDARD_INPUT in images:
         type_at_terminal()
-    engine = setup.load(screen.progress, ready=True)
     interactive = is_interactive()
+    loading = partial(setup.load, screen.progress, ready=True)
+    engine = load_or_pull(loading, screen, ask=interactive)
     dialogue = Dialogue(
         engine.chat(setup.options, Conversation(system, thinking=thinking)),
         screen,

@@ -1,6 +1,5 @@
 """`mmspec models`: the models with a card, and which of them are on this machine."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
 from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.head_config import is_head, read_head_config
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
-from mmspec.checkpoints.hub import pull, resolve
+from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.hub_cache import delete
 from mmspec.checkpoints.manifest import PRECISIONS, weight_bytes
 from mmspec.checkpoints.recommendation import advice, size
@@ -20,10 +19,13 @@ from mmspec.decoding.inspection import Quantizer
 from mmspec.drafters.views import LOOKUP
 from mmspec.ground.errors import UsageError, choice
 from mmspec.ground.input_files import expand_home
-from mmspec_cli.terminal.interrupt import ending_handled
+from mmspec_cli.terminal.absent_models import pull_pair
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.options import BACKEND, JSON, PLAIN
 from mmspec_terminal.render import Screen, in_words
+
+GROUP_SIZE = 64
+"""Weights that share a scale, unless another number is named."""
 
 
 @click.group(cls=WholeGroup)
@@ -93,19 +95,43 @@ def show(name: str, backend: str, as_json: bool, plain: bool) -> None:
 @models.command("pull")
 @click.argument("name", metavar="NAME|REPO")
 @click.option("--revision", help="Branch, tag or commit. Default: the card's.")
+@click.option(
+    "--bits",
+    type=click.Choice((2, 4, 8)),
+    help="Also write a copy with weights of so many bits, in MLX's format, to NAME-8bit here.",
+)
 @BACKEND
 @PLAIN
-def pull_model(name: str, revision: str | None, backend: str, plain: bool) -> None:
+def pull_model(
+    name: str, revision: str | None, bits: int | None, backend: str, plain: bool
+) -> None:
     """Download a model and the draft that its card names, in the format of the backend.
 
     What was interrupted goes on. Each file is compared with the digest that the hub names.
     """
     screen = Screen(plain=plain)
-    draft = pair_of(name)
-    with ending_handled(signal.SIG_DFL):  # the hub's threads would first finish their files
-        screen.say(str(pull(name, reader(backend), revision, screen.note)))
-        if draft:
-            screen.say(str(pull(draft, reader(backend), note=screen.note)))
+    if bits:
+        _pull_and_quantize(name, revision, bits, backend, screen)
+        return
+    for directory in pull_pair(name, reader(backend), screen.note, revision):
+        screen.say(str(directory))
+
+
+def _pull_and_quantize(
+    name: str, revision: str | None, bits: int, backend: str, screen: Screen
+) -> None:
+    """Quantize what PyTorch would be given, whose weights are whole; the draft is MLX's own."""
+    quantizer = _quantizer("mlx" if backend == "auto" else backend)
+    copy = Path(f"{name.rpartition('/')[2]}-{bits}bit")
+    if copy.exists():
+        raise UsageError(f"{copy} is here already: chat with it, or delete it first")
+    target, *draft = pull_pair(name, "mlx", screen.note, revision, source="torch")
+    screen.progress(f"quantizing {name}")
+    quantizer.quantize(target, copy, bits=bits, group_size=GROUP_SIZE)
+    for directory in (copy, *draft):
+        screen.say(str(directory))
+    drafted = f" --draft {pair_of(name)}" if draft else ""
+    screen.note(f"`mmspec chat --backend mlx --model {copy}{drafted}` talks with it")
 
 
 @models.command("rm")
@@ -124,7 +150,7 @@ def remove(name: str, plain: bool) -> None:
 @click.argument("source", metavar="SRC")
 @click.argument("destination", metavar="DST", type=click.Path(path_type=Path))
 @click.option("--bits", type=int, default=4, help="Of a weight: 2, 4 or 8.")
-@click.option("--group-size", type=int, default=64, help="Weights of one scale.")
+@click.option("--group-size", type=int, default=GROUP_SIZE, help="Weights of one scale.")
 @click.option("--backend", default="mlx", metavar="mlx", help="The format.")
 @PLAIN
 def quantize(
@@ -134,11 +160,15 @@ def quantize(
     screen = Screen(plain=plain)
     screen.progress(f"quantizing {source}")
     directory = resolve(source, backend)
+    _quantizer(backend).quantize(directory, destination, bits=bits, group_size=group_size)
+    screen.say(str(destination))
+
+
+def _quantizer(backend: str) -> Quantizer:
     quantizer = load_backend(backend)
     if not isinstance(quantizer, Quantizer):
         raise UsageError(f"--backend {backend} writes no quantized checkpoints: use mlx")
-    quantizer.quantize(directory, destination, bits=bits, group_size=group_size)
-    screen.say(str(destination))
+    return quantizer
 
 
 @models.command()

@@ -11,7 +11,14 @@ from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.checkpoints.hub_download import Download, fetch, wanted
 from mmspec.checkpoints.loading_plan import weight_files
-from mmspec.ground.errors import CheckpointError, HubError, MmspecError, UsageError, WriteError
+from mmspec.ground.errors import (
+    AbsentError,
+    CheckpointError,
+    HubError,
+    MmspecError,
+    UsageError,
+    WriteError,
+)
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.progress import Progress, silent
 
@@ -81,7 +88,7 @@ def _present_or_raise(card: Card, backend: str) -> Path:
             f"{card.name} is bundled, but its weights are not in {card.bundled}: "
             "reinstall mmspec, or train them with `mmspec train mini`"
         )
-    raise HubError(_pull_first(card.name, backend))
+    raise AbsentError(_pull_first(card.name, backend), card.name, backend)
 
 
 def _pull_first(name: str, backend: str) -> str:

@@ -26,6 +26,15 @@ class HubError(MmspecError):
     """A repository that is neither cached nor reachable; the message says how to get it."""
 
 
+class AbsentError(HubError):
+    """A model with a card that is not on this machine."""
+
+    def __init__(self, message: str, name: str, backend: str) -> None:
+        """name: the card's.  backend: in whose format it is needed."""
+        super().__init__(message)
+        self.name, self.backend = name, backend
+
+
 class ContextError(MmspecError):
     """A prompt with its images and the longest answer exceeds the model's positions."""
 

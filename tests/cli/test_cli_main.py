@@ -38,6 +38,7 @@ def test_help_and_version_succeed(run: Run, arguments):
         (["generate", "--prompt", "x", "--model", "minni"], ["'minni'", "nearest: mini"]),
         (["generate", "--prompt", "x", "--model", "./nowhere"], ["./nowhere"]),
         (["generate", "--prompt", "x", "--model", "some/where"], ["some/where", "models pull"]),
+        (["chat", "--model", "llava-1.5-13b"], ["llava-1.5-13b", "models pull"]),
         (["generate", "--prompt", "x", "--backend", "toch"], ["'toch'", "nearest: torch"]),
         (["generate", "--prompt", "x", "--drafting", "MX"], ["'X'", "M, T, C or P"]),
         (["generate", "--prompt", "x", "--drafting", "TT"], ["'TT'", "at most once"]),

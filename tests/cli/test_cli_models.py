@@ -101,6 +101,28 @@ def test_a_target_is_pulled_with_its_draft(run: Run, pair_paths, tmp_path, monke
     assert "model.safetensors is not the file that the hub names" in error
 
 
+def test_a_model_is_pulled_quantized_and_chatted_with(run: Run, pair_paths, tmp_path, monkeypatch):
+    served = dict(zip(("llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"), pair_paths, strict=True))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+    pull = ("models", "pull", "llava-1.5-7b", "--bits", "8")
+    with serving(served) as (hub, address):
+        reach(address, monkeypatch)
+        for wrong in ((*pull[:-1], "3"), (*pull, "--backend", "torch")):
+            assert run(*wrong).status == 2
+        assert not hub.requested  # said before gigabytes are there
+        done = run(*pull)
+        again = run(*pull)
+    copy, draft = done.out.splitlines()
+    assert (done.status, copy, Path(draft).is_dir()) == (0, "llava-1.5-7b-8bit", True)
+    assert json.loads((tmp_path / copy / "config.json").read_text())["quantization"]["bits"] == 8
+    assert (again.status, "llava-1.5-7b-8bit is here already" in again.err) == (2, True)
+    command = done.err.rpartition("`mmspec ")[2].partition("`")[0].split()
+    talk = run(*command, "--max-new-tokens", "3", "--json", stdin="hello")
+    assert (command[-1], talk.status) == ("lvlm68m", 0)
+    assert len(json.loads(talk.out)["token_ids"]) == 3
+
+
 def test_quantize_writes_what_can_be_chatted_with(run: Run, llava_path, tmp_path):
     done = run(
         "models", "quantize", llava_path, tmp_path / "q4", "--bits", "4", "--group-size", "32"

@@ -11,6 +11,7 @@ import pytest
 from mmspec_cli.main import main
 from support import endless
 from support.commands import execute
+from support.hub_server import serving
 from support.terminal import OWN, PATIENCE, PROMPT, TEXT
 
 IMAGE_PROMPT = r"\[1 image\] >"
@@ -203,4 +204,45 @@ def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, pai
     terminal.type("/history\r")
     history = terminal.wait(r"1> two[\s\S]*" + PROMPT)
     assert "long" not in history
+    leave(terminal)
+
+
+PULL = r"pull it now\? \[Y/n\] "
+
+
+@pytest.fixture
+def hub(pair_paths, tmp_path):
+    """A hub with one pair that has cards, and what reaches it."""
+    with serving(
+        dict(zip(("llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"), pair_paths, strict=True))
+    ) as (served, address):
+        cache = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0"}
+        yield served, {**cache, "HF_ENDPOINT": address}
+
+
+@pytest.mark.parametrize(("key", "pulls"), [("\r", True), ("no\r", False), ("\x04", False)])
+def test_a_chat_offers_to_pull_a_model_that_is_not_here(open_terminal, hub, key, pulls):
+    chat = ["chat", "--model", "llava-1.5-7b", "--backend", "torch"]
+    terminal = open_terminal(main, chat, **hub[1])
+    terminal.wait(PULL)
+    assert not hub[0].requested
+    terminal.type(key)
+    if pulls:
+        terminal.wait(PROMPT)
+        leave(terminal)
+    else:
+        assert terminal.status() == 2
+        assert "run `mmspec models pull llava-1.5-7b --backend torch`" in terminal.screen
+    assert ("model.safetensors" in hub[0].requested) == pulls
+
+
+def test_another_model_is_pulled_in_a_chat(open_terminal, hub):
+    terminal = open_terminal(main, ["chat", "--model", "mini", "--backend", "torch"], **hub[1])
+    for key in ("n\r", "y\r"):
+        terminal.wait(PROMPT)
+        terminal.type("/model llava-1.5-7b\r")
+        terminal.wait(PULL)
+        terminal.type(key)
+    terminal.wait("draft lvlm68m")
+    terminal.wait(PROMPT)
     leave(terminal)

@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from mmspec.ground.errors import (
 )
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
+from mmspec_cli.terminal.absent_models import load_or_pull
 from mmspec_cli.terminal.answer import (
     Answering,
     answer_report,
@@ -192,7 +194,8 @@ class Dialogue:
         see the conversation's images.
         """
         self.screen.progress(f"loading {name}")
-        engine = self.setup.load_other(name, self.chat.options, self.screen.progress)
+        loading = partial(self.setup.load_other, name, self.chat.options, self.screen.progress)
+        engine = load_or_pull(loading, self.screen, ask=self.interactive)
         chat = engine.chat(self.chat.options)
         chat.speculate = self.chat.speculate
         chat.resume(translated(self.chat.conversation, engine.target))
