@@ -11,7 +11,13 @@ from mmspec.chat.captions import Captioner, ModelCaptioner, read_captions
 from mmspec.chat.chat import Chat
 from mmspec.chat.draft_selection import refuse, refuse_kind
 from mmspec.chat.draft_text import read_draft_text
-from mmspec.chat.loaded_model import LoadedHead, LoadedModel, load_model, untied_note
+from mmspec.chat.loaded_model import (
+    ITEM_BYTES,
+    LoadedHead,
+    LoadedModel,
+    load_model,
+    untied_note,
+)
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend, load_captioner, load_head, preferred
@@ -20,11 +26,12 @@ from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
+from mmspec.checkpoints.quantization import read_scheme
 from mmspec.checkpoints.recommendation import BUNDLED, advice, best_here
 from mmspec.decoding.contract import Backend, Head
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.families.known import find_family
-from mmspec.ground.errors import HubError, UsageError
+from mmspec.ground.errors import HubError, UsageError, choice
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.conversation import Conversation
@@ -113,7 +120,11 @@ def load(
     started = perf_counter()
     from_file = read_captions(expand_home(captions)) if captions else None
     notes: list[str] = []
-    format_ = preferred(backend)  # names are checked before a framework is loaded
+    format_ = preferred(backend)  # names and words are checked before a framework is loaded
+    if dtype not in ("auto", *ITEM_BYTES):
+        raise choice("dtype", dtype, ["auto", *ITEM_BYTES])
+    for scheme in (quantize, draft_quantize or "none"):
+        read_scheme(scheme)
     name, directory = _find_target(format_, model, notes)
     place = _find_draft(format_, name, directory, draft, notes)
     draftless = (LOOKUP if draft == "auto" else PLAIN).spec
