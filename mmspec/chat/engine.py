@@ -20,7 +20,13 @@ from mmspec.chat.loaded_model import (
 )
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
-from mmspec.chat.plugins import load_backend, load_captioner, load_head, preferred
+from mmspec.chat.plugins import (
+    DEVICES,
+    load_backend,
+    load_captioner,
+    load_head,
+    preferred,
+)
 from mmspec.checkpoints import mtp
 from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.config import model_type, read_config
@@ -121,6 +127,9 @@ def load(
     from_file = read_captions(expand_home(captions)) if captions else None
     notes: list[str] = []
     format_ = preferred(backend)  # names and words are checked before a framework is loaded
+    kinds = DEVICES.get(format_)
+    if kinds and device.partition(":")[0] not in ("auto", *kinds):
+        raise choice(f"{format_} device", device, ["auto", *kinds])
     if dtype not in ("auto", *ITEM_BYTES):
         raise choice("dtype", dtype, ["auto", *ITEM_BYTES])
     for scheme in (quantize, draft_quantize or "none"):

@@ -20,6 +20,9 @@ DRAFTERS = "mmspec.drafters"
 FRAMEWORKS = {"mlx": "mlx", "torch": "torch"}
 """Name of each backend of this project, and the Python package of the framework it needs."""
 
+DEVICES = {"mlx": ("cpu", "gpu"), "torch": ("cpu", "cuda", "mps")}
+"""Kinds of devices of each backend of this project, whether or not this machine has them."""
+
 
 def registered(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group by name."""

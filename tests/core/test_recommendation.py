@@ -69,6 +69,7 @@ def test_the_bundled_model_says_how_to_get_a_better_one(monkeypatch):
     [
         *({"model": "nosuch"}, {"draft": "no/such"}, {"captioner": "nosuch"}),
         *({"dtype": "flaot32"}, {"quantize": "int3"}, {"draft_quantize": "int5"}),
+        {"device": "gup"},
     ],
 )
 def test_a_wrong_name_is_refused_before_a_framework_is_loaded(wrong):
