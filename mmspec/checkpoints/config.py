@@ -17,7 +17,7 @@ CONFIG_FILE = "config.json"
 class Quantization:
     """MLX's affine quantization: one scale and one bias for each group of a weight's inputs."""
 
-    bits: Literal[2, 4, 8]
+    bits: Literal[2, 3, 4, 5, 6, 8]
     group_size: Literal[32, 64, 128]
     by_path: "dict[str, Quantization]" = field(default_factory=dict)
     """The settings of layers that have their own, by their names in files."""

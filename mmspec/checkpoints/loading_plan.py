@@ -31,8 +31,8 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 class Packing:
     """Where the scales and biases of a quantized weight are: weight = scales · integers + biases.
 
-    The weight is U32 (out, in · bits / 32), least significant bits first; `scales` and `biases` are
-    (out, in / group_size), one for each group of inputs.
+    The weight is U32 (out, in · bits / 32), a stream of bits, least significant first; `scales` and
+    `biases` are (out, in / group_size), one for each group of inputs.
     """
 
     scales: StoredTensor

@@ -67,12 +67,12 @@ class Clip(Picture):
     Two are equal if frames, times and sampling are: frames whose number was named are all shown.
     """
 
-    numbers: tuple[int, ...] = field(default=(), compare=False, repr=False)
-    """Each frame's place in the film."""
+    numbers: tuple[float, ...] = field(default=(), compare=False, repr=False)
+    """Each frame's place in the film, by its time if the rate varies: seconds times `rate`."""
     total: int = field(default=0, compare=False)
     """Number of the film's frames."""
     rate: float = field(default=1.0, compare=False)
-    """The film's frames a second."""
+    """The film's frames a second, on average."""
     sampling: FrameSampling = EVENLY
 
     @property
@@ -110,7 +110,7 @@ class Clip(Picture):
 
 def clip_of(
     frames: Sequence[Picture],
-    numbers: Sequence[int],
+    numbers: Sequence[float],
     total: int,
     rate: float,
     sampling: FrameSampling = EVENLY,

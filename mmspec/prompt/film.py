@@ -5,6 +5,7 @@ Only frames that are taken stay. Containers that may name other files are not re
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.frame import VideoFrame
     from av.video.stream import VideoStream
+    from numpy.typing import NDArray
 
 OPTIONS = {"format_whitelist": "mov,matroska,avi", "protocol_whitelist": "file"}
 MAX_BYTES = 4 * 10**9
@@ -36,6 +38,8 @@ MAX_WAIT = 10.0
 """Seconds of reading without a frame, after which a film is refused; Ctrl-C waits no longer."""
 SKIP = 250
 """Frames without one that is taken, from which on the decoder goes to a later key frame."""
+EVEN = 0.002
+"""Seconds from a frame's time to an even one at most; Matroska rounds to milliseconds."""
 UNKNOWN_RATE = 24.0
 """Frames a second of a film that does not name them, as transformers takes it."""
 
@@ -73,6 +77,12 @@ class _Packets(NamedTuple):
             return counted
         return bisect_left(self.times, frame.pts)
 
+    def seconds(self, base: Fraction, rate: float) -> "NDArray[np.float64]":
+        """When each frame is shown, from the first on; empty if it is not known or evenly so."""
+        times = (np.array(self.times, float) - min(self.times, default=0)) * float(base)
+        even = np.abs(times - np.arange(len(times)) / rate).max(initial=0) < EVEN
+        return times[:0] if even or not times[-1] else times
+
 
 class _Film:
     """The film in `file`, named `label` in errors."""
@@ -106,23 +116,29 @@ class _Film:
         stream = self._stream(container)
         packets = self._packets(container, stream)
         rate = float(stream.average_rate or UNKNOWN_RATE)
+        seconds = packets.seconds(stream.time_base or Fraction(1), rate)
+        rate = float((packets.total - 1) / seconds[-1]) if len(seconds) else rate
         if packets.total > MAX_SECONDS * rate:
             raise self._error("it lasts over 24 hours; cut it first")
         numbers = self._sampling.frames(packets.total, rate)
+        places = list[float](numbers)
+        if len(seconds):
+            numbers, times = _at_even_times(seconds, len(numbers))
+            places = [time * rate for time in times]
         size = self._size(stream, len(numbers))
         container.seek(0)
         taken = self._taken(container, stream, packets, numbers)
         frames = [_picture(frame, size, name) for frame in taken]
         if not frames:
             raise self._error("damaged or unsupported clip (no frame can be decoded)")
-        numbers = numbers[: len(frames)]
-        return clip_of(frames, numbers, packets.total, rate, self._sampling, name)
+        places = places[: len(frames)]
+        return clip_of(frames, places, packets.total, rate, self._sampling, name)
 
     def _stream(self, container: "InputContainer") -> "VideoStream":
         if not container.streams.video:
             raise self._error("it has no pictures")
         stream = container.streams.video[0]
-        self._check_size(stream.width, stream.height)
+        self._check_size(*_shape(stream))
         stream.thread_type = "AUTO"
         stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
         return stream
@@ -151,7 +167,7 @@ class _Film:
 
     def _size(self, stream: "VideoStream", count: int) -> tuple[int, int]:
         """The film's width and height, or a part with which `count` frames fit into memory."""
-        width, height = stream.width, stream.height
+        width, height = _shape(stream)
         for scale in images.SCALES:
             size = max(width // scale, 1), max(height // scale, 1)
             if count * size[0] * size[1] * images.KEPT <= images.MAX_MEMORY:
@@ -186,6 +202,24 @@ class _Film:
             if self._pixels > MAX_DECODED:
                 raise self._error("it takes too long to decode; cut it first")
             yield packets.number(frame, counted), frame
+
+
+def _shape(stream: "VideoStream") -> tuple[int, int]:
+    """Width and height in square pixels: one side grows, as HTML says that it is played."""
+    ratio = float(stream.sample_aspect_ratio or 1)
+    return round(stream.width * max(ratio, 1.0)), round(stream.height / min(ratio, 1.0))
+
+
+def _at_even_times(seconds: "NDArray[np.float64]", count: int) -> tuple[list[int], list[float]]:
+    """The frames that are shown at `count` even times, and since when.
+
+    A frame that is shown at several of them is repeated with the later times.
+    """
+    evenly = np.linspace(0, seconds[-1], count)
+    starts = seconds[np.searchsorted(seconds, evenly, "right") - 1]
+    numbers = np.searchsorted(seconds, starts)
+    times = np.where(np.diff(numbers, prepend=-1) > 0, starts, evenly)
+    return numbers.tolist(), times.tolist()
 
 
 def _picture(frame: "VideoFrame", size: tuple[int, int], name: str) -> Picture:

@@ -57,6 +57,23 @@ def test_a_quantized_model_runs_and_is_near_its_source(loaded, tmp_path, llava_p
     np.testing.assert_allclose(*map(logits, models), atol=0.2)
 
 
+MIXED = {"v_proj": 6, "down_proj": 3, "lm_head": 8, "layers.1.self_attn.q_proj": 5}
+
+
+@pytest.mark.parametrize(("bits", "own"), [(3, {}), (5, {}), (6, {}), (4, MIXED)])
+def test_bits_of_any_number_and_by_layer_give_the_tokens_of_the_same_weights_dequantized(
+    loaded, tmp_path, llava_path, bits, own
+):
+    path = factory.quantized(llava_path, tmp_path / "q", bits, own=own)
+    plain = factory.dequantized(path, tmp_path / "u")
+    texts, models = [], (loaded(path), loaded(plain))
+    for model in models:
+        prompt = helpers.prompt([model.encode(helpers.pixels(32)[0])])
+        texts.append(helpers.plain(helpers.target(model, prompt), 24))
+    assert texts[0] == texts[1]
+    np.testing.assert_allclose(*map(logits, models), atol=5e-5)
+
+
 def test_an_unquantized_mlx_conversion_is_the_same_model(loaded, tmp_path, llava_path):
     path = factory.quantized(llava_path, tmp_path / "q", 0)
     assert loaded(path).tower == loaded(llava_path).tower

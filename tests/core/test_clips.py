@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 from transformers.video_utils import VideoMetadata
 
@@ -116,6 +117,43 @@ def test_a_film_is_turned_and_mirrored_by_its_display_matrix(tmp_path, matrix):
     np.testing.assert_array_equal(np.asarray(clip.image), shown)
 
 
+@pytest.mark.parametrize(
+    ("aspect", "size"),
+    [(Fraction(2), (128, 48)), (Fraction(32, 27), (76, 48)), (Fraction(8, 9), (64, 54))],
+)
+@pytest.mark.parametrize(("name", "codec"), [("a.mkv", ""), ("a.mp4", ""), ("a.avi", "libx264")])
+def test_pixels_that_are_not_square_are_scaled_as_players_do(tmp_path, aspect, size, name, codec):
+    path = film(tmp_path / name, 4, codec=codec, aspect=aspect)
+    clip = open_clip(path)
+    assert clip.image.size == size
+    expected = drawing(0).resize(size, Image.Resampling.BILINEAR)
+    half, shown = size[1] // 2, np.asarray(clip.image, float)
+    assert np.abs(shown[: half - 2] - np.asarray(expected, float)[: half - 2]).mean() < 3
+    assert np.corrcoef(shown[half:].ravel(), np.asarray(expected)[half:].ravel())[0, 1] > 0.5
+    if name == "a.mp4":
+        assert open_clip(turned(path)).image.size == size[::-1]
+
+
+@pytest.mark.parametrize("name", ["a.mkv", "a.mov", "a.mp4"])
+def test_frames_of_a_variable_rate_are_taken_at_even_times(tmp_path, name):
+    """Each with the time from which on it is shown, and if it is repeated with the later ones."""
+    times = [*range(500, 2500, 40), *range(2500, 8500, 300), 20_500]
+    clip = open_clip(film(tmp_path / name, len(times), times=times))
+    starts = [(time - 500) / 1000 for time in times]
+    evenly = np.linspace(0, 20, 40)
+    numbers = [sum(start <= time for start in starts) - 1 for time in evenly]
+    for number, frame in zip(numbers, clip.frames, strict=True):
+        assert frame == picture_from(drawing(number))
+    expected = [
+        time if number in numbers[:place] else starts[number]
+        for place, (time, number) in enumerate(zip(evenly, numbers, strict=True))
+    ]
+    np.testing.assert_allclose(np.array(clip.numbers) / clip.rate, expected, atol=1e-9)
+    theirs = [moment.clip_place.time for moment in clip.moments]
+    np.testing.assert_allclose(theirs, np.reshape(expected, (-1, 2)).mean(1), atol=1e-9)
+    assert clip.shape == f"64x48, 40 frames of {20 * 71 / 70:.1f} s"
+
+
 def test_large_frames_are_made_smaller_until_they_fit(tmp_path, monkeypatch):
     path = film(tmp_path / "a.mkv", 10)
     monkeypatch.setattr(images, "MAX_MEMORY", 64 * 48 * images.KEPT)
@@ -208,6 +246,11 @@ def test_frames_that_are_too_large_are_refused_by_their_header(tmp_path):
     size = struct.pack(">2I", 64, 48), struct.pack(">2I", 6200, 6200)
     path.write_bytes(path.read_bytes().replace(*size))
     assert "6200 x 6200 pixels; 1 to 36 million are allowed" in refusal(path)
+
+
+def test_pixels_that_are_far_from_square_are_refused(tmp_path):
+    path = film(tmp_path / "a.mkv", 4, aspect=Fraction(2000))
+    assert "one side is over 500 times the other" in refusal(path)
 
 
 def test_a_codec_that_is_not_known_is_named(tmp_path):

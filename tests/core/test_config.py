@@ -213,10 +213,14 @@ def inside(block: str, **values: object) -> dict[str, Any]:
         (inside("vision_config", num_channels=1), "num_channels is 1"),
         (LLAVA | {"text_config": 3}, "text_config is 3, but must be an object"),
         (LLAVA | {"dtype": "float64"}, 'dtype is "float64"'),
-        (LLAVA | {"quantization": {"bits": 3}}, "quantization.bits is 3, but must be 2 or 4 or 8"),
+        (LLAVA | {"quantization": {"bits": 7}}, "quantization.bits is 7, but must be 2 or 3 or 4"),
         (LLAVA | {"quantization": {"group_size": 16}}, "group_size is 16"),
         (LLAVA | {"quantization": {"mode": "mxfp4"}}, 'mode is "mxfp4"'),
-        (LLAVA | {"quantization": {"a.b": {"bits": 6}}}, "quantization.a.b.bits is 6"),
+        (LLAVA | {"quantization": {"a.b": {"bits": 1}}}, "quantization.a.b.bits is 1"),
+        (
+            LLAVA | {"quantization": {"a.b": {"mode": "nvfp4", "group_size": 16}}},
+            'a.b.mode is "nvfp4", but must be "affine"',
+        ),
         (
             LLAVA | {"quantization_config": {"quant_method": "bitsandbytes"}},
             'quantization_config.quant_method is "bitsandbytes"',

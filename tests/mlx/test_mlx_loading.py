@@ -1,6 +1,5 @@
 """Checkpoints in every format, devices, types, and what cannot be had."""
 
-import json
 import os
 import subprocess
 import sys
@@ -69,7 +68,7 @@ def test_a_plan_that_the_modules_do_not_use_exactly_does_not_pass(llava_path):
 def test_packed_weights_compute_what_their_unpacked_ones_do(tmp_path, bits, group, vision, tied):
     source = factory.tiny_llava(tmp_path / "a", dtype="float16", tied=tied)
     packed = factory.quantized(source, tmp_path / "q", bits, group, vision=vision, bare=True)
-    plain = unpacked(packed, tmp_path / "u", bits, group)
+    plain = factory.dequantized(packed, tmp_path / "u")
     models = [MlxBackend().load(path) for path in (packed, plain)]
     assert (models[0].tower == models[1].tower) is not vision
     logits = []
@@ -77,26 +76,6 @@ def test_packed_weights_compute_what_their_unpacked_ones_do(tmp_path, bits, grou
         prompt = helpers.prompt([model.encode(helpers.pixels(32)[0])])
         logits.append(helpers.target(model, prompt).logits())
     np.testing.assert_allclose(*logits, atol=5e-5)
-
-
-def unpacked(packed, path, bits, group):
-    """The checkpoint that a quantized one stands for, in float32."""
-    path.mkdir()
-    weights = mx.load(str(packed / "model.safetensors"))
-    whole = {}
-    for name, array in weights.items():
-        stem = name.removesuffix("weight")
-        if name.endswith((".scales", ".biases")):
-            continue
-        if f"{stem}scales" in weights:
-            parts = (weights[f"{stem}{part}"].astype(mx.float32) for part in ("scales", "biases"))
-            array = mx.dequantize(array, *parts, group_size=group, bits=bits)
-        whole[name] = array.astype(mx.float32)
-    mx.save_safetensors(str(path / "model.safetensors"), whole, metadata={"format": "mlx"})
-    config = json.loads((packed / "config.json").read_text())
-    del config["quantization"]
-    (path / "config.json").write_text(json.dumps(config))
-    return path
 
 
 def test_packed_matrices_stay_packed(mlx_path, llava_path):

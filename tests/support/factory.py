@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from support.factory_layouts import IMAGE_TOKEN_ID, TOKENIZER_SIZE, Layout, Sizes, write
-from support.factory_mlx import quantized
+from support.factory_mlx import dequantized, quantized
 
 __all__ = [
     "IMAGE_TOKEN_ID",
     "TOKENIZER_SIZE",
     "Layout",
     "Sizes",
+    "dequantized",
     "quantized",
     "tiny_llama",
     "tiny_llava",

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,19 @@ def quantized(
     *,
     vision: bool = True,
     bare: bool = False,
+    own: Mapping[str, int] | None = None,
 ) -> Path:
     """Convert the checkpoint `source` as mlx-vlm and mlx-lm do; returns `path`.
 
-    `vision` quantizes tower and projector too, as conversions of 2024 did. `bare` leaves out chat
-    template and processor files, which those had not. `bits` 0 converts without quantizing.
+    `own`: bits of layers whose paths end so, in groups of 32. `vision` quantizes tower and
+    projector too, as conversions of 2024 did. `bare` leaves out chat template and processor files,
+    which those had not. `bits` 0 converts without quantizing.
     """
     import mlx.core as mx
 
     path.mkdir(parents=True)
     weights: dict[str, mx.array] = {}
+    by_path: dict[str, dict[str, int]] = {}
     for name, weight in _mlx_weights(source).items():
         skipped = not vision and not name.startswith(("language_model.", "model.", "lm_head."))
         divides = weight.ndim == 2 and weight.shape[1] % group_size == 0
@@ -33,14 +37,41 @@ def quantized(
             weights[name] = weight
             continue
         stem = name.removesuffix("weight")
-        parts = mx.quantize(weight, group_size=group_size, bits=bits)
+        settings = {"group_size": group_size, "bits": bits}
+        for end, width in (own or {}).items():
+            if stem[:-1].endswith(end):
+                by_path[stem[:-1]] = settings = {"group_size": 32, "bits": width}
+        parts = mx.quantize(weight, **settings)
         weights |= zip([name, f"{stem}scales", f"{stem}biases"], parts, strict=True)
     mx.save_safetensors(str(path / "model.safetensors"), weights, metadata={"format": "mlx"})
     _copy_side_files(source, path, bare)
     if bits:
         config = json.loads((path / "config.json").read_text())
-        config["quantization"] = {"group_size": group_size, "bits": bits}
+        config["quantization"] = {"group_size": group_size, "bits": bits} | by_path
         (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def dequantized(packed: Path, path: Path) -> Path:
+    """Write to `path` the checkpoint that a quantized one stands for, in float32."""
+    import mlx.core as mx
+
+    path.mkdir()
+    config = json.loads((packed / "config.json").read_text())
+    by_path = config.pop("quantization")
+    weights = mx.load(str(packed / "model.safetensors"))
+    whole = {}
+    for name, array in weights.items():
+        stem = name.removesuffix("weight")
+        if name.endswith((".scales", ".biases")):
+            continue
+        if f"{stem}scales" in weights:
+            parts = (weights[f"{stem}{part}"].astype(mx.float32) for part in ("scales", "biases"))
+            own = by_path.get(stem[:-1], by_path)
+            array = mx.dequantize(array, *parts, group_size=own["group_size"], bits=own["bits"])
+        whole[name] = array.astype(mx.float32)
+    mx.save_safetensors(str(path / "model.safetensors"), whole, metadata={"format": "mlx"})
+    (path / "config.json").write_text(json.dumps(config))
     return path
 
 

@@ -1,6 +1,7 @@
 """Films whose frames can be told apart by their colours, written with PyAV."""
 
 import struct
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -28,17 +29,29 @@ def film(
     codec: str = "",
     pixels: str = "yuv420p",
     gop: int = 12,
+    aspect: Fraction | None = None,
+    times: Sequence[int] = (),
 ) -> Path:
-    """Write drawings 0, 1, … to `path`, whose suffix names the container; lossless by default."""
+    """Write drawings 0, 1, … to `path`, whose suffix names the container; lossless by default.
+
+    aspect: a pixel's width by its height.  times: when each frame is shown, in milliseconds.
+    """
     if not codec:
         codec, pixels = LOSSLESS.get(path.suffix, ("png", "rgb24"))
     with av.open(str(path), "w") as container:
         stream = container.add_stream(codec, rate=rate)
         stream.width, stream.height, stream.pix_fmt = *size, pixels
         stream.gop_size = gop
+        if aspect:
+            stream.codec_context.sample_aspect_ratio = aspect
+        if times:
+            stream.codec_context.time_base = Fraction(1, 1000)
         for number in range(frames):
             array = np.asarray(drawing(number, size))
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(array, format="rgb24")))
+            frame = av.VideoFrame.from_ndarray(array, format="rgb24")
+            if times:
+                frame.pts, frame.time_base = times[number], Fraction(1, 1000)
+            container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return path
 

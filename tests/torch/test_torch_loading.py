@@ -88,7 +88,7 @@ def test_a_manifest_of_another_size_does_not_pass(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-@pytest.mark.parametrize(("bits", "group"), [(4, 32), (4, 64), (8, 64)])
+@pytest.mark.parametrize(("bits", "group"), [(2, 64), (3, 64), (4, 32), (5, 32), (6, 64), (8, 64)])
 def test_quantized_weights_are_those_mlx_dequantizes(tmp_path, bits, group, dtype):
     source = factory.tiny_llava(tmp_path / "a", dtype="float16")
     path = factory.quantized(source, tmp_path / "q", bits, group)

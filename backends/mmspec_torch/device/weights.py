@@ -17,7 +17,7 @@ _TYPES = {
     "F32": torch.float32,
     "F16": torch.float16,
     "BF16": torch.bfloat16,
-    "U32": torch.int32,  # only the bits matter, and PyTorch shifts signed integers only
+    "U32": torch.int32,  # only the bits matter
 }
 
 
@@ -102,8 +102,11 @@ def dequantize(packed: Tensor, packing: Packing, dtype: torch.dtype) -> Tensor:
     """
     scales = _read_stored(packing.scales).to(dtype).unsqueeze(-1)
     biases = _read_stored(packing.biases).to(dtype).unsqueeze(-1)
-    shifts = torch.arange(0, 32, packing.bits, dtype=torch.int32)
-    integers = (packed.unsqueeze(-1) >> shifts) & (2**packing.bits - 1)
+    # Eight integers fill `bits` bytes, and each lies within two: int16 holds both.
+    octets = packed.view(torch.uint8).view(len(packed), -1, packing.bits).to(torch.int16)
+    starts = torch.arange(0, 8 * packing.bits, packing.bits)
+    pairs = (octets | octets.roll(-1, dims=-1) << 8)[..., starts // 8]
+    integers = pairs >> (starts % 8).to(torch.int16) & 2**packing.bits - 1
     grouped = integers.view(*scales.shape[:-1], packing.group_size)
     weights: Tensor = scales * grouped.to(dtype) + biases
     return weights.flatten(1)
