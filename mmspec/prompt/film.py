@@ -138,7 +138,8 @@ class _Film:
         if not container.streams.video:
             raise self._error("it has no pictures")
         stream = container.streams.video[0]
-        self._check_size(*_shape(stream))
+        for shape in ((stream.width, stream.height), _shape(stream)):
+            self._check_size(*shape)
         stream.thread_type = "AUTO"
         stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
         return stream
