@@ -3,35 +3,24 @@
 Shape letters: H width of the target, V its vocabulary, K predicted positions, C queries.
 """
 
-import pickletools
-import zipfile
-import zlib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mmspec.checkpoints import mtp
 from mmspec.checkpoints.block_config import BLOCK_KINDS, BlockDraft, is_block, read_block
-from mmspec.checkpoints.config import (
-    CONFIG_FILE,
-    ModelConfig,
-    read_dtype,
-)
+from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_dtype
 from mmspec.checkpoints.eagle3_config import Eagle3, is_eagle3, read_eagle3
-from mmspec.checkpoints.loading_plan import has_safetensors, read_tensors
+from mmspec.checkpoints.head_names import stored_names
 from mmspec.families.decoder import TextConfig, Vocabulary, Width
 from mmspec.families.llama import read_llama
 from mmspec.families.mrope import described_axes
-from mmspec.ground.errors import CheckpointError, UsageError
-from mmspec.ground.input_files import is_there, open_file
+from mmspec.ground.errors import UsageError
+from mmspec.ground.input_files import is_there
 from mmspec.ground.json_file import Block, read_json
 
 MODEL_TYPE = "mmspec_head"
 """The `model_type` of this project's own heads."""
-PICKLE_FILE = "pytorch_model.bin"
-"""File name of the tensors of published heads."""
-PICKLE_BYTES = 1_000_000
-"""The most bytes of a pickle that are read for names: a few hundred for each tensor."""
 
 LAYERED = ("eagle", "eagle3", "msd", "vispec", "flash")
 """Kinds of head with a decoder layer, which needs a cache and positions."""
@@ -157,32 +146,6 @@ def is_head(directory: Path) -> bool:
     if kind == MODEL_TYPE or is_block(whole) or is_eagle3(whole) or mtp.is_mtp(directory):
         return True
     return kind in _PUBLISHED and _FUSION in stored_names(directory)
-
-
-def stored_names(directory: Path) -> frozenset[str]:
-    """The names of the tensors in safetensors files, else in a published head's pickle.
-
-    Only the strings of a pickle are read; it is never executed.
-    """
-    if has_safetensors(directory):
-        return frozenset(read_tensors(directory))
-    file = directory / PICKLE_FILE
-    return _strings(file) if is_there(file) else frozenset()
-
-
-_UNREADABLE = OSError, ValueError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile
-"""Errors of reading a damaged archive: without a pickle, encrypted, cut."""
-
-
-def _strings(file: Path) -> frozenset[str]:
-    try:
-        with open_file(file) as opened, zipfile.ZipFile(opened) as archive:
-            inner = (name for name in archive.namelist() if name.endswith("/data.pkl"))
-            with archive.open(next(inner, "data.pkl")) as stream:
-                code = stream.read(PICKLE_BYTES)
-        return frozenset(text for _, text, _ in pickletools.genops(code) if isinstance(text, str))
-    except _UNREADABLE as error:
-        raise CheckpointError(f"{file} is not a file that torch.save wrote: {error}") from error
 
 
 def read_head_config(directory: Path) -> HeadConfig:

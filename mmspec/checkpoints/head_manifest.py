@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from mmspec.checkpoints import mtp
 from mmspec.checkpoints.block_config import BlockDraft
 from mmspec.checkpoints.eagle3_config import Eagle3
-from mmspec.checkpoints.head_config import PICKLE_FILE, VIEW_QUERIES, HeadConfig
+from mmspec.checkpoints.head_config import VIEW_QUERIES, HeadConfig
+from mmspec.checkpoints.head_names import PICKLE_FILE
 from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
 from mmspec.checkpoints.manifest import decoder_layer
 from mmspec.checkpoints.safetensors_file import stored_content

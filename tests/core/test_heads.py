@@ -6,8 +6,9 @@ import math
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from mmspec.checkpoints.head_config import PICKLE_BYTES, HeadConfig, is_head, read_head_config
+from mmspec.checkpoints.head_config import HeadConfig, is_head, read_head_config
 from mmspec.checkpoints.head_manifest import head_manifest, head_optional, plan_head
+from mmspec.checkpoints.head_names import PICKLE_BYTES
 from mmspec.ground.errors import CheckpointError
 from support.factory_heads import KINDS, head_config, published, published_config, tiny_head
 from support.factory_layouts import write_json
