@@ -55,8 +55,8 @@ def target(backend, pair_paths):
     return load_backend(backend).load(pair_paths[0])
 
 
-def logits(backend, target, directory, columns):
-    """The drafter's logits [K, V] after `columns` columns of context and one token."""
+def block(backend, target, directory, columns):
+    """A block after `columns` columns of context and one token: expander, tokens, modules."""
     head = load_backend(backend).load_head(directory, target)
     given = Given(backend, len(head.config.block.captured))
     forwards = head.open_drafter(given, GREEDY)._forwards
@@ -65,8 +65,15 @@ def logits(backend, target, directory, columns):
         forwards.follow(outline, start, stop)
     with forwards._framework.inference():
         expander = forwards._expander(outline, columns - 1, head.config.slots)
+    return expander, given.ids(columns, columns + head.config.slots), forwards._parts
+
+
+def logits(backend, target, directory, columns):
+    """The drafter's logits [K, V] after `columns` columns of context and one token."""
+    expander, tokens, modules = block(backend, target, directory, columns)
+    with modules.framework.inference():
         rows = [expander.root()]
-        for token in given.ids(columns + 1, columns + head.config.slots):
+        for token in tokens[1:]:
             rows.append(expander.expand(array(backend, np.array([token])), None))
     return np.array([row.tolist()[0] for row in rows])
 
@@ -85,6 +92,21 @@ def test_logits_are_those_that_the_package_gave(backend, target, tmp_path, name)
     directory = speculators_block(tmp_path / "head", kind, seed=4, **given)
     rows = drafted(logits(backend, target, directory, block_oracle.COLUMNS))
     np.testing.assert_allclose(rows[[0, -1]], VALUES[name]["logits"], atol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["dspark", "gated", "rnn", "rnn mapped", "masks alone"])
+def test_confidence_is_what_the_package_gave(backend, target, tmp_path, name):
+    kind, given = block_oracle.VARIANTS[name]
+    directory = speculators_block(tmp_path / "head", kind, seed=4, **given)
+    expander, tokens, modules = block(backend, target, directory, block_oracle.COLUMNS)
+    framework = modules.framework
+    with framework.inference():
+        read = expander._features
+        if modules.options.confidence_head_with_markov:
+            ids = array(backend, np.array(tokens))
+            read = framework.concat([read, framework.pick(modules.markov.embedding, ids)], -1)
+        odds = np.array(modules.confidence(read).tolist())[:, 0]
+    np.testing.assert_allclose(1 / (1 + np.exp(-odds)), VALUES[name]["confidence"], atol=1e-4)
 
 
 @pytest.mark.skipif(find_spec("speculators") is None, reason="speculators is not installed")

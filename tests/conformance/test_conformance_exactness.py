@@ -16,6 +16,7 @@ from exactness import KINDS_OF
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend
+from mmspec.checkpoints.head_config import is_head
 from mmspec.decoding import block_attention
 from mmspec.decoding.block_attention import BLOCK
 from mmspec.decoding.exact_rows import ExactRows
@@ -39,14 +40,14 @@ EVERY = [(name, kind) for name, kinds in KINDS_OF.items() for kind in kinds]
 
 
 def opened(backend, kind, target, draft, checkpoints):
-    """An engine that decodes in a number type; `4 bits` and `8 bits` are MLX conversions."""
+    """An engine in a number type; for `4 bits` and `8 bits` MLX's conversion drafts, or a head."""
     if not kind.endswith(" bits"):
         named = {"quantize": kind} if kind.startswith("int") else {"dtype": kind}
         return load(str(target), str(draft), backend=backend, **named)
     place = checkpoints / f"{kind} of {target.name}"
     if not place.exists():
         load_backend("mlx").quantize(target, place, bits=int(kind.split()[0]), group_size=64)
-    return load(str(place), str(place), backend=backend)
+    return load(str(place), str(draft if is_head(draft) else place), backend=backend)
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +88,16 @@ def test_a_thousand_answers_in_each_type_are_the_same_bits(backend, kind, tmp_pa
 def test_answers_with_heads_are_the_same_bits(backend, pair_paths, head_paths, variant):
     engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend, dtype="bfloat16")
     some = cases([engine.head.kind])[::10]
+    assert compare_all({"": engine}, some, "on", LENGTH) == Count(5 * len(some))
+
+
+@pytest.mark.parametrize("variant", ["dflash", "dspark mapped"])
+@pytest.mark.parametrize(("backend", "kind"), EVERY, indirect=["backend"])
+def test_answers_with_block_drafters_are_the_same_bits(
+    backend, kind, variant, pair_paths, head_paths, checkpoints
+):
+    engine = opened(backend, kind, pair_paths[0], head_paths[variant], checkpoints)
+    some = cases([engine.head.kind])[EVERY.index((backend, kind)) :: 10]
     assert compare_all({"": engine}, some, "on", LENGTH) == Count(5 * len(some))
 
 

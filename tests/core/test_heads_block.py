@@ -135,6 +135,10 @@ def test_another_target_is_refused(tmp_path, llava_path):
     directory = z_lab(tmp_path / "head", nested=nested)
     with pytest.raises(UsageError, match=r"reads layers \[1, 8\].*this target has 2"):
         require_fit(read_head_config(directory), read_config(llava_path), directory)
+    for given in ({"hidden_size": 32}, {"vocab_size": 100_000}):
+        config = read_head_config(z_lab(tmp_path / str(given), **given))
+        with pytest.raises(UsageError, match=r"width (32|64) and (320|100000) tokens; this target"):
+            require_fit(config, read_config(llava_path), directory)
 
 
 def test_text_columns_are_those_outside_images():
