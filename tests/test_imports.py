@@ -26,6 +26,7 @@ HEAVY = LAZY | {
     "mlx_lm",
     "mlx_vlm",
     "vllm",
+    "llama_cpp",
     "transformers",
     "sentencepiece",
     "safetensors",
@@ -83,6 +84,7 @@ ALSO = {
     "backends/mmspec_torch/captioner.py": {"transformers", "PIL"},
     "cli/mmspec_bench/compare/run_mlx.py": {"mmspec_mlx", "mlx", "mlx_lm", "mlx_vlm"},
     "cli/mmspec_bench/compare/run_vllm.py": {"vllm", "torch", "PIL"},
+    "cli/mmspec_bench/compare/run_llama_cpp.py": {"llama_cpp"},
     "cli/mmspec_bench/compare/run_transformers.py": {"mmspec_torch", "torch", "transformers"},
 }
 

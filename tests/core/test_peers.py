@@ -234,11 +234,13 @@ def test_a_method_that_drafts_needs_a_draft():
 
 
 def test_every_peer_has_methods_and_others_are_refused():
-    methods = peer_methods(PEERS, ["M", "lookup"], 5, "auto", "/vlm/python", "/vllm/python")
+    pythons = "/vlm/python", "/vllm/python", "/llama/python"
+    methods = peer_methods(PEERS, ["M", "lookup"], 5, "auto", *pythons)
     assert len({method.name for method in methods}) == len(methods)
     assert {method.python for method in methods if "vlm" in method.name} == {"/vlm/python"}
     served = {m.name: m.python for m in methods if "vLLM" in m.name}
     assert served == dict.fromkeys(["vLLM, plain", "vLLM, EAGLE-3, 5 tokens"], "/vllm/python")
+    assert {m.python for m in methods if m.program == "llama.cpp"} == {"/llama/python"}
     drafting = [m.name for m in methods if m.options.get("backend") == "mlx" and m.drafts]
     assert drafting == ["mmspec mlx, M gamma 5"]
     with pytest.raises(UsageError, match="unknown peer 'tgi'"):

@@ -51,6 +51,25 @@ def write(gguf: Path, directory: Path) -> None:
     tokenizer.save_pretrained(directory)
 
 
+def write_float32(gguf: Path, copy: Path) -> None:
+    """Write a GGUF file's weights in float32: llama.cpp then computes what other programs do."""
+    from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter, dequantize
+
+    reader, writer = GGUFReader(gguf), GGUFWriter(copy, "llama")
+    for field in reader.fields.values():
+        if not field.name.startswith(("GGUF.", "general.")):
+            kind, *items = field.types
+            inner = items[-1] if kind == GGUFValueType.ARRAY else None
+            writer.add_key_value(field.name, field.contents(), kind, inner)
+    for tensor in reader.tensors:
+        values = dequantize(tensor.data, GGMLQuantizationType(tensor.tensor_type))
+        writer.add_tensor(tensor.name, values.astype("float32"))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def main(directory: str) -> None:
     """Write the checkpoint, and the GGUF file beside it, which llama.cpp reads."""
     path = Path(directory)

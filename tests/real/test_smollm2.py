@@ -1,12 +1,14 @@
 """A real chat model is a target like any other: SmolLM2-135M-Instruct, beside transformers."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
+from smollm2 import FILE, write_float32
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.slow
 BACKENDS = ["torch", "mlx"]
 TOKENS = 32
 CAPITAL = "What is the capital of France?"
+LLAMA_CPP = os.environ.get("MMSPEC_LLAMA_CPP")
 
 
 class Answer(NamedTuple):
@@ -106,3 +109,23 @@ def test_a_server_answers_with_it(backend, smollm2):
     options = Options(exact="off", max_new_tokens=8)
     with live(lambda: load(str(smollm2), backend=backend, device="cpu"), options) as server:
         assert "Paris" in text_of(server.ask(CAPITAL))
+
+
+@pytest.mark.skipif(LLAMA_CPP is None, reason="llama.cpp: MMSPEC_LLAMA_CPP names its Python")
+def test_llama_cpp_answers_the_same_from_a_float32_file(smollm2, texts, tmp_path):
+    model, prompts, out = (tmp_path / name for name in ("model", "prompts.jsonl", "peers.json"))
+    model.mkdir()
+    for file in smollm2.iterdir():
+        if file.suffix != ".gguf":
+            (model / file.name).symlink_to(file.resolve())
+    write_float32(smollm2 / FILE, model / "float32.gguf")
+    prompts.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts[:5]))
+    peers = ["--peers", "torch,llama.cpp", "--llama-cpp", LLAMA_CPP, "--repeats", "1"]
+    asked = ["--prompts", str(prompts), "--max-new-tokens", "24", "--out", str(out)]
+    command = ["bench", "peers", "--model", str(model), "--draft", "none", "--device", "cpu"]
+    assert main([*command, *peers, *asked]) == 0
+    found = {each["name"]: each for each in json.loads(out.read_text())["peers"]}
+    for name in ("llama.cpp, plain", "llama.cpp, prompt lookup"):
+        figures = found[name]["figures"]["given"]
+        assert figures["identical"] == figures["answers"] == 5, found[name]
+    assert figures["tokens_per_round"] > 1

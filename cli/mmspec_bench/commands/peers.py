@@ -48,6 +48,7 @@ NOTE = (
 @click.option("--peers", default=",".join(PEERS), metavar="LIST", help="Who is measured.")
 @click.option("--mlx-vlm", metavar="PYTHON", help="The Python of mlx-vlm's own environment.")
 @click.option("--vllm", metavar="PYTHON", help="The Python of vLLM's own environment.")
+@click.option("--llama-cpp", metavar="PYTHON", help="The Python that has llama-cpp-python.")
 @click.option("--drafting", metavar="LIST", help="Of mmspec. Default: M, without images lookup.")
 @gamma_option(5)
 @EXACT
@@ -67,6 +68,7 @@ def peers(
     peers: str,
     mlx_vlm: str | None,
     vllm: str | None,
+    llama_cpp: str | None,
     drafting: str | None,
     gamma: Gamma,
     exact: str,
@@ -76,16 +78,18 @@ def peers(
     repeats: int,
     max_new_tokens: int,
 ) -> None:
-    """Compare with transformers, mlx-lm, mlx-vlm and vLLM, each in processes of its own, in turn.
+    """Compare with other programs, each in processes of its own, in turn.
 
     The row of a program that cannot run gives the reason. mlx-vlm and vLLM need environments of
     their own, in which this project is installed too. vLLM drafts with EAGLE-3 heads alone.
+    llama.cpp computes with the GGUF file in the model's directory, in that file's precision.
     """
     screen = output.screen
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
     name, directory, drafts = _named(model, draft)
     drafting = drafting or ("M" if read_config(directory).vision else LOOKUP.spec)
-    methods = peer_methods(split(peers), split(drafting), gamma, exact, mlx_vlm, vllm)
+    pythons = mlx_vlm, vllm, llama_cpp
+    methods = peer_methods(split(peers), split(drafting), gamma, exact, *pythons)
     sets = _prompts(directory, prompts, count)
     with TemporaryDirectory() as folder:
         questions = {

@@ -11,8 +11,8 @@ from mmspec.drafters.views import UNLETTERED
 from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import choice
 
-PEERS = ("torch", "mlx", "transformers", "mlx-lm", "mlx-vlm", "vllm")
-"""Programs to compare: this project on each of its two backends, and four other projects."""
+PEERS = ("torch", "mlx", "transformers", "mlx-lm", "mlx-vlm", "vllm", "llama.cpp")
+"""Programs to compare: this project on each of its two backends, and five other projects."""
 LOOKUP_TOKENS = 10
 """Tokens that prompt lookup proposes, the value in transformers' documentation."""
 
@@ -49,10 +49,11 @@ def peer_methods(
     exact: str = "auto",
     mlx_vlm: str | None = None,
     vllm: str | None = None,
+    llama_cpp: str | None = None,
 ) -> list[PeerMethod]:
     """All methods of the named peers; raises UsageError for an unknown name or mode.
 
-    draftings, exact: how this project decodes. mlx_vlm, vllm: the Pythons of their environments.
+    draftings, exact: how this project decodes. mlx_vlm, vllm, llama_cpp: Pythons of their own.
     """
     for peer in peers:
         if peer not in PEERS:
@@ -65,6 +66,7 @@ def peer_methods(
     language = PeerMethod("mlx-lm, plain", "run_mlx", options={"program": "mlx-lm"})
     drafted = replace(language, name="mlx-lm, draft_model", drafts=True)
     vlm = PeerMethod("mlx-vlm, plain", "run_mlx", False, {"program": "mlx-vlm"})
+    gguf = PeerMethod("llama.cpp, plain", "run_llama_cpp", python=llama_cpp or sys.executable)
     by_peer = {
         "torch": _mmspec("torch", draftings, gamma, exact),
         "mlx": _mmspec("mlx", draftings, gamma, exact),
@@ -76,6 +78,7 @@ def peer_methods(
         "mlx-lm": [language, *_by_length(drafted, gamma)],
         "mlx-vlm": [replace(vlm, python=mlx_vlm or sys.executable)],
         "vllm": list(vllm_methods(vllm or sys.executable, gamma)),
+        "llama.cpp": [gguf, replace(gguf, name="llama.cpp, prompt lookup", options=lookup)],
     }
     return [method for peer in PEERS if peer in peers for method in by_peer[peer]]
 
