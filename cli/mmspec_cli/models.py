@@ -7,7 +7,7 @@ import click
 
 from mmspec.chat.plugins import BACKENDS, installed_backends, load_backend, registered
 from mmspec.checkpoints import mtp
-from mmspec.checkpoints.cards import Card, card, load_cards, pair_of, present
+from mmspec.checkpoints.cards import Card, load_cards, pair_of, present
 from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.head_config import is_head, read_head_config
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
@@ -18,7 +18,6 @@ from mmspec.checkpoints.recommendation import advice, size
 from mmspec.decoding.inspection import Quantizer
 from mmspec.drafters.views import LOOKUP
 from mmspec.ground.errors import UsageError, choice
-from mmspec.ground.input_files import expand_home
 from mmspec_cli.terminal.absent_models import pull_pair
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.options import BACKEND, JSON, PLAIN
@@ -79,11 +78,7 @@ def show(name: str, backend: str, as_json: bool, plain: bool) -> None:
     """
     screen, reading = Screen(plain=plain), reader(backend)
     known = load_cards().get(name)
-    is_path = expand_home(name).exists()
-    if known or not (is_path or "/" in name):
-        model = describe(card(name), reading)
-    else:
-        model = describe_directory(resolve(name, reading))
+    model = describe(known, reading) if known else describe_directory(resolve(name, reading))
     if as_json:
         screen.json(model)
         return

@@ -21,14 +21,14 @@ def measured(engine: Engine, options: Options) -> Calibration:
     return engine.calibration(engine.exact_rows(options.exact))
 
 
-def test_the_first_answer_drafts_from_its_first_round(engine: Engine):
+def test_rounds_of_each_length_are_timed(engine: Engine):
     plain = engine.chat(Options(drafting="none")).reply(QUESTION)
     costs = measured(engine, Options()).round_costs(1, 500)
     assert sorted(costs) == [0, 1, 2, 4, 8]
-    answer = engine.chat(Options()).reply(QUESTION)
-    assert answer.rounds[0].drafted
+    answer = engine.chat(Options(gamma=2)).reply(QUESTION)
+    assert all(each.drafted for each in answer.rounds)
+    assert answer.plain_seconds == costs[0]  # that of the timed rounds: it has no plain one itself
     assert answer.token_ids == plain.token_ids
-    assert answer.plain_seconds  # of the rounds that were timed: it has no plain one itself
 
 
 @pytest.mark.parametrize("options", [Options(gamma=3), Options(drafting="none")])
