@@ -234,8 +234,8 @@ def test_a_method_that_drafts_needs_a_draft():
 
 
 def test_every_peer_has_methods_and_others_are_refused():
-    pythons = "/vlm/python", "/vllm/python", "/llama/python"
-    methods = peer_methods(PEERS, ["M", "lookup"], 5, "auto", *pythons)
+    pythons = {"mlx-vlm": "/vlm/python", "vllm": "/vllm/python", "llama.cpp": "/llama/python"}
+    methods = peer_methods(PEERS, ["M", "lookup"], 5, "auto", pythons)
     assert len({method.name for method in methods}) == len(methods)
     assert {method.python for method in methods if "vlm" in method.name} == {"/vlm/python"}
     served = {m.name: m.python for m in methods if "vLLM" in m.name}

@@ -11,22 +11,15 @@ PLAIN = {"backend": "mlx", "drafting": "none", "gamma": 5, "exact": "auto"}
 QUESTION = [{"text": "what is this?"}]
 
 
-def task(pair_paths, drafts, **options):
-    model, draft = map(str, pair_paths)
-    return Task(model, draft if drafts else None, "cpu", "float32", options, 12, {})
-
-
-def test_a_model_of_text_alone_is_asked_by_its_own_template(llama_path):
-    alone = Task(str(llama_path), None, "cpu", "float32", PLAIN, 12, {})
-    expected, _ = Mmspec(alone).answer(QUESTION, Clock())
-    assert MlxLm(alone).answer(QUESTION, Clock())[0] == expected
+def task(model, drafts=False, **options):
+    draft = str(model) if drafts else None
+    return Task(str(model), draft, "cpu", "float32", options, 12, {})
 
 
 @pytest.mark.parametrize("drafts", [False, True], ids=["plain", "drafted"])
-def test_mlx_lm_answers_as_this_project_does(pair_paths, drafts):
-    ours = Mmspec(task(pair_paths, True, backend="mlx", drafting="T", gamma=3, exact="auto"))
-    expected, _ = ours.answer(QUESTION, Clock())
-    theirs = MlxLm(task(pair_paths, drafts, **({"draft_tokens": 3} if drafts else {})))
+def test_mlx_lm_answers_as_this_project_does(llama_path, drafts):
+    expected, _ = Mmspec(task(llama_path, **PLAIN)).answer(QUESTION, Clock())
+    theirs = MlxLm(task(llama_path, drafts, **({"draft_tokens": 3} if drafts else {})))
     clock = Clock()
     tokens, forwards = theirs.answer(QUESTION, clock)
     assert tokens == expected
@@ -35,7 +28,9 @@ def test_mlx_lm_answers_as_this_project_does(pair_paths, drafts):
     assert theirs.describe()["dtype"] == "float32"
 
 
-def test_an_image_is_refused(pair_paths):
-    theirs = MlxLm(task(pair_paths, False))
+def test_images_and_models_that_see_are_refused(llama_path, pair_paths):
+    with pytest.raises(UsageError, match="models of text alone"):
+        MlxLm(task(pair_paths[0]))
+    theirs = MlxLm(task(llama_path))
     with pytest.raises(UsageError, match="sees no images"):
         theirs.answer([{"image": "a.png"}, {"text": "?"}], Clock())

@@ -88,8 +88,8 @@ def peers(
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
     name, directory, drafts = _named(model, draft)
     drafting = drafting or ("M" if read_config(directory).vision else LOOKUP.spec)
-    pythons = mlx_vlm, vllm, llama_cpp
-    methods = peer_methods(split(peers), split(drafting), gamma, exact, *pythons)
+    pythons = {"mlx-vlm": mlx_vlm, "vllm": vllm, "llama.cpp": llama_cpp}
+    methods = peer_methods(split(peers), split(drafting), gamma, exact, pythons)
     sets = _prompts(directory, prompts, count)
     with TemporaryDirectory() as folder:
         questions = {

@@ -1,8 +1,9 @@
 """The methods of `bench peers`: each with its script and the script's options."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from mmspec.chat.options import Gamma
@@ -47,13 +48,11 @@ def peer_methods(
     draftings: Sequence[str],
     gamma: Gamma,
     exact: str = "auto",
-    mlx_vlm: str | None = None,
-    vllm: str | None = None,
-    llama_cpp: str | None = None,
+    pythons: Mapping[str, str | None] = MappingProxyType({}),
 ) -> list[PeerMethod]:
     """All methods of the named peers; raises UsageError for an unknown name or mode.
 
-    draftings, exact: how this project decodes. mlx_vlm, vllm, llama_cpp: Pythons of their own.
+    draftings, exact: how this project decodes. pythons: by peer, that of its own environment.
     """
     for peer in peers:
         if peer not in PEERS:
@@ -65,8 +64,7 @@ def peer_methods(
     lookup = {"lookup": LOOKUP_TOKENS}
     language = PeerMethod("mlx-lm, plain", "run_mlx", options={"program": "mlx-lm"})
     drafted = replace(language, name="mlx-lm, draft_model", drafts=True)
-    vlm = PeerMethod("mlx-vlm, plain", "run_mlx", False, {"program": "mlx-vlm"})
-    gguf = PeerMethod("llama.cpp, plain", "run_llama_cpp", python=llama_cpp or sys.executable)
+    gguf = PeerMethod("llama.cpp, plain", "run_llama_cpp")
     by_peer = {
         "torch": _mmspec("torch", draftings, gamma, exact),
         "mlx": _mmspec("mlx", draftings, gamma, exact),
@@ -76,11 +74,16 @@ def peer_methods(
             PeerMethod("transformers, prompt lookup", script, options=lookup),
         ],
         "mlx-lm": [language, *_by_length(drafted, gamma)],
-        "mlx-vlm": [replace(vlm, python=mlx_vlm or sys.executable)],
-        "vllm": list(vllm_methods(vllm or sys.executable, gamma)),
+        "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx", options={"program": "mlx-vlm"})],
+        "vllm": vllm_methods(sys.executable, gamma),
         "llama.cpp": [gguf, replace(gguf, name="llama.cpp, prompt lookup", options=lookup)],
     }
-    return [method for peer in PEERS if peer in peers for method in by_peer[peer]]
+    return [
+        replace(method, python=pythons.get(peer) or sys.executable)
+        for peer in PEERS
+        if peer in peers
+        for method in by_peer[peer]
+    ]
 
 
 def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) -> list[PeerMethod]:
@@ -93,12 +96,12 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
     return methods
 
 
-def vllm_methods(python: str, gamma: Gamma) -> tuple[PeerMethod, PeerMethod]:
+def vllm_methods(python: str, gamma: Gamma) -> list[PeerMethod]:
     """vLLM without a draft and with an EAGLE-3 head; it adapts no length, so 'auto' is fixed."""
     plain = PeerMethod("vLLM, plain", "run_vllm", python=python)
     tokens = SPECULATIVE_TOKENS if gamma == "auto" else gamma
     name, options = f"vLLM, EAGLE-3, {tokens} tokens", {"draft_tokens": tokens}
-    return plain, replace(plain, name=name, drafts=True, options=options, exports=True)
+    return [plain, replace(plain, name=name, drafts=True, options=options, exports=True)]
 
 
 def _by_length(method: PeerMethod, gamma: Gamma) -> Iterator[PeerMethod]:

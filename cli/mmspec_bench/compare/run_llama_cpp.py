@@ -28,7 +28,7 @@ class LlamaCpp(Program):
         )
 
         file, lookup = _gguf(Path(task.model)), task.options.get("lookup")
-        self._described = {"device": "cpu", "file": file.name, "llama_cpp": llama_cpp.__version__}
+        self.described = {"device": "cpu", "file": file.name, "llama_cpp": llama_cpp.__version__}
         self._draft: Any = LlamaPromptLookupDecoding(num_pred_tokens=lookup) if lookup else None
         self._rounds = 0
         # Unlike the other programs it heeds no environment variable.
@@ -72,14 +72,6 @@ class LlamaCpp(Program):
             if len(tokens) == self._max_tokens:
                 break
         return tokens, 1 + self._rounds if self._draft else len(clock.events)
-
-    def describe(self) -> dict[str, Any]:
-        """The file that is computed with, and the package's version."""
-        return self._described
-
-    def device_bytes(self) -> int:
-        """0: the process's own memory counts."""
-        return 0
 
 
 def _gguf(directory: Path) -> Path:

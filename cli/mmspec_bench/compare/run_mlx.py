@@ -3,9 +3,6 @@
 mlx-vlm runs in its own environment.  Option `program`: 'mlx-lm' or 'mlx-vlm'.
 """
 
-from collections.abc import Iterator
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +10,6 @@ from mmspec.checkpoints.config import read_config
 from mmspec.ground.errors import UsageError
 from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of, main, text_of
 from mmspec_mlx.device import blas  # before mlx.core, which binds its matrix products on import
-
-PREFIXES = {
-    "model.language_model.": "model.",
-    "language_model.model.": "model.",
-    "language_model.lm_head.": "lm_head.",
-    "lm_head.": "lm_head.",
-}
-"""Prefixes of the Llama's tensors in LLaVA checkpoints, and mlx-lm's prefixes for them."""
 
 
 class MlxProgram(Program):
@@ -32,7 +21,6 @@ class MlxProgram(Program):
         if task.device != "auto":
             mx.set_default_device(mx.Device(mx.gpu if task.device == "gpu" else mx.cpu))
         self._on_gpu = mx.default_device().type == mx.DeviceType.gpu
-        self._dtype = ""
         self._options: dict[str, Any] = {"max_tokens": task.max_tokens}
 
     def with_dtype(self, model: Any, dtype: str) -> Any:
@@ -46,13 +34,9 @@ class MlxProgram(Program):
         mx.eval(model.parameters())
         values: Any = tree_flatten(model.parameters())
         kinds = {str(value.dtype).removeprefix("mlx.core.") for _, value in values}
-        self._dtype = ", ".join(sorted(kinds))
-        return model
-
-    def describe(self) -> dict[str, Any]:
-        """Names of device, precision and BLAS, for reports."""
         device = "gpu" if self._on_gpu else "cpu"
-        return {"device": device, "dtype": self._dtype} | blas.describe()
+        self.described = {"device": device, "dtype": ", ".join(sorted(kinds))} | blas.describe()
+        return model
 
     def device_bytes(self) -> int:
         """Peak bytes by MLX's counter on a GPU; 0 on a CPU, where the process's peak is used."""
@@ -62,21 +46,20 @@ class MlxProgram(Program):
 
 
 class MlxLm(MlxProgram):
-    """mlx-lm on a model of text alone, or a LLaVA's language model.
-
-    Option: `draft_tokens`, by default the library's.
-    """
+    """mlx-lm on a model of text alone.  Option: `draft_tokens`, by default the library's."""
 
     def __init__(self, task: Task) -> None:
         from mlx_lm import utils
 
+        if read_config(Path(task.model)).vision:
+            raise UsageError("mlx-lm loads models of text alone: mlx-vlm answers for this one")
         super().__init__(task)
         loader: Any = utils
         self._tokenizer = loader.load_tokenizer(Path(task.model))
-        self._sees = read_config(Path(task.model)).vision is not None
-        self._model = self._language_model(task.model, task.dtype)
+        self._model = self.with_dtype(loader.load_model(Path(task.model))[0], task.dtype)
         if task.draft:
-            self._options["draft_model"] = self._language_model(task.draft, task.dtype)
+            draft, _ = loader.load_model(Path(task.draft))
+            self._options["draft_model"] = self.with_dtype(draft, task.dtype)
         if tokens := task.options.get("draft_tokens"):
             self._options["num_draft_tokens"] = tokens
 
@@ -86,10 +69,9 @@ class MlxLm(MlxProgram):
 
         if images_of(question):
             raise UsageError("mlx-lm loads language models and sees no images")
-        text = text_of(question)
-        content = [{"type": "text", "text": text}] if self._sees else text
+        message = {"role": "user", "content": text_of(question)}
         prompt = self._tokenizer.apply_chat_template(
-            [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
+            [message], add_generation_prompt=True, tokenize=False
         )
         tokens, rounds = [], 0
         for step in stream_generate(self._model, self._tokenizer, prompt, **self._options):
@@ -98,43 +80,6 @@ class MlxLm(MlxProgram):
             rounds += not step.from_draft
         ends = self._tokenizer.eos_token_ids
         return [token for token in tokens if token not in ends], rounds
-
-    def _language_model(self, directory: str, dtype: str) -> Any:
-        from mlx_lm.utils import load_model
-
-        sees = read_config(Path(directory)).vision is not None
-        classes: dict[str, Any] = (
-            {"get_model_classes": partial(_classes, Path(directory))} if sees else {}
-        )
-        model, _ = load_model(Path(directory), **classes)
-        return self.with_dtype(model, dtype)
-
-
-def _classes(directory: Path, config: dict[str, Any]) -> tuple[Any, Any]:  # noqa: ARG001
-    """The classes that mlx-lm's loader builds for a LLaVA `config`, which it does not support."""
-    from mlx_lm.models import llama
-
-    library: Any = llama
-    text = asdict(read_config(directory).text)
-
-    class LanguagePart(library.Model):  # type: ignore[misc]  # chosen at run time
-        def sanitize(self, weights: dict[str, Any]) -> dict[str, Any]:
-            sanitized: dict[str, Any] = super().sanitize(dict(_renamed(weights)))
-            return sanitized
-
-    class Arguments:
-        @staticmethod
-        def from_dict(_: dict[str, Any]) -> Any:
-            return library.ModelArgs.from_dict(text | {"model_type": "llama"})
-
-    return LanguagePart, Arguments
-
-
-def _renamed(weights: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in weights.items():
-        for prefix, new in PREFIXES.items():
-            if name.startswith(prefix):
-                yield new + name.removeprefix(prefix), value
 
 
 class MlxVlm(MlxProgram):

@@ -30,6 +30,9 @@ class Transformers(Program):
             raise UsageError(f"transformers cannot ask {task.model}: it has no chat template")
         self._model = self._load(task.model, task.dtype)
         self._options = {"max_new_tokens": task.max_tokens} | self._speculation(task)
+        dtype = str(self._model.dtype).removeprefix("torch.")
+        threads = torch.get_num_threads()
+        self.described = {"device": str(self._device), "dtype": dtype, "threads": threads}
 
     def _load(self, directory: str, dtype: str) -> Any:
         from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
@@ -74,12 +77,6 @@ class Transformers(Program):
         ends = {stop} if isinstance(stop, int) else set(stop)
         tokens = [token for token in ids[0, prompt_length:].tolist() if token not in ends]
         return tokens, len(clock.events)
-
-    def describe(self) -> dict[str, Any]:
-        """Names of device and precision and the number of threads, for reports."""
-        dtype = str(self._model.dtype).removeprefix("torch.")
-        threads = torch.get_num_threads()
-        return {"device": str(self._device), "dtype": dtype, "threads": threads}
 
     def device_bytes(self) -> int:
         """Peak bytes by CUDA's counter; 0 without CUDA."""

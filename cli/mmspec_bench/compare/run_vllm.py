@@ -12,7 +12,7 @@ SETTINGS = {
 }
 """Environment in which vLLM computes in this process, leaves stdout to the report, and takes 1 GiB
 for its cache on a CPU, not nearly all memory; what the user has set goes before."""
-COUNTERS = "vllm:spec_decode_num_"
+PREFIX, COUNTERS = "vllm:spec_decode_num_", ("drafts", "draft_tokens", "accepted_tokens")
 
 
 class Vllm(Program):
@@ -28,7 +28,7 @@ class Vllm(Program):
             current_platform,
         )
 
-        self._device, self._dtype = current_platform.device_type, task.dtype
+        self.described = {"device": current_platform.device_type, "dtype": task.dtype}
         every = [question for questions in task.questions.values() for question in questions]
         self._llm: Any = LLM(
             task.model,
@@ -45,26 +45,21 @@ class Vllm(Program):
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer with `LLM.chat`; its own times say when the first token was complete."""
         message = {"role": "user", "content": [_content(part) for part in question]}
-        rounds = self._counted("drafts")
+        before = self._counted()["drafts"]
         output = self._llm.chat([message], self._sampling, use_tqdm=False)[0]
         ids = list(output.outputs[0].token_ids)
         clock.known(len(ids))
         decoding = output.metrics.last_token_ts - output.metrics.first_token_ts
         clock.events.insert(0, (1, clock.events[-1][1] - decoding))
-        rounds = self._counted("drafts") - rounds
+        self.described["counters"] = counters = self._counted()
+        rounds = counters["drafts"] - before
         end = self._llm.get_tokenizer().eos_token_id
         return [id for id in ids if id != end], 1 + rounds if rounds else len(ids)
 
-    def _counted(self, name: str) -> int:
-        """A counter of speculative decoding; 0 without it."""
-        counters = self._llm.get_metrics()
-        return sum(each.value for each in counters if each.name == COUNTERS + name)
-
-    def describe(self) -> dict[str, Any]:
-        """Device and precision, and vLLM's own counters over all answers."""
-        names = ("drafts", "draft_tokens", "accepted_tokens")
-        counted = {name: self._counted(name) for name in names}
-        return {"device": self._device, "dtype": self._dtype, "counters": counted}
+    def _counted(self) -> dict[str, int]:
+        """The counters of speculative decoding; 0 without it."""
+        metrics = self._llm.get_metrics()
+        return {n: sum(m.value for m in metrics if m.name == PREFIX + n) for n in COUNTERS}
 
     def device_bytes(self) -> int:
         """Peak bytes by CUDA's counter; 0 without CUDA."""

@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 from time import time
 from typing import Any
 
+import msgspec
+
 from mmspec.checkpoints.head_export import export_head
 from mmspec.diagnostics.check import common_prefix
 from mmspec.diagnostics.prompts import Prompt
@@ -152,10 +154,7 @@ def run_script(
     report = json.loads(_last_line(process.stdout))
     if "error" in report:
         raise PeerError(report["error"])
-    replies = {
-        label: [Timing(**reply) for reply in every] for label, every in report["replies"].items()
-    }
-    return ProgramRun(**report | {"replies": replies})
+    return msgspec.convert(report, ProgramRun)
 
 
 def _last_line(text: str) -> str:
