@@ -1,6 +1,6 @@
 """Datasets as their authors distribute them: JSON beside folders of images, given as NAME=DIR.
 
-The formats follow the datasets' pages; no file of these datasets was opened by this project.
+The formats follow the datasets' pages; of them this project has opened MMSpec's files alone.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from mmspec.ground.json_reader import MismatchError, parse_json, read_value
 from mmspec.ground.limits import Length
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.images import open_picture
-from mmspec_bench.suite.samples import Read
+from mmspec_bench.suite.samples import SuiteSample
 from mmspec_world.prompts import DETAILED_CAPTION, STEPS
 
 T = TypeVar("T")
@@ -23,6 +23,7 @@ T = TypeVar("T")
 FILE_BYTES = 100_000_000
 """The most bytes of a JSON file: COCO's longest captions have 67 MB."""
 LETTERS = "ABCDEFGHIJ"
+Text = Annotated[str, Length(1, 100_000)]
 SPLIT = "test"
 """The part of ScienceQA that is asked."""
 
@@ -32,7 +33,7 @@ class _BenchQuestion:
     """A line of LLaVA-Bench's `questions.jsonl`."""
 
     image: str
-    text: Annotated[str, Length(1, 100_000)]
+    text: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,25 @@ class _Captions:
 
 
 @dataclass(frozen=True, slots=True)
+class _Conversation:
+    """A line of MMSpec's `mmspec.jsonl` (arXiv 2603.14989), all about one image."""
+
+    id: Text
+    image: Text
+    turns: Annotated[list[Text], Length(1, 100)]
+    topic: Text
+
+
+@dataclass(frozen=True, slots=True)
 class Original:
     """A dataset's own files."""
 
     files: tuple[str, ...]
     """Patterns of its JSON file within its folder, the preferred one first."""
-    reads: Callable[[Path], Iterator[Read]]
+    samples: Callable[[Path], Iterator[SuiteSample]]
     """From the JSON file to its samples; raises MmspecError naming file and entry."""
+    rows: int | None = 100
+    """Samples of each task, if --limit does not say how many; None for all."""
 
     def file_in(self, folder: Path) -> Path | None:
         """The JSON file in `folder`, if it is there."""
@@ -81,47 +94,65 @@ class Original:
         return next(matches, None)
 
 
-def _llava_bench(file: Path) -> Iterator[Read]:
-    for number, line in enumerate(read_lines(file), start=1):
-        if line.strip():
-            asked = parsed(_BenchQuestion, line, f"{file}:{number}")
-            yield partial(_questions, [file.parent / "images" / asked.image], asked.text)
+def _mmspec(file: Path) -> Iterator[SuiteSample]:
+    """MMSpec's conversations; tasks are its topics, and a name has its own id."""
+    for one in parsed_lines(_Conversation, file):
+        questions = partial(_questions, [file.parent / "images" / one.image], *one.turns)
+        yield SuiteSample(f"{one.topic}/{one.id}", one.topic, questions)
 
 
-def _scienceqa(file: Path) -> Iterator[Read]:
+def _llava_bench(file: Path) -> Iterator[SuiteSample]:
+    for number, asked in enumerate(parsed_lines(_BenchQuestion, file)):
+        image = file.parent / "images" / asked.image
+        yield _single("llava-w", number, [image], asked.text)
+
+
+def _scienceqa(file: Path) -> Iterator[SuiteSample]:
     problems = parsed(dict[str, _Problem], read_whole(file, FILE_BYTES), str(file))
-    for key, problem in problems.items():
-        if problem.split == SPLIT and problem.image:
-            place = Path(SPLIT, key, problem.image)
-            images = [file.parent / "images" / place, file.parent / place]
-            yield partial(_questions, images, problem.text)
+    asked = [(key, one) for key, one in problems.items() if one.split == SPLIT and one.image]
+    for number, (key, problem) in enumerate(asked):
+        place = Path(SPLIT, key, problem.image or "")
+        images = [file.parent / "images" / place, file.parent / place]
+        yield _single("scienceqa", number, images, problem.text)
 
 
-def _coco(file: Path) -> Iterator[Read]:
+def _coco(file: Path) -> Iterator[SuiteSample]:
     captions = parsed(_Captions, read_whole(file, FILE_BYTES), str(file))
     root = file.parent.parent if file.parent.name == "annotations" else file.parent
     year = file.stem.removeprefix("captions_")
-    for image in captions.images:
+    for number, image in enumerate(captions.images):
         images = [root / folder / image.file_name for folder in (year, f"images/{year}", ".")]
-        yield partial(_questions, images, DETAILED_CAPTION)
+        yield _single("coco", number, images, DETAILED_CAPTION)
 
 
 ORIGINALS = {
+    "mmspec": Original(("test/mmspec.jsonl", "mmspec.jsonl"), _mmspec, rows=None),
     "llava-w": Original(("questions.jsonl",), _llava_bench),
     "scienceqa": Original(("problems.json",), _scienceqa),
     "coco": Original(
         ("annotations/captions_val*.json", "captions_val*.json", "captions_*.json"), _coco
     ),
 }
-"""LLaVA-Bench (In-the-Wild), ScienceQA's test questions with an image, COCO's images."""
+"""MMSpec, LLaVA-Bench (In-the-Wild), ScienceQA's test questions with an image, COCO's images."""
 
 
-def _questions(images: list[Path], text: str) -> tuple[Message, ...]:
-    """A question about the first of `images` that exists."""
+def _single(task: str, number: int, images: list[Path], text: str) -> SuiteSample:
+    return SuiteSample(f"{task}/{number}", task, partial(_questions, images, text))
+
+
+def _questions(images: list[Path], text: str, *later: str) -> tuple[Message, ...]:
+    """A question about the first of `images` that exists, and those after it."""
     if text.count(IMAGE_MARKER) > 1:
         raise UsageError(f"{images[0]}: its question has more than one {IMAGE_MARKER}")
     picture = open_picture(next((image for image in images if image.is_file()), images[0]))
-    return (interleaved(text, [picture]),)
+    return interleaved(text, [picture]), *(Message("user", (each,)) for each in later)
+
+
+def parsed_lines(kind: type[T], file: Path) -> Iterator[T]:
+    """Each line of JSON that is not empty as `kind`; raises UsageError naming any other."""
+    for number, line in enumerate(read_lines(file), start=1):
+        if line.strip():
+            yield parsed(kind, line, f"{file}:{number}")
 
 
 def parsed(kind: type[T], text: str, where: str) -> T:

@@ -1,9 +1,9 @@
 """Reads the samples that --suite names: the synthetic world, datasets, prompts, clips."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 from mmspec.checkpoints.hub_cache import cached_dataset
@@ -14,8 +14,6 @@ from mmspec.prompt.conversation import Message
 from mmspec.prompt.file_kinds import CLIP_SUFFIXES
 from mmspec.prompt.film import open_clip
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
-from mmspec_bench.suite.mmspec_files import NAME as MMSPEC
-from mmspec_bench.suite.mmspec_files import mmspec_samples
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
 from mmspec_bench.suite.original_files import ORIGINALS
 from mmspec_bench.suite.samples import Read, SuiteSample, asked_after, with_follow_up
@@ -29,9 +27,7 @@ SYNTHETIC = {
 """Tasks of the synthetic world by the name of their suite."""
 FILM_FPS = 1.0
 """Frames a second of films in a folder, as in FLASH (Wang et al. 2025)."""
-OWN_ROWS = 100
-"""Samples of a dataset's own files, if --limit does not say how many."""
-OWN_FILES_ONLY = tuple(f"{name}=DIR" for name in (MMSPEC, *ORIGINALS) if name not in DATASETS)
+OWN_FILES_ONLY = tuple(f"{name}=DIR" for name in ORIGINALS if name not in DATASETS)
 NAMES = (*SYNTHETIC, *GROUPS, *DATASETS, *OWN_FILES_ONLY)
 
 
@@ -75,7 +71,7 @@ def _samples(
     word: str, size: int, limit: int | None, seed: int, words: Sequence[str]
 ) -> list[SuiteSample]:
     """The samples of a word; `words` are all words, which may name folders of other datasets."""
-    name, equals, path = word.partition("=")
+    name, equals, _ = word.partition("=")
     if word in SYNTHETIC:
         return offline(size, limit=limit, seed=seed, tasks=SYNTHETIC[word])
     if word in GROUPS:
@@ -84,10 +80,8 @@ def _samples(
         parts = [each.partition("=") for each in words]
         folders = {name: expand_home(path) for name, _, path in parts if path}
         return _of_dataset(name, folders, limit)
-    if equals and name == MMSPEC:
-        return list(mmspec_samples(expand_home(path), limit))
     if equals:
-        raise choice("dataset", name, (*DATASETS, *ORIGINALS, MMSPEC))
+        raise choice("dataset", name, (*DATASETS, *ORIGINALS))
     return _of_path(expand_home(word), limit)
 
 
@@ -119,17 +113,29 @@ def _captioning(film: Path) -> tuple[Message, ...]:
 
 def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> list[SuiteSample]:
     """The samples of a dataset, in its folder of `folders` or in the hub's cache."""
-    folder, dataset = folders.get(name), DATASETS.get(name)
-    if folder and name in ORIGINALS and (file := ORIGINALS[name].file_in(folder)):
-        rows = dataset.rows if dataset else OWN_ROWS
-        reads = islice(ORIGINALS[name].reads(file), min(rows, limit or rows))
-        return with_follow_up(_numbered(name, reads), dataset.follow_up if dataset else None)
+    folder, dataset, own = folders.get(name), DATASETS.get(name), ORIGINALS.get(name)
+    if own and folder and (file := own.file_in(folder)):
+        rows = dataset.rows if dataset else own.rows
+        most = min(filter(None, (rows, limit)), default=None)
+        samples = _first_of_each_task(own.samples(file), most)
+        return with_follow_up(samples, dataset.follow_up if dataset else None)
     if dataset is None:
-        raise UsageError(f"--suite {name}={folder}: there is no {ORIGINALS[name].files[0]}")
+        files = " or ".join(own.files) if own else ""
+        raise UsageError(f"--suite {name}={folder}: there is no {files}")
     samples = _numbered(name, dataset.reads(_tables(name, dataset, folder), limit))
     if dataset.after:
         return asked_after(samples, _of_dataset(dataset.after, folders, None))
     return with_follow_up(samples, dataset.follow_up)
+
+
+def _first_of_each_task(samples: Iterable[SuiteSample], most: int | None) -> list[SuiteSample]:
+    counts = Counter[str]()
+    chosen = []
+    for sample in samples:
+        counts[sample.task] += 1
+        if most is None or counts[sample.task] <= most:
+            chosen.append(sample)
+    return chosen
 
 
 def _tables(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
