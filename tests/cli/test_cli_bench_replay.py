@@ -105,7 +105,7 @@ def test_a_text_model_drafts_for_answers_that_it_would_not_give(
     command = arguments(benchmark, tmp_path / "out", *pair, methods=methods, backend=backend)
     assert run(*command).status == 0
     rows = read_rows(tmp_path / "out" / ROWS)
-    assert [row.text.strip() for row in rows] == [texts[row.turn] for row in rows]
+    assert ["".join(row.pieces).strip() for row in rows] == [texts[row.turn] for row in rows]
     for method in methods[1:]:
         drafted = [row for row in rows if row.method == method]
         assert all(row.identical and row.drafted for row in drafted)

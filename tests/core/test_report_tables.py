@@ -51,14 +51,10 @@ def test_a_draft_of_which_nothing_was_kept_has_zeros_and_no_answers_none(run):
     assert tables.drafting([nothing]).rows[0][2:4] == ("", "")
 
 
-def test_block_efficiency_by_images_and_turns(run):
-    bench_run = run(FAST, SLOW, PLAIN, *LATER)
-    table = tables.by_images(bench_run)
+def test_block_efficiency_by_images(run):
+    table = tables.by_images(run(FAST, SLOW, PLAIN, *LATER))
     assert table.columns == ("method", "1 image", "2 images")
     assert table.rows == [("M", "3.00", "1.00"), ("MT", "2.00", "1.00")]
-    first, later = tables.by_turn(bench_run, later=False), tables.by_turn(bench_run, later=True)
-    assert first.rows == [("M", "3.00"), ("MT", "2.00")]
-    assert later.rows == [("M", "1.00"), ("MT", "1.00")]
 
 
 def test_every_task_has_its_intervals_nodes_and_speeds(run):
@@ -80,7 +76,7 @@ def test_every_task_has_its_intervals_nodes_and_speeds(run):
 def test_a_target_that_repeats_answers_has_no_seconds(run):
     bench_run = run(FAST, PLAIN, target_answers="answers.jsonl")
     every = report_tables(bench_run, bench_run.task_summaries, [])
-    assert {"Time", "Seconds by stage"}.isdisjoint(table.title for table in every)
+    assert "Time" not in [table.title for table in every]
     assert every[0].rows[0][6] == ""
 
 
@@ -150,12 +146,6 @@ def test_speed_ups_are_of_decoding_and_end_to_end(run):
     assert plainly[:3] == ("none", "1.0", "1.0")
 
 
-def test_stages_are_of_first_turns(run):
-    lines = tables.stages(run(FAST, SLOW, PLAIN, *LATER)).rows
-    assert [line[:2] for line in lines] == [("1 image", name) for name in ("M", "MT", "none")]
-    assert lines[1][2:] == ("", "", "", "1.500", "3.300", "0.200", "5.000")
-
-
 def test_every_divergence_is_listed(run):
     result = {"position": 2, "margin": 3e-05, "outcome": "near-tie"}
     parted = row("chart/0", "MT", [(3, 2, 3)], identical=False, divergence=result)
@@ -180,7 +170,7 @@ def test_what_was_left_out_and_what_answers_noted(run):
 def test_a_run_without_drafts_has_a_report_too(run):
     bench_run = run(PLAIN, methods=("none",))
     result = report_tables(bench_run, bench_run.task_summaries, ())
-    assert [table.title for table in result] == ["Drafting", "Time", "Seconds by stage", "Settings"]
+    assert [table.title for table in result] == ["Drafting", "Time", "Settings"]
 
 
 def test_notes_that_differ_in_numbers_alone_are_counted_together(run):

@@ -8,7 +8,7 @@ import pytest
 
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec_bench.suite import metrics
-from mmspec_bench.suite.parameters import drafted_share
+from mmspec_bench.suite.drafts import drafted_share
 from support.scripted_engine import SEES
 from support.suite_row import plain, row, seconds
 

@@ -108,7 +108,8 @@ def merge(folders: Sequence[Path]) -> BenchRun:
 
     Raises UsageError naming a folder without a run, a setting that differs or a duplicate row.
     """
-    shards = sorted(((_provenance(folder), folder) for folder in folders), key=_shard_number)
+    shards = [(_provenance(folder), folder) for folder in folders]
+    shards.sort(key=lambda shard: int(shard[0]["shard"].partition("/")[0]))
     _check_settings(shards)
     placed = [(folder, row) for _, folder in shards for row in read_rows(_file(folder, ROWS))]
     if not placed:
@@ -142,10 +143,6 @@ def _provenance(folder: Path) -> dict[str, Any]:
         if name not in values:
             raise UsageError(f"{file}: {name!r} is missing; give a run of this version")
     return values
-
-
-def _shard_number(shard: tuple[dict[str, Any], Path]) -> int:
-    return int(shard[0]["shard"].partition("/")[0])
 
 
 def _check_settings(shards: Sequence[tuple[dict[str, Any], Path]]) -> None:

@@ -1,12 +1,11 @@
 """The tables of a run: block efficiency, time, equality with plain decoding, settings."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mmspec.checkpoints.quantization import computed
 from mmspec_bench.report.merge import BenchRun, grouped
-from mmspec_bench.suite import metrics
 from mmspec_bench.suite.confidence import DRAWS, LEVEL, difference
 from mmspec_bench.suite.methods import is_single_view
 from mmspec_bench.suite.metrics import Summary, block_efficiency
@@ -73,9 +72,15 @@ def time(summaries: Sequence[Summary]) -> Table:
 
 def by_images(run: BenchRun) -> Table:
     """Block efficiency by number of images, over all tasks."""
-    rows = sorted(run.rows, key=lambda row: row.images)
+    groups = grouped(run.rows, lambda row: (row.method, row.images))
+    counts = sorted({row.images for row in run.rows})
+    lines = [
+        (name, *(positive(block_efficiency(groups.get((name, count), ()))) for count in counts))
+        for name in run.drafting
+    ]
+    columns = ("method", *(count_of(count, "image") for count in counts))
     note = "Tokens per round (micro) by images in the conversation so far, all tasks and turns."
-    return _pivot("By images", note, run, rows, lambda row: count_of(row.images, "image"))
+    return Table("By images", columns, lines, note, in_terminal=True)
 
 
 def by_task(lines: Sequence[Summary]) -> Table:
@@ -100,31 +105,6 @@ def by_task(lines: Sequence[Summary]) -> Table:
         *("nodes", "times plain", "same tokens"),
     )
     return Table("By task", columns, cells, note, text_columns=2, in_terminal=True)
-
-
-def by_turn(run: BenchRun, *, later: bool) -> Table:
-    """Block efficiency by task, over first turns or, if `later`, over later turns."""
-    rows = [row for row in run.rows if (row.turn > 0) == later]
-    which = "later turns" if later else "first turns"
-    note = f"Tokens per round (micro), {which}."
-    return _pivot(f"By task, {which}", note, run, rows, lambda row: row.task)
-
-
-def _pivot(
-    title: str,
-    note: str,
-    run: BenchRun,
-    rows: Sequence[AnswerRow],
-    column: Callable[[AnswerRow], str],
-) -> Table:
-    """Block efficiency of every drafting method, with a column for each value of `column`."""
-    groups = grouped(rows, lambda row: (row.method, column(row)))
-    columns = list(dict.fromkeys(map(column, rows)))
-    lines = [
-        (name, *(positive(block_efficiency(groups.get((name, each), ()))) for each in columns))
-        for name in (run.drafting if rows else ())
-    ]
-    return Table(title, ("method", *columns), lines, note, in_terminal=True)
 
 
 def against_best_view(run: BenchRun) -> Table:
@@ -192,20 +172,6 @@ def by_position(summaries: Sequence[Summary]) -> Table:
 
 def _padded(shares: Sequence[float], count: int) -> list[str]:
     return [*map(percent, shares), *[""] * (count - len(shares))]
-
-
-def stages(run: BenchRun) -> Table:
-    """Mean seconds of an answer by images, method and stage."""
-    first = [row for row in run.rows if row.turn == 0]
-    groups = grouped(first, lambda row: (row.images, run.methods.index(row.method)))
-    lines = []
-    for images, method in sorted(groups):
-        seconds = list(metrics.stage_seconds(groups[images, method]).values())
-        cells = (positive(value, 3) for value in (*seconds, sum(seconds)))
-        lines.append((count_of(images, "image"), run.methods[method], *cells))
-    note = "Mean seconds of an answer; first turns alone, which prefill the whole prompt."
-    columns = ("images", "method", *metrics.STAGES, "total")
-    return Table("Seconds by stage", columns, lines, note, text_columns=2)
 
 
 def divergences(run: BenchRun) -> Table:

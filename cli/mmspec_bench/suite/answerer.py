@@ -5,7 +5,7 @@ methods.  Within a conversation the caches stay, as in a chat: a later turn comp
 new.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -13,14 +13,13 @@ from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.engine import Engine
 from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
-from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.check import first_divergence, near_tie
 from mmspec.drafters.views import LOOKUP, UNLETTERED
 from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
+from mmspec_bench.suite.drafts import drafted_share
 from mmspec_bench.suite.methods import Method
-from mmspec_bench.suite.parameters import drafted_share
 from mmspec_bench.suite.rows import PLAIN, STAGES, AnswerRow, RoundRow, RowDivergence
 from mmspec_bench.suite.samples import SuiteSample
 
@@ -63,8 +62,11 @@ class Answerer:
         chat = self.engine.chat(self.options)
         for question in questions:
             before = tuple(chat.conversation.turns)
-            seconds = _first_token_seconds(chat.send(question))
-            yield TimedAnswer(question, chat.answer, before, seconds)
+            start, first = perf_counter(), 0.0
+            for piece in chat.send(question):
+                if isinstance(piece, Piece) and not first:
+                    first = perf_counter() - start
+            yield TimedAnswer(question, chat.answer, before, first)
 
     def with_memory(self) -> "Answerer":
         """The answerer, whose lookup finds places in its answers to earlier samples too."""
@@ -72,15 +74,6 @@ class Answerer:
             return self
         memory = Memory(self.engine.target.tokenizer.size)
         return replace(self, engine=replace(self.engine, memory=memory))
-
-
-def _first_token_seconds(pieces: Iterable[Prefilled | Piece]) -> float:
-    """Run an answer to its end; returns the seconds to its first text."""
-    start, first = perf_counter(), 0.0
-    for piece in pieces:
-        if isinstance(piece, Piece) and not first:
-            first = perf_counter() - start
-    return first
 
 
 def open_answerer(method: Method, engine: Engine, options: Options) -> Answerer:

@@ -13,6 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.images import Picture, decode_picture, open_picture
@@ -110,12 +112,7 @@ def _picture(value: Any, where: str, folder: Path) -> Picture:
     raise ImageError(f"{where} holds no image")
 
 
-def _dataset(entry: dict[str, Any]) -> Dataset:
-    lists = {name: tuple(value) for name, value in entry.items() if isinstance(value, list)}
-    return Dataset(**(entry | lists))
-
-
 _TABLES = tomllib.loads(files(__package__).joinpath("datasets.toml").read_text(encoding="utf-8"))
-DATASETS = {name: _dataset(entry) for name, entry in _TABLES["datasets"].items()}
+DATASETS = msgspec.convert(_TABLES["datasets"], dict[str, Dataset])
 GROUPS: dict[str, list[str]] = _TABLES["groups"]
 """The datasets in a paper's tables, by the name that --suite takes."""

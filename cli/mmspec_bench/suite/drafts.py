@@ -1,15 +1,23 @@
-"""Several drafts of one target: loads them, and finds the one that a method asks for."""
+"""Several drafts of one target: loads them, finds the one of a method, and its parameters."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from mmspec.chat.engine import Engine, load
+from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind
+from mmspec.checkpoints.config import ModelConfig
+from mmspec.checkpoints.head_manifest import head_manifest
+from mmspec.checkpoints.manifest import manifest
 from mmspec.drafters.views import UNLETTERED
 from mmspec.ground.errors import UsageError, choice
 from mmspec_bench.suite.methods import Method
+
+DECODER = ("language_model.", "lm_head.")
+"""Beginnings of the canonical names of tensors that every token reads."""
 
 
 def load_drafts(drafts: Iterable[str], models: Mapping[str, Any], options: Options) -> list[Engine]:
@@ -22,14 +30,10 @@ def load_drafts(drafts: Iterable[str], models: Mapping[str, Any], options: Optio
         if not engines:
             engines.append(load(**models, draft=draft, options=options))
         elif draft not in map(_name, engines):
-            engines.append(_beside(engines[0], draft, models))
+            engine = load(**{**models, "model": engines[0].target, "draft": draft})
+            engines.append(replace(engine, exactness=engines[0].exactness))
             engines[-1].prepare(options)
     return engines
-
-
-def _beside(first: Engine, draft: str, models: Mapping[str, Any]) -> Engine:
-    engine = load(**{**models, "model": first.target, "draft": draft})
-    return replace(engine, exactness=first.exactness)
 
 
 def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
@@ -47,15 +51,11 @@ def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
     able = [engine for engine in engines if _drafts(engine, method.drafting)]
     if len(able) == 1:
         return able[0]
-    others = " or ".join(f"{method.name}@{_name(engine)}" for engine in able)
-    raise UsageError(
-        f"--methods: {method.name}: "
-        + (f"more than one draft can do it: give {others}" if able else _unable(names))
-    )
-
-
-def _unable(names: Sequence[str]) -> str:
-    return f"no draft can do it, of {', '.join(names)}: name another with --draft"
+    reason = f"no draft can do it, of {', '.join(names)}: name another with --draft"
+    if able:
+        others = " or ".join(f"{method.name}@{_name(engine)}" for engine in able)
+        reason = f"more than one draft can do it: give {others}"
+    raise UsageError(f"--methods: {method.name}: {reason}")
 
 
 def _name(engine: Engine) -> str:
@@ -69,3 +69,22 @@ def _drafts(engine: Engine, drafting: str) -> bool:
         if engine.head
         else bool(engine.draft) and not is_kind(drafting)
     )
+
+
+def drafted_share(models: Models) -> float:
+    """Parameters read for a drafted token over those read for a token of the target; 0 without.
+
+    Of a draft these are its decoder's. Of a head they are its own, those of one slot if it has
+    slots, and the target's output matrix.
+    """
+    target = _decoder(models.target.model.config)
+    if models.head:
+        config = models.head.head.config
+        own = sum(map(prod, head_manifest(config).values())) / (config.slots or 1)
+        return (own + config.hidden_size * config.vocab_size) / target
+    return _decoder(models.draft.model.config) / target if models.draft else 0.0
+
+
+def _decoder(config: ModelConfig) -> int:
+    shapes = manifest(config).items()
+    return sum(prod(shape) for name, shape in shapes if name.startswith(DECODER))

@@ -91,11 +91,6 @@ class AnswerRow:
         return self.sample, self.turn
 
     @property
-    def text(self) -> str:
-        """The text of the answer."""
-        return "".join(self.pieces)
-
-    @property
     def emitted(self) -> int:
         """Number of tokens in the answer."""
         return sum(round_.emitted for round_ in self.rounds)
