@@ -16,6 +16,7 @@ SCHEDULE_NAMES = ("mixed", "msd", "text", "images")
 BLOCKS = ("dflash", "dspark")
 """Heads that learn by losses of their own."""
 CHAINS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
+MLP_HEADS = ("medusa", "hydra")
 HEADS = (*CHAINS, *BLOCKS)
 FEATURE_HEADS = tuple(kind for kind in CHAINS if kind != "eagle3")
 BASELINES = ("pretrained", "finetuned", "llava", "language")
@@ -26,8 +27,6 @@ STAGE_MINUTES = {"tower": 15.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
 """Default minutes of each stage, for two CPU cores."""
 DEFAULT_MINUTES = 20.0
 """Default minutes of training a head or a draft."""
-HELD_OUT_SAMPLES = 128
-"""The most held-out conversations for evaluation if `--held-out` is not given."""
 
 
 def as_options(settings: Settings) -> dict[str, Any]:
@@ -79,10 +78,7 @@ class DataSettings(Settings):
     )
     samples: int = option(8000, "Most conversations to train on; --data may have fewer.", least=1)
     held_out: int | None = option(
-        None,
-        "Most held-out conversations to evaluate on. Default: a fifth of --samples, at most "
-        f"{HELD_OUT_SAMPLES}.",
-        least=1,
+        None, "Most held-out conversations. Default: a fifth of --samples, at most 128.", least=1
     )
     batch: int = option(4096, "Token positions of a batch, padding included.", least=1)
     seed: int = option(0, "Seed of the data's order and of the initial weights.")
@@ -95,9 +91,7 @@ class DataSettings(Settings):
         None, "Directory for the answers, which several runs can share. Default: OUT/answers."
     )
     answer_tokens: int = option(160, "Most tokens of an answer that the target generates.", least=1)
-    answer_rows: int = option(
-        32, "Conversations that the target answers at the same time.", least=1
-    )
+    answer_rows: int = option(32, "Conversations that the target answers at once.", least=1)
     temperature: float = option(0.0, "Temperature of the target's answers; 0: greedy.", least=0)
     cache_gb: float = option(
         4.0,
@@ -129,8 +123,8 @@ class DataSettings(Settings):
 
     @property
     def held_out_samples(self) -> int:
-        """Number of held-out conversations: by default a fifth of `samples`, at most 128."""
-        return self.held_out or max(1, min(HELD_OUT_SAMPLES, self.samples // 5))
+        """Number of held-out conversations at most."""
+        return self.held_out or max(1, min(128, self.samples // 5))
 
     @property
     def cache_bytes(self) -> int:
@@ -180,16 +174,10 @@ class MethodSettings(Settings):
     )
     rate: float = option(2e-3, "Peak learning rate.", above=0)
     final_rate: float = option(
-        0.02,
-        "Learning rate at the end, as a share of its peak; 1: no decay.",
-        least=0,
-        most=1,
+        0.02, "Learning rate at the end, as a share of its peak; 1: no decay.", least=0, most=1
     )
     step_samples: int = option(
-        1,
-        "Least conversations of a step, accumulated over batches. With --batch 1 each of them is "
-        "drawn by --schedule alone.",
-        least=1,
+        1, "Least conversations of a step; --batch 1 draws each by --schedule alone.", least=1
     )
     schedule: str | None = option(
         None,
@@ -200,15 +188,10 @@ class MethodSettings(Settings):
     )
     gamma: int = option(5, "Draft length in evaluations.", least=1)
     every: int | None = option(
-        None,
-        "Steps between evaluations. Default: a tenth of --steps, or what a minute has.",
-        least=1,
+        None, "Steps between evaluations. Default: a tenth of --steps, or a minute's.", least=1
     )
     pool: int | None = option(
-        None,
-        "Positions to which each image is pooled for the draft. Default: the target's.",
-        least=1,
-        kinds=("draft",),
+        None, "Positions of a pooled image. Default: the target's.", least=1, kinds=("draft",)
     )
 
 
@@ -218,10 +201,7 @@ class HeadMethodSettings(MethodSettings):
 
     token_weight: float = option(1.0, "Weight of --loss in the total.", least=0, kinds=CHAINS)
     feature_weight: float = option(
-        0.0,
-        "Weight in the total of the smooth L1 distance between features and hidden states.",
-        least=0,
-        kinds=FEATURE_HEADS,
+        0.0, "Weight of SmoothL1(feature, hidden state).", least=0, kinds=FEATURE_HEADS
     )
     decay: float = option(
         0.8, "Loss weight of a drafted token by the one before it.", least=0, most=1, kinds=HEADS
@@ -230,10 +210,7 @@ class HeadMethodSettings(MethodSettings):
         5, "Drafted tokens to train from each position of an answer.", least=1, kinds=CHAINS
     )
     anchors: int = option(
-        512,
-        "Most blocks of a conversation to learn in a step, drawn at random.",
-        least=1,
-        kinds=BLOCKS,
+        512, "Most blocks of a conversation in a step, drawn at random.", least=1, kinds=BLOCKS
     )
     noise: float = option(
         0.0,
@@ -249,10 +226,7 @@ class HeadShape(Settings):
     """Sizes of a head that its target does not determine."""
 
     slots: int = option(
-        5,
-        "Tokens that a head of slots drafts.",
-        least=1,
-        kinds=("medusa", "hydra", "flash", *BLOCKS),
+        5, "Tokens that a head of slots drafts.", least=1, kinds=("flash", *MLP_HEADS, *BLOCKS)
     )
     layers: int = option(4, "Layers of a dflash or dspark head.", least=1, kinds=BLOCKS)
     markov: str = option(
@@ -276,7 +250,7 @@ class HeadShape(Settings):
         "none",
         "How a medusa or hydra head reads image embeddings.",
         choices=("none", "mean", "attention"),
-        kinds=("medusa", "hydra"),
+        kinds=MLP_HEADS,
     )
     ffn: int | None = option(
         None,
@@ -285,10 +259,7 @@ class HeadShape(Settings):
         kinds=("eagle", "eagle3", "msd", "flash", *BLOCKS),
     )
     draft_vocabulary: int | None = option(
-        None,
-        "Tokens that an eagle3 head can draft: the commonest of the answers. Default: all.",
-        least=1,
-        kinds=("eagle3",),
+        None, "Commonest tokens that are drafted. Default: all.", least=1, kinds=("eagle3",)
     )
     norms: str = option(
         "3.1",

@@ -37,7 +37,7 @@ def write_answers(file: Path, rows: Iterable[AnswerRow]) -> None:
     """Write the answers in rows of one method."""
     texts: dict[str, list[str]] = {}
     for row in rows:
-        texts.setdefault(row.sample.rpartition("/")[2], []).append(row.text.strip())
+        texts.setdefault(row.sample.rpartition("/")[2], []).append("".join(row.pieces).strip())
     write_lines(
         file,
         [
