@@ -118,12 +118,6 @@ class DraftModel(nn.Module):
         """True if the draft reads images."""
         return self.multi_modal_projector is not None
 
-    @property
-    def text_parts(self) -> list[nn.Module]:
-        """The modules of the Llama; a tied output matrix is part of the first."""
-        tied = self.text.tie_word_embeddings
-        return [self.language_model] if tied else [self.language_model, self.lm_head]
-
     def forward(self, columns: DraftColumns, features: Sequence[Tensor]) -> Tensor:
         """Return states [B, S, H] after the last norm; `features` has [P, D] for each image."""
         x = self.language_model.embed_tokens(columns.ids)

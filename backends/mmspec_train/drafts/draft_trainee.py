@@ -74,7 +74,9 @@ class DraftTrainee(Trainee):
     def stages(self) -> Sequence[Stage]:
         """Return the stages named by `stage_names`."""
         rate, projector = self.method.rate, self.module.multi_modal_projector
-        text: list[tuple[nn.Module, float]] = [(part, rate) for part in self.module.text_parts]
+        text: list[tuple[nn.Module, float]] = [(self.module.language_model, rate)]
+        if not self.module.text.tie_word_embeddings:
+            text.append((self.module.lm_head, rate))
         alone: list[tuple[nn.Module, float]] = [(projector, rate)] if projector else []
         mixed = SCHEDULES[self.method.schedule or "mixed"]
         stages = [

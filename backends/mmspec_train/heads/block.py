@@ -118,19 +118,11 @@ class MarkovModule(nn.Module):
         return outputs
 
 
-class ConfidenceModule(nn.Module):
-    """Predicts how probably a row's token is accepted."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.proj = nn.Linear(width, 1)
-
-
 class BlockModule(nn.Module):
     """A DFlash or DSpark head."""
 
     def __init__(self, config: HeadConfig, options: BlockDraft, text: TextConfig) -> None:
-        """Build random weights; `begin` must follow before training."""
+        """Build random weights; `mask`, the target's embedding [H] of that token, must follow."""
         super().__init__()
         self.config, self.options = config, options
         width, eps = text.hidden_size, text.rms_norm_eps
@@ -143,16 +135,11 @@ class BlockModule(nn.Module):
             self.markov_head = MarkovModule(options, text)
         if options.enable_confidence_head:
             read = options.markov_rank if options.confidence_head_with_markov else 0
-            self.confidence_head = ConfidenceModule(width + read)
+            self.confidence_head = nn.ModuleDict({"proj": nn.Linear(width + read, 1)})
         self._turned = bool(text.rotary_axes)
         self._parts = [width, options.markov_rank, options.markov_rank]
         self.mask: Tensor
         self.register_buffer("mask", torch.zeros(width), persistent=False)
-
-    @torch.no_grad()
-    def begin(self, mask: Tensor) -> None:
-        """Take the target's embedding [H] of the mask token."""
-        self.mask.copy_(mask)
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H + 2 r] of the guesses from every start.
@@ -194,5 +181,5 @@ class BlockModule(nn.Module):
         row, _, embedded = torch.split(features, self._parts, dim=-1)
         both = self.options.confidence_head_with_markov
         read = torch.cat((row, embedded), dim=-1) if both else row
-        odds: Tensor = self.confidence_head.proj(read).squeeze(-1).float()
+        odds: Tensor = self.confidence_head["proj"](read).squeeze(-1).float()
         return odds

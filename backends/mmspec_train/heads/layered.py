@@ -203,11 +203,6 @@ def before(starts: DraftStarts) -> Tensor:
     return (starts.columns - 1).clamp(min=0)
 
 
-def _in_planes(rows: Tensor) -> Tensor:
-    """Return rows [B, A] as the same index [B, 3, A] into time, row and column."""
-    return rows.unsqueeze(1).expand(-1, 3, -1)
-
-
 class CachedHead(nn.Module, ABC):
     """A head with a decoder layer, which reads rows of the context and then its own features."""
 
@@ -233,7 +228,9 @@ class CachedHead(nn.Module, ABC):
         layer = self._layer
         rows: KeysValues = layer.keys_values(x, positions[..., :-1])
         visible = torch.arange(x.shape[1], device=x.device) <= at.unsqueeze(-1)
-        here, after = (positions.gather(2, _in_planes(row)) for row in (at, at + 1))
+        here, after = (
+            positions.gather(2, row.unsqueeze(1).expand(-1, 3, -1)) for row in (at, at + 1)
+        )
         feature = layer(gather_columns(x, at), here, rows, visible, [])
         chain: list[KeysValues] = []
         for depth in range(1, starts.depth):

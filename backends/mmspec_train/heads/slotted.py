@@ -94,7 +94,10 @@ class SlottedModule(nn.Module):
         """Return features [D, B, A, H], as `Layered` does."""
         state = gather_columns(batch.states, (starts.columns - 1).clamp(min=0))
         if self.config.vision != "none":
-            state = state + self._visual(state, batch, starts)
+            columns = torch.arange(batch.ids.shape[1], device=state.device)
+            before = columns < starts.columns.unsqueeze(-1)
+            visible = batch.visual.unsqueeze(1) & before
+            state = state + self.vision(state, batch.embeddings, visible)
         inputs = torch.cat((state, gather_columns(batch.embeddings, starts.columns)), dim=-1)
         features: list[Tensor] = []
         for depth, slot in enumerate(list(self.heads)[: starts.depth]):
@@ -103,9 +106,3 @@ class SlottedModule(nn.Module):
                 inputs = torch.cat((inputs, token), dim=-1)
             features.append(slot(state, inputs))
         return torch.stack(features)
-
-    def _visual(self, state: Tensor, batch: Batch, starts: DraftStarts) -> Tensor:
-        columns = torch.arange(batch.ids.shape[1], device=state.device)
-        before = columns < starts.columns.unsqueeze(-1)
-        added: Tensor = self.vision(state, batch.embeddings, batch.visual.unsqueeze(1) & before)
-        return added

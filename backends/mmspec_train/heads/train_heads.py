@@ -32,11 +32,7 @@ from mmspec_train.distillation.objective import (
     log_probabilities,
     noisy_states,
 )
-from mmspec_train.distillation.training import (
-    Stage,
-    Trainee,
-    distill,
-)
+from mmspec_train.distillation.training import Stage, Trainee, distill
 from mmspec_train.heads.block import BlockModule
 from mmspec_train.heads.eagle3 import FusedModule
 from mmspec_train.heads.head_checkpoint import (
@@ -73,7 +69,7 @@ class HeadTrainee(Trainee):
         if isinstance(self.module, FusedModule):
             self._begin(self.module)
         elif isinstance(self.module, BlockModule):
-            self.module.begin(self._embedding(self.module.options.mask_token_id))
+            self.module.mask.copy_(self._embedding(self.module.options.mask_token_id))
         schedule = SCHEDULES[self.method.schedule or "mixed"]
         parts: list[tuple[nn.Module, float]] = [(self.module, self.method.rate)]
         return [Stage("", parts, self.loss, schedule)]

@@ -142,13 +142,12 @@ class CellClassifier(nn.Module):
 
     def loss(self, batch: LabelledBatch) -> Tensor:
         """Return the sum of the labels' cross-entropies."""
+        labels = self(batch.pixels).items()
         losses = [
             nn.functional.cross_entropy(
                 logits.flatten(0, 1), classes.flatten(), _weights(name, logits)
             )
-            for classes, (name, logits) in zip(
-                batch.labels, self(batch.pixels).items(), strict=True
-            )
+            for classes, (name, logits) in zip(batch.labels, labels, strict=True)
         ]
         return torch.stack(losses).sum()
 
@@ -173,13 +172,6 @@ CHAT_TEMPLATE = (
 )
 
 
-def round_to_float16(module: nn.Module) -> None:
-    """Round every parameter to the nearest float16, so that saving in float16 loses nothing."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(parameter.half())
-
-
 def save_pair_model(
     model: LlavaForConditionalGeneration, tokenizer: Tokenizer, tower: TowerSizes, directory: Path
 ) -> None:
@@ -189,7 +181,10 @@ def save_pair_model(
     """
     nn.Module.half(model)
     model.save_pretrained(directory)
-    _rename_tensors(directory)
+    # Other engines know the hub's names of tensors alone.
+    config, file = read_config(directory), directory / WEIGHTS_FILE
+    tensors = load_file(file)
+    save_tensors(file, {hub_name(canonical(n, config), config): t for n, t in tensors.items()})
     side = {"height": tower.image, "width": tower.image}
     images = CLIPImageProcessorPil(size={"shortest_edge": tower.image}, crop_size=side)
     images.save_pretrained(directory)  # again, for programs that read no processor_config.json
@@ -211,10 +206,3 @@ def save_pair_model(
         num_additional_image_tokens=1,
     )
     processor.save_pretrained(directory)
-
-
-def _rename_tensors(directory: Path) -> None:
-    """Give a checkpoint's tensors the hub's names, which other engines know alone."""
-    config, file = read_config(directory), directory / WEIGHTS_FILE
-    tensors = load_file(file)
-    save_tensors(file, {hub_name(canonical(n, config), config): t for n, t in tensors.items()})

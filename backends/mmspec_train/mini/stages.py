@@ -25,12 +25,7 @@ from mmspec.prompt.tokenizer_files import read_backend
 from mmspec_torch.device.tensor_files import safetensors_errors, save_tensors
 from mmspec_train.mini import build, samples
 from mmspec_train.mini.build import CellClassifier
-from mmspec_train.mini.recipe import (
-    DRAFT_SHARES,
-    RECIPES,
-    Rates,
-    Recipe,
-)
+from mmspec_train.mini.recipe import DRAFT_SHARES, RECIPES, Rates, Recipe
 from mmspec_train.mini.tokenizer import train_tokenizer
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phase
@@ -183,11 +178,10 @@ class PairRun:
         self._train_llava("projector", model, self.recipe.projector_rates, budget, log)
 
     def _train_target(self, budget: Budget, log: Log) -> None:
-        """Train the whole target, round it to float16 and export it. The tower is final then."""
+        """Train the whole target and export it. The tower is final then."""
         model = self._llava(self.recipe.target)
         _load(model, self.result("projector"))
         self._train_llava("target", model, self.recipe.target_rates, budget, log)
-        build.round_to_float16(model)
         self._export("target", model)
 
     def _train_draft(self, budget: Budget, log: Log) -> None:

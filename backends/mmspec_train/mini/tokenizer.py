@@ -1,6 +1,7 @@
 """A small byte-level BPE tokenizer, trained on the world's own sentences."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.trainers import BpeTrainer
@@ -33,7 +34,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_without_markers(texts), trainer)
+    markers = re.compile("|".join((IMAGE, *ROLES)))
+    tokenizer.train_from_iterator((markers.sub("", text) for text in texts), trainer)
     tokenizer.add_tokens([AddedToken(role, normalized=False) for role in ROLES])
     return tokenizer
 
@@ -43,10 +45,3 @@ def token_id(tokenizer: Tokenizer, token: str) -> int:
     number = tokenizer.token_to_id(token)
     assert number is not None, f"the tokenizer has no {token}"
     return number
-
-
-def _without_markers(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        for marker in (IMAGE, *ROLES):
-            text = text.replace(marker, "")
-        yield text

@@ -153,14 +153,14 @@ class _Run(Generic[Item]):
             self._save_in_time()
             started = time.perf_counter()
             share = rate_share(self.step, progress, self.phase.final_rate)
-            self.optimizer.scale_rates(share)
+            rate = self.optimizer.scale_rates(share)
             loss, taken = self._accumulate(streams, progress)
             with uninterrupted():
                 self.optimizer.step()
                 self.step += 1
                 self.batches = taken
                 self.seconds += time.perf_counter() - started
-                self.log.write_step(self.at, loss, share * self.optimizer.highest_rate)
+                self.log.write_step(self.at, loss, rate)
             self.log.show(self.phase.name, self.step, progress, loss)
 
     def _progress(self) -> float:

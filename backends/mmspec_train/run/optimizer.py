@@ -72,15 +72,11 @@ class Optimizer:
             muon = kind(matrices, weight_decay=WEIGHT_DECAY, adjust_lr_fn=MATCHED)
             self._optimizers.append(muon)
 
-    @property
-    def highest_rate(self) -> float:
-        """The highest peak learning rate of any part."""
-        return max(float(group["peak"]) for group in self._groups())
-
-    def scale_rates(self, scale: float) -> None:
-        """Set each learning rate to `scale` times its peak."""
+    def scale_rates(self, scale: float) -> float:
+        """Set each learning rate to `scale` times its peak; returns the highest."""
         for group in self._groups():
             group["lr"] = group["peak"] * scale
+        return max(float(group["lr"]) for group in self._groups())
 
     def step(self) -> None:
         """Clip the gradients, take one step and clear them."""
