@@ -139,11 +139,7 @@ def _room(engine: Engine, chunks: Sequence[Chunk], param: str = "messages") -> i
 
 
 def answer(
-    cache: ConversationCache,
-    prompt: RequestPrompt,
-    options: Options,
-    *,
-    plain: bool = False,
+    cache: ConversationCache, prompt: RequestPrompt, options: Options, *, plain: bool = False
 ) -> Generator[Event]:
     """Generate the answer, of at most as many tokens as the model has positions left.
 

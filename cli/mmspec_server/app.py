@@ -136,9 +136,7 @@ class Service:
     async def show_metrics(self, _: Request) -> Response:
         """`/metrics`: counts in Prometheus' text format."""
         text = self.metrics.text(
-            jobs=self.queue.jobs,
-            cached_conversations=len(self.cache),
-            cache_bytes=self.cache.bytes,
+            jobs=self.queue.jobs, cached_conversations=len(self.cache), cache_bytes=self.cache.bytes
         )
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 

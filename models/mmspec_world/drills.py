@@ -15,13 +15,7 @@ from mmspec_world.questions import BY_SHAPE, SIDES, relation_query, tally
 from mmspec_world.split import Split, draw_in_split
 from mmspec_world.wording import lettered, plural, sentence, thing_at_place, things_at_places
 
-CHOICES: tuple[tuple[str, ...], ...] = (
-    tuple(COLOURS),
-    SHAPES,
-    PLACES,
-    NUMBERS,
-    SIDES,
-)
+CHOICES: tuple[tuple[str, ...], ...] = (tuple(COLOURS), SHAPES, PLACES, NUMBERS, SIDES)
 COMPARED = ("shape", "place", "colour")
 Lookup = Callable[[random.Random, Scene], tuple[str, str]]
 """Function that returns a question about a scene, and its answer."""

@@ -8,12 +8,7 @@ from functools import partial
 from PIL import Image
 
 from mmspec_world import prompts, sequence_texts
-from mmspec_world.answers import (
-    conclude,
-    explain,
-    long_description,
-    short_description,
-)
+from mmspec_world.answers import conclude, explain, long_description, short_description
 from mmspec_world.dialogues import (
     Script,
     conversation,

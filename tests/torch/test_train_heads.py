@@ -74,7 +74,7 @@ def test_a_trained_head_drafts_as_the_decoding_one(family_data, tmp_path, kind, 
     data.teacher.captured = config.captured(data.teacher.config)
     if config.block:
         mask = torch.tensor([config.block.mask_token_id])
-        head.begin(data.teacher.embed(mask)[0])
+        head.mask.copy_(data.teacher.embed(mask)[0])
     if kind == "eagle3":
         image = data.teacher.embed(torch.tensor([data.teacher.image_id]))[0]
         head.begin(range(5, 320, 3), data.teacher.output_matrix, image)

@@ -142,11 +142,7 @@ def untrained_draft(
 
 
 def read_draft(
-    directory: Path,
-    target: ModelConfig,
-    positions: int,
-    sees: bool | None = None,
-    seed: int = 0,
+    directory: Path, target: ModelConfig, positions: int, sees: bool | None = None, seed: int = 0
 ) -> DraftModel:
     """Read a Llama or LLaVA checkpoint as a draft to train; an image takes P = `positions`.
 

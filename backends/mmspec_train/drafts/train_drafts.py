@@ -124,11 +124,7 @@ def train_baselines(
 
 
 def distill_draft(
-    student: str,
-    method: MethodSettings,
-    budget: Budget,
-    settings: DataSettings,
-    run: RunSettings,
+    student: str, method: MethodSettings, budget: Budget, settings: DataSettings, run: RunSettings
 ) -> DraftScore:
     """Train an existing draft on the target's answers.
 

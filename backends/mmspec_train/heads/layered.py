@@ -211,12 +211,7 @@ class CachedHead(nn.Module, ABC):
     """The one decoder layer."""
 
     def chains(
-        self,
-        x: Tensor,
-        at: Tensor,
-        positions: Tensor,
-        batch: Batch,
-        starts: DraftStarts,
+        self, x: Tensor, at: Tensor, positions: Tensor, batch: Batch, starts: DraftStarts
     ) -> Iterator[Tensor]:
         """Yield the features [B, A, H] of each drafted token from every start.
 

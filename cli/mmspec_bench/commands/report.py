@@ -23,10 +23,7 @@ from mmspec_terminal.render import Screen
 @JSON
 @PLAIN
 def report(
-    directories: tuple[Path, ...],
-    compare: tuple[str, ...],
-    as_json: bool,
-    plain: bool,
+    directories: tuple[Path, ...], compare: tuple[str, ...], as_json: bool, plain: bool
 ) -> None:
     """Report on a run or on all its shards; files are written to the first DIR."""
     screen = Screen(plain=plain)

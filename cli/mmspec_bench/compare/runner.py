@@ -163,10 +163,7 @@ def _last_line(text: str) -> str:
 
 
 def _result(
-    name: str,
-    runs: Sequence[ProgramRun],
-    first: Sequence[ProgramRun],
-    plain: Sequence[ProgramRun],
+    name: str, runs: Sequence[ProgramRun], first: Sequence[ProgramRun], plain: Sequence[ProgramRun]
 ) -> PeerResult:
     reasons: dict[str, str] = {}
     for run in runs:

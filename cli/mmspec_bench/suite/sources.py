@@ -19,11 +19,7 @@ from mmspec_bench.suite.original_files import ORIGINALS
 from mmspec_bench.suite.samples import Read, SuiteSample, asked_after, with_follow_up
 from mmspec_world.prompts import VIDEO
 
-SYNTHETIC = {
-    "offline": OFFLINE_TASKS,
-    "offline-text": TEXT_TASKS,
-    "offline-clips": CLIP_TASKS,
-}
+SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS, "offline-clips": CLIP_TASKS}
 """Tasks of the synthetic world by the name of their suite."""
 FILM_FPS = 1.0
 """Frames a second of films in a folder, as in FLASH (Wang et al. 2025)."""
