@@ -14,7 +14,6 @@ from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pic
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
-from mmspec.chat.rendering import Rendering
 from mmspec.chat.repetition import Repetition
 from mmspec.chat.requirements import require_own_answer, require_room, require_sight
 from mmspec.chat.session import OpenDrafter, Prefilled, Session
@@ -47,7 +46,6 @@ class Chat:
         self.answer = Answer()
         self._opened: Session | None = None
         self._drafter: OpenDrafter | None = None
-        self._rendering = Rendering(models.target)
         self._plain_rounds: deque[float] = deque(maxlen=PLAIN_ROUNDS)
 
     @property
@@ -143,7 +141,9 @@ class Chat:
         """Go on with the last answer, which was cut; raises UsageError if there is no turn."""
         turn = self.conversation.last()
         answer = Answer(turn.answer_text, beginning=turn.answer or ())
-        return Stream(self._sent(None, self._rendering.chunks(self.conversation), answer), answer)
+        return Stream(
+            self._sent(None, self.models.target.chunks(self.conversation), answer), answer
+        )
 
     def resume(self, conversation: Conversation) -> None:
         """Continue a saved conversation.
@@ -182,7 +182,7 @@ class Chat:
         started, models = perf_counter(), self.models
         answer.plain_reason = self.answer.plain_reason
         self.answer = answer
-        chunks = chunks or self._rendering.chunks(self.conversation)
+        chunks = chunks or models.target.chunks(self.conversation)
         answer.notes += models.target.clip_notes(self.conversation.turns[-1])
         answer.statistics.prompt_tokens = length = models.positions(chunks)
         require_room(models.target, length, self.options.max_new_tokens)

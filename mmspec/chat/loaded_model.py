@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Never
 
 import numpy as np
 
-from mmspec.chat.latest_values import LatestValues
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.manifest import cache_bytes, state_bytes
 from mmspec.decoding.contract import Backend, Features, Float32, Head, Model
@@ -18,9 +17,10 @@ from mmspec.drafters.views import Branch, Views
 from mmspec.families.family import Preprocessing
 from mmspec.families.grid import Grid
 from mmspec.ground.errors import CheckpointError
+from mmspec.ground.latest_values import LatestValues
 from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.chat_template import ChatTemplate, load_template
-from mmspec.prompt.conversation import Chunk, Conversation, Turn, render
+from mmspec.prompt.conversation import Chunk, Conversation, Turn, answer_ids, render
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 
@@ -139,20 +139,14 @@ class LoadedModel:
         text, width = self.model.config.text, ITEM_BYTES[self.model.dtype]
         return cache_bytes(text, positions, width) + STATES * state_bytes(text, width)
 
-    def chunks(
-        self,
-        conversation: Conversation,
-        *,
-        most: float = math.inf,
-        encode: Callable[..., list[int]] | None = None,
-    ) -> list[Chunk]:
-        """The conversation as chunks of tokens and images; `most` and `encode` as for `render`.
+    def chunks(self, conversation: Conversation, *, most: float = math.inf) -> list[Chunk]:
+        """The conversation as chunks of tokens and images; `most` as for `render`.
 
         Raises CheckpointError for a token that the model does not have.
         """
         if self.tokenizer.image_tokens.clip == "images":
             conversation = conversation.with_frames(self.frames_as_images)
-        chunks = render(conversation, self.template, self.tokenizer, most=most, encode=encode)
+        chunks = render(conversation, self.template, self.tokenizer, most=most)
         size = self.model.config.text.vocab_size
         for part in (part for chunk in chunks for part in chunk.parts):
             if isinstance(part, tuple) and max(part, default=0) >= size:
@@ -161,6 +155,14 @@ class LoadedModel:
                     f"has {size}: they are of two models"
                 )
         return chunks
+
+    def translated(self, conversation: Conversation) -> Conversation:
+        """A conversation with its answers in this model's tokens."""
+        return replace(conversation, turns=[*map(self._translated, conversation.turns)])
+
+    def _translated(self, turn: Turn) -> Turn:
+        ids = answer_ids(turn.answer_text, self.template, self.tokenizer)
+        return replace(turn, answer=ids, answer_text=self.tokenizer.decode(ids).removeprefix(" "))
 
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
         """Converts prompts to what this model is fed; `caption` gives the token ids for view C."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from mmspec.chat.calibration import calibration_file, finding_file
 from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
-from mmspec.chat.latest_values import LatestValues
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
@@ -21,6 +20,7 @@ from mmspec.drafters.lookup import KnownText
 from mmspec.drafters.views import LOOKUP, PLAIN, Drafting
 from mmspec.exactness.finding import exact_rows
 from mmspec.ground.errors import UsageError
+from mmspec.ground.latest_values import LatestValues
 from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture

@@ -1,15 +1,16 @@
 """Prefills and decodes one conversation; knows which parts of the prompt each cache holds."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import accumulate, takewhile
 
 from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.decoding.contract import Drafter, Target, Verifier
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
 from mmspec.drafters.views import Branch, Drafting, Views
-from mmspec.prompt.conversation import Chunk
+from mmspec.prompt.conversation import Chunk, joined
 from mmspec.prompt.images import Picture
 
 PREFILL_TOKENS = 512
@@ -93,8 +94,8 @@ class Session:
     ) -> None:
         """views: converts chunks of a prompt to segments.  view: the view that the target sees.
 
-        whole_chunks: feed a chunk again that the target holds in part, because the bits of a prompt
-        depend on how it is cut.
+        whole_chunks: feed each chunk by itself, also one that the target holds in part, because the
+        bits of a prompt depend on how it is cut.
         """
         self.target = target
         self._views = views
@@ -147,17 +148,25 @@ class Session:
         held, rest = self._split(chunks)
         shared = self._track.matching(chunks)
         fresh = self._track.rewind(chunks, self._views.length(held[shared:], self._view))
-        total = self._views.length(rest, self._view)
-        done = 0
-        for chunk, missing in zip(fresh, rest, strict=True):
-            for piece in self._views.pieces(missing, self._view, PREFILL_TOKENS):
+        ends = [*accumulate(self._views.length([chunk], self._view) for chunk in rest)]
+        total, done, start = max(ends, default=0), 0, self.target.length
+        pending = deque(zip(fresh, ends, strict=True))
+        for run in rest if self._whole_chunks else [joined(rest)]:
+            for piece in self._views.pieces(run, self._view, PREFILL_TOKENS):
                 self.target.extend(piece)
                 done += len(piece)
+                self._add_until(start, done, pending)
                 yield Prefilled(done, total)
-            self._track.add(chunk, self.target.length)
+            self._add_until(start, done, pending)
         if drafter:
             drafter.prefill(chunks)
             yield Prefilled(done, total)
+
+    def _add_until(self, start: int, done: int, pending: deque[tuple[Chunk, int]]) -> None:
+        """Record those chunks that end within the first `done` positions from `start` on."""
+        while pending and pending[0][1] <= done:
+            chunk, end = pending.popleft()
+            self._track.add(chunk, start + end)
 
     def decode(
         self,

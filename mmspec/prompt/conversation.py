@@ -7,7 +7,7 @@ the turns before it, so a prefilled prompt is a prefix of every later prompt.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, takewhile, zip_longest
 from typing import Literal
@@ -237,6 +237,19 @@ class Chunk:
         return replace(self, parts=before), replace(self, parts=tuple(filter(None, after)))
 
 
+def joined(chunks: Iterable[Chunk]) -> Chunk:
+    """One chunk of the tokens and pictures of several."""
+    parts = chain.from_iterable(chunk.parts for chunk in chunks)
+    whole, tokens = list[tuple[int, ...] | Picture](), list[int]()
+    for part in parts:
+        if isinstance(part, Picture):
+            whole += [tuple(tokens), part]
+            tokens.clear()
+        else:
+            tokens += part
+    return Chunk("prompt", tuple(filter(None, [*whole, tuple(tokens)])))
+
+
 def _equal_tokens(first: tuple[int, ...] | Picture, second: tuple[int, ...] | Picture) -> int:
     """Number of tokens with which two parts begin, 0 if one is a picture."""
     if isinstance(first, Picture) or isinstance(second, Picture):
@@ -251,13 +264,11 @@ def render(
     tokenizer: Tokenizer,
     *,
     most: float = math.inf,
-    encode: Callable[..., list[int]] | None = None,
 ) -> list[Chunk]:
     """The conversation as chunks, prompt and answer in turn; an open turn ends with its prompt.
 
-    most: tokens of text after which no turn follows.  encode: the tokenizer's `encode_parts`, or
-    one that remembers.  Raises CheckpointError for a template that drops or repeats answers or
-    images.
+    most: tokens of text after which no turn follows.  Raises CheckpointError for a template that
+    drops or repeats answers or images.
     """
     if not conversation.turns:
         return []
@@ -275,7 +286,7 @@ def render(
             break
         pictures = placeholders.seen(turn.pictures)
         parts = tuple(placeholders.parts(literal, len(pictures)))
-        ids = (encode or tokenizer.encode_parts)(parts, continues=bool(chunks))
+        ids = tokenizer.encode_parts(parts, continues=bool(chunks))
         if not chunks and ids[:1] != tokenizer.prefix:
             ids = tokenizer.prefix + ids
         chunks.append(Chunk("prompt", tuple(_with_pictures(ids, pictures))))

@@ -7,12 +7,13 @@ are passed as ids; `split_special` finds them in a template's text.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mmspec.families.family import ImageTokens
 from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.latest_values import LatestValues
 from mmspec.prompt.tokenizer_files import (
     FILE,
     LLAVA_IMAGE,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 MOST_TOKENS = 4_000_000
 """The most ids of a tokenizer."""
+
+MOST_REMEMBERED = 1_000_000
+"""Tokens of the latest texts whose ids are kept: a long conversation is tokenized once."""
 
 # Private-use text standing for any special token while text is encoded.
 _MARK = "\U0010fffdmmspec\U0010fffc"
@@ -49,6 +53,7 @@ class Tokenizer:
         """
         self._backend = backend
         self._file = file
+        self._encoded = LatestValues[list[int]](MOST_REMEMBERED, lambda ids: 16 + len(ids))
         with tokenizer_errors(file):
             self._set_up(backend, names)
 
@@ -114,8 +119,11 @@ class Tokenizer:
         Every id splits the text, as a special token does. With `continues`, the first text follows
         other tokens and gets no leading space.
         """
-        if continues:
-            return self.encode_parts([-1, *self._continued(parts)])[1:]
+        parts = (-1, *self._continued(parts)) if continues else tuple(parts)
+        ids = self._encoded.get(parts, partial(self._encode, parts))
+        return ids[int(continues) :]
+
+    def _encode(self, parts: Sequence[str | int]) -> list[int]:
         given_ids = iter([part for part in parts if isinstance(part, int)])
         texts = (_MARK if isinstance(part, int) else part.replace(_MARK, "") for part in parts)
         text = _unicode("".join(texts))

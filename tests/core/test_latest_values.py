@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmspec.chat.latest_values import LatestValues
+from mmspec.ground.latest_values import LatestValues
 
 
 def test_a_value_is_computed_once_while_it_is_among_the_latest():

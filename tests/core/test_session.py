@@ -170,6 +170,17 @@ def test_where_bits_depend_on_how_a_prompt_is_cut_chunks_are_fed_whole():
     assert opened.target.fed == fed + 3
 
 
+def test_a_long_conversation_is_fed_in_few_pieces(monkeypatch):
+    turns = [chunk for _ in range(300) for chunk in (MORE, said([1, 2]))]
+    opened, extended = session(""), list[int]()
+    extend = opened.target.extend
+    monkeypatch.setattr(opened.target, "extend", lambda it: (extended.append(len(it)), extend(it)))
+    prefill(opened, *turns, SEEN)
+    assert extended == [512, 512, 478, 16, 2]
+    assert opened.cached(turns) == 1500 - 1
+    assert prefill(opened, *turns[:-2], OTHER)[-1].total == 20
+
+
 def test_a_stop_token_is_not_held_as_part_of_the_answer():
     whole = greedy(cold(SEEN), 12)
     for at, token in enumerate(whole):

@@ -39,6 +39,20 @@ def test_template_text_is_encoded_as_transformers_does(tokenizers, references, k
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@given(text=TRICKY, continues=st.booleans())
+def test_a_text_is_encoded_once_and_its_ids_are_the_callers(tokenizers, kind, text, continues):
+    tokenizer = tokenizers[kind]
+    parts = [text, 3, text]
+    with pytest.MonkeyPatch.context() as patch:
+        first = tokenizer.encode_parts(parts, continues=continues)
+        patch.setattr(tokenizer, "_encode", pytest.fail)
+        again = tokenizer.encode_parts(parts, continues=continues)
+    assert again == first
+    again.clear()
+    assert tokenizer.encode_parts(parts, continues=continues) == first
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40)
 @given(text=TRICKY)
 def test_user_text_never_becomes_a_special_token(tokenizers, kind, text):

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from mmspec.chat.chat import Chat
-from mmspec.chat.rendering import translated
 from mmspec.chat.requirements import require_sight
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import (
@@ -198,7 +197,7 @@ class Dialogue:
         engine = load_or_pull(loading, self.screen, ask=self.interactive)
         chat = engine.chat(self.chat.options)
         chat.speculate = self.chat.speculate
-        chat.resume(translated(self.chat.conversation, engine.target))
+        chat.resume(engine.target.translated(self.chat.conversation))
         self.chat.close()
         self.chat = chat
         if self.kept:
