@@ -4,7 +4,7 @@ The context is one token repeated: costs do not depend on which.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 from statistics import mean, median
 from time import perf_counter
@@ -20,7 +20,6 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
-from mmspec.draft_length.cost_curves import Seconds
 from mmspec.ground.progress import Notice, Progress
 from mmspec_bench.measure.steadiness import (
     REMEDY,
@@ -40,6 +39,9 @@ LEVELS = 5
 SECONDS, TIMES = 2.0, 4
 """Seconds for which short rounds go on being repeated, up to TIMES as often."""
 
+Costs = dict[tuple[str, int, int], float]
+"""Seconds by the name of a `Calibration`'s curve, the context, and rows or branches."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -54,42 +56,6 @@ class Measured:
         if self.steadiness.problem or self.calibration.is_plausible:
             return self.steadiness.problem
         return f"several rows took less than a single one: {REMEDY}"
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One of two equal measurements: seconds by context, as in a `Calibration`."""
-
-    target: dict[int, Seconds] = field(default_factory=dict)
-    draft: dict[int, Seconds] = field(default_factory=dict)
-    level: dict[int, Seconds] = field(default_factory=dict)
-    first: dict[int, Seconds] = field(default_factory=dict)
-
-    @property
-    def curves(self) -> tuple[dict[int, Seconds], ...]:
-        """What a `Calibration` holds, in its order."""
-        return self.target, self.draft, self.level, self.first
-
-    def measure(
-        self, engine: Engine, target: Target, drafters: Sequence[OpenDrafter], repeats: int
-    ) -> None:
-        """Time sequences at their context."""
-        context = target.length
-        forwards, tokens = steps_beside(engine, target, drafters, ROWS, MAX_AUTO_GAMMA, repeats)
-        self.target[context] = dict(zip(ROWS, forwards, strict=True))
-        if drafters:
-            opened = () if engine.recurrent else drafters
-            wide = (_level_seconds(engine, target, drafter, repeats) for drafter in opened)
-            _, firsts = steps_beside(engine, target, drafters, (), 1, repeats)
-            more = MAX_AUTO_GAMMA - 1
-            rest = [
-                max(MAX_AUTO_GAMMA * token - first, token) / more
-                for token, first in zip(tokens, firsts, strict=True)
-            ]
-            self.first[context] = dict(enumerate(firsts, start=1))
-            self.draft[context] = dict(enumerate(rest, start=1))
-            if levels := dict(enumerate(wide, start=1)):
-                self.level[context] = levels
 
 
 def calibrate(
@@ -113,14 +79,15 @@ def calibrate(
     rows, started = engine.exact_rows(exact), clock()
     target = engine.target.model.open_target(GREEDY, rows)
     drafters = [_opened(engine, spec, target) for spec in branch_draftings(engine)]
-    both = Pass(), Pass()
-    for context in _contexts(engine.target.model.config.text.max_position_embeddings):
+    both: tuple[Costs, Costs] = {}, {}
+    positions = engine.target.model.config.text.max_position_embeddings
+    for context in sorted({min(context, positions - ROOM) for context in CONTEXTS}):
         progress(Notice(f"measuring after {context} tokens"))  # takes minutes, also in a pipe
         target.extend(_repeated(context - target.length))
         drafters = [drafter for drafter in drafters if _extended(drafter, context)]
         times = _repetitions(engine, target, drafters, repeats)
         for each in both:
-            each.measure(engine, target, drafters, times)
+            each.update(_measured_once(engine, target, drafters, times))
         on_cpu = engine.target.model.device == "cpu"
         measured = _joined(*both, share_between(started, clock()) if on_cpu else None)
         if measured.problem:
@@ -128,21 +95,29 @@ def calibrate(
     return measured
 
 
-def _joined(first: Pass, second: Pass, share: float | None) -> Measured:
+def _measured_once(
+    engine: Engine, target: Target, drafters: Sequence[OpenDrafter], repeats: int
+) -> Costs:
+    """Time sequences at their context."""
+    context, more = target.length, MAX_AUTO_GAMMA - 1
+    forwards, tokens = steps_beside(engine, target, drafters, ROWS, MAX_AUTO_GAMMA, repeats)
+    costs = {("target", context, rows): each for rows, each in zip(ROWS, forwards, strict=True)}
+    _, firsts = steps_beside(engine, target, drafters, (), 1, repeats)
+    for branches, (token, first) in enumerate(zip(tokens, firsts, strict=True), start=1):
+        costs["first", context, branches] = first
+        costs["draft", context, branches] = max(MAX_AUTO_GAMMA * token - first, token) / more
+    for branches, opened in enumerate(() if engine.recurrent else drafters, start=1):
+        costs["level", context, branches] = _level_seconds(engine, target, opened, repeats)
+    return costs
+
+
+def _joined(first: Costs, second: Costs, share: float | None) -> Measured:
     """The means of two measurements, and how well they agree."""
-    pairs = [
-        {
-            context: {number: (seconds, later[context][number]) for number, seconds in row.items()}
-            for context, row in earlier.items()
-        }
-        for earlier, later in zip(first.curves, second.curves, strict=True)
-    ]
-    means = (
-        {context: {n: mean(pair) for n, pair in row.items()} for context, row in curve.items()}
-        for curve in pairs
-    )
-    every = (pair for curve in pairs for row in curve.values() for pair in row.values())
-    return Measured(Calibration(*means), Steadiness(share, usual_ratio(every)))
+    pairs = {key: (seconds, second[key]) for key, seconds in first.items()}
+    curves: dict[str, dict[int, dict[int, float]]] = {}
+    for (curve, context, number), pair in pairs.items():
+        curves.setdefault(curve, {}).setdefault(context, {})[number] = mean(pair)
+    return Measured(Calibration(**curves), Steadiness(share, usual_ratio(pairs.values())))
 
 
 def _level_seconds(engine: Engine, target: Target, opened: OpenDrafter, repeats: int) -> float:
@@ -171,10 +146,6 @@ def _repetitions(
 
     seconds = median(seconds_of(engine, once) for _ in range(3)) * len(ROWS)
     return max(least, min(TIMES * least, int(SECONDS / seconds)))
-
-
-def _contexts(positions: int) -> Sequence[int]:
-    return sorted({min(context, positions - ROOM) for context in CONTEXTS})
 
 
 def _opened(engine: Engine, spec: str, target: Target) -> OpenDrafter:

@@ -78,10 +78,7 @@ class Figures:
 
 
 def figures(name: str, pairs: Sequence[tuple[Timing, Timing | None]]) -> Figures:
-    """Compare one method's timings with the first method's to the same questions.
-
-    pairs: a timing, and the first method's, None where that has no answer.
-    """
+    """Compare timings with the first method's to the same questions, None where it has none."""
     timings = [timing for timing, _ in pairs]
     both = [(timing, first) for timing, first in pairs if first and first.timed_tokens]
     depth = sum(timing.depth for timing in timings)
