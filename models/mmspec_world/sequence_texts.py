@@ -24,21 +24,21 @@ CLOSING_CHANCE = {"difference": 0.3, "edit": 0.5}
 """How often the text of each kind ends in a remark on what stays the same."""
 
 
-def pair_facts(pair: Pair) -> tuple[Fact, ...]:
-    """Facts about the difference, with the forms of both kinds of `pair_text`."""
-    return event_facts("difference", pair.kind, before=pair.before, after=pair.after)
+Answer = tuple[str, tuple[Fact, ...]]
+"""A text, and the facts that it states."""
 
 
-def pair_text(kind: str, rng: random.Random, pair: Pair) -> str:
+def pair_answer(kind: str, rng: random.Random, pair: Pair) -> Answer:
     """Describe both images, then name the difference, or say how to edit the first into the second.
 
     kind: "difference" or "edit".
     """
+    facts = event_facts("difference", pair.kind, before=pair.before, after=pair.after)
     change = _change(rng, pair, kind)
     closing = say_sentence(rng, f"pair.{kind}_closing", b=pair.scenes[0].background)
     opening = maybe_sentence(rng, 0.2, "pair.opening") if kind == "difference" else ""
     parts = opening, describe_both(rng, pair), _comparison(rng, pair), change
-    return join_sentences(*parts, closing if rng.random() < CLOSING_CHANCE[kind] else "")
+    return join_sentences(*parts, closing if rng.random() < CLOSING_CHANCE[kind] else ""), facts
 
 
 def change_text(kind: str, rng: random.Random, pair: Pair) -> str:
@@ -92,13 +92,14 @@ def frame_caption(rng: random.Random, story: Story, frame: int) -> str:
     return say_sentence(rng, f"story.{phrase}", n=story.name, t=hero.name, at=at, place=place)
 
 
-def ending_text(rng: random.Random, story: Story) -> str:
-    """Return the text about the last frame of a story."""
+def ending_answer(rng: random.Random, story: Story) -> Answer:
+    """Say the hero's last place and the event of the last frame of a story."""
     hero, name = story.heroes[-1], story.name
     move = say_sentence(rng, "story.last", n=name, place=place_name(rng, hero.place))
     event = _ending(rng, story, name)
     review = maybe_sentence(rng, 0.4, "story.review")
-    return join_sentences(review, move, event, maybe_sentence(rng, 0.6, "story.moral"))
+    text = join_sentences(review, move, event, maybe_sentence(rng, 0.6, "story.moral"))
+    return text, (*event_facts("story", "ending", last=hero), *_ending_facts(story))
 
 
 def _ending(rng: random.Random, story: Story, name: str) -> str:
@@ -108,18 +109,13 @@ def _ending(rng: random.Random, story: Story, name: str) -> str:
     return say_sentence(rng, phrase, n=name, now=hero.colour, shape=hero.shape, friend=friend)
 
 
-def ending_facts(story: Story) -> tuple[Fact, ...]:
-    """Return the facts of the last frame: the hero's place and the event."""
-    return *event_facts("story", "ending", last=story.heroes[-1]), *_ending_facts(story)
-
-
 def _ending_facts(story: Story) -> tuple[Fact, ...]:
     hero, friend = story.heroes[-1], story.friend
     return event_facts("story", f"ending_{story.ending}", last=hero, friend=friend)
 
 
-def video_text(rng: random.Random, story: Story) -> str:
-    """Return the text about a video, place by place."""
+def video_answer(rng: random.Random, story: Story) -> Answer:
+    """Say what happens in a video, place by place, and how it ends."""
     first, *_, last = story.heroes
     heroes = story.heroes[:-1]
     moves = [b for a, b in pairwise(heroes) if a.place != b.place]
@@ -132,13 +128,8 @@ def video_text(rng: random.Random, story: Story) -> str:
     path = say_sentence(rng, phrase, middle=" and then ".join(middle), at=end)
     event = _ending(rng, story, f"the {last.shape}")
     ground = say_sentence(rng, "video.background", b=story.scenes[0].background)
-    return join_sentences(start, path, event, ground if rng.random() < 0.4 else "")
-
-
-def video_facts(story: Story) -> tuple[Fact, ...]:
-    """Return the facts of a video: the hero, the first and the last place, and the event."""
-    first, *_, last = story.heroes
-    return *event_facts("story", "video", first=first, last=last), *_ending_facts(story)
+    facts = *event_facts("story", "video", first=first, last=last), *_ending_facts(story)
+    return join_sentences(start, path, event, ground if rng.random() < 0.4 else ""), facts
 
 
 VERBS = {"enter": "appears", "leave": "is gone", "move": "moves"}
@@ -165,21 +156,17 @@ def event_text(rng: random.Random, moving: MovingThing) -> str:
     )
 
 
-def clip_text(rng: random.Random, clip: MovingScene) -> str:
-    """Return the text about a clip: the first frame, then the events in order."""
+def clip_answer(rng: random.Random, clip: MovingScene) -> Answer:
+    """Describe the first frame, then the events in order; the first one is a fact too."""
     events = [
         say_sentence(rng, order, event=event_text(rng, moving))
         for order, moving in zip(ORDER, clip.events, strict=True)
     ]
     ground = say_sentence(rng, "video.background", b=clip.background)
-    return join_sentences(start_text(rng, clip), *events, ground if rng.random() < 0.3 else "")
-
-
-def clip_facts(clip: MovingScene) -> tuple[Fact, ...]:
-    """Return the facts of a clip: those of every event, and which event is the first."""
+    text = join_sentences(start_text(rng, clip), *events, ground if rng.random() < 0.3 else "")
     first = VERBS[clip.events[0].event]
     order = Fact("story", first, tuple(VERBS.values()), (r"first, [^.]*?{}",))
-    return (*(fact for moving in clip.events for fact in moving_facts(moving)), order)
+    return text, (*(fact for moving in clip.events for fact in moving_facts(moving)), order)
 
 
 def moving_facts(moving: MovingThing) -> tuple[Fact, ...]:

@@ -93,8 +93,7 @@ def two_images(kind: str, rng: random.Random, split: Split) -> Script:
     """Ask about two images that differ in one thing."""
     pair, wordings = draw_in_split(split, changed_pair, rng), PAIR_PROMPTS[kind]
     prompt = wordings[0] if rng.random() < 0.5 else rng.choice(wordings[1:])
-    answer = sequence_texts.pair_text(kind, rng, pair)
-    return _about_scenes(pair, prompt, answer, sequence_texts.pair_facts(pair))
+    return _about_scenes(pair, prompt, *sequence_texts.pair_answer(kind, rng, pair))
 
 
 def text_only(rng: random.Random, split: Split) -> Script:
@@ -130,15 +129,13 @@ def story_ending(prompt: str, rng: random.Random, split: Split) -> Script:
         for i in range(4)
     ]
     question = " ".join([prompt, *captions, f"{prompts.IMAGE} Caption #5:"])
-    answer, facts = sequence_texts.ending_text(rng, story), sequence_texts.ending_facts(story)
-    return _about_scenes(story, question, answer, facts)
+    return _about_scenes(story, question, *sequence_texts.ending_answer(rng, story))
 
 
 def video(rng: random.Random, split: Split) -> Script:
     """Ask what happens in four frames of a video."""
     story = draw_in_split(split, partial(draw_story, frames=4), rng)
-    question, answer = rng.choice(prompts.VIDEO), sequence_texts.video_text(rng, story)
-    return _about_scenes(story, question, answer, sequence_texts.video_facts(story))
+    return _about_scenes(story, rng.choice(prompts.VIDEO), *sequence_texts.video_answer(rng, story))
 
 
 def _one_turn(drawing: Drawing, question: str, answer: str, facts: tuple[Fact, ...]) -> Script:
@@ -184,9 +181,8 @@ def clip_script(frames: int, rng: random.Random, split: Split) -> Script:
     """Ask for a description of a clip, or for what enters, leaves or moves in it."""
     clip = draw_in_split(split, partial(moving_scene, frames=frames), rng)
     if rng.random() < 0.5:
-        text = sequence_texts.clip_text(rng, clip)
-        question = rng.choice(prompts.VIDEO)
-        return _about_scenes(clip, question, text, sequence_texts.clip_facts(clip))
+        text, facts = sequence_texts.clip_answer(rng, clip)
+        return _about_scenes(clip, rng.choice(prompts.VIDEO), text, facts)
     event = rng.choice(EVENTS)
     moving = next(moving for moving in clip.things if moving.event == event)
     question = say(rng, f"clip.{event}_question")
@@ -205,10 +201,7 @@ SCRIPTS = TASK_SCRIPTS | CLIP_SCRIPTS
 
 
 def sample(task: str, seed: int, *, split: Split, size: int = 144) -> Sample:
-    """Return the sample of a task and a seed, with images of `size` x `size` pixels.
-
-    The result is the same in every process. No content is in both splits.
-    """
+    """Return a task's sample of a seed, the same in every process; no content is in two splits."""
     rng = generator(task, split, seed)
     script = SCRIPTS[task](rng, split)
     images = tuple(render(rng, p.marks(rng), p.background, size) for p in script.drawings)
