@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from mmspec.chat.answer import Piece
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import LoadedModel
@@ -162,17 +161,16 @@ def _events(chat: Chat, prompt: RequestPrompt) -> Generator[Event]:
             if isinstance(item, Prefilled):
                 yield item
             elif item.text or item.likelihoods:
-                yield Text(_fragments(item), entries.of(item.likelihoods))
+                parts = Fragment(item.accepted, drafted=True), Fragment(item.own)
+                shown = [part for part in parts if part.text]
+                yield Text(shown, entries.of(item.likelihoods))
     done = answering.answer
     reason = "stop" if done.finish_reason == "stop" else "length"
     yield Finished(reason, done.statistics, done.speed_up, done.plain_reason, done.notes)
 
 
 def with_calls(events: Iterator[Event], form: CallForm, most: int | None) -> Iterator[Event]:
-    """The events of an answer with its calls at the end, in place of the text that writes them.
-
-    most: the number of calls that are passed on.
-    """
+    """The events of an answer with at most `most` calls at the end, in place of their text."""
     text, shown = "", 0
     for event in events:
         if isinstance(event, Text):
@@ -189,11 +187,6 @@ def with_calls(events: Iterator[Event], form: CallForm, most: int | None) -> Ite
             elif shown < len(text):
                 yield Text([Fragment(text[shown:])])
         yield event
-
-
-def _fragments(piece: Piece) -> list[Fragment]:
-    parts = [Fragment(piece.accepted, drafted=True), Fragment(piece.own)]
-    return [part for part in parts if part.text]
 
 
 class _Entries:

@@ -66,21 +66,15 @@ SAMPLES = Path(str(files("mmspec_models"))) / "samples"
 PICTURES = {f"/page/samples/{name}": name for name in ("shapes.png", "chart.png", "word.png")}
 """Pictures to try, by address."""
 
-POLICY = {
-    "default-src": "'none'",
-    "script-src": "'self'",
-    "style-src": "'self'",
-    "connect-src": "'self'",
-    "img-src": "'self' data:",
-    "base-uri": "'none'",
-    "form-action": "'none'",
-    "frame-ancestors": "'none'",
-    "require-trusted-types-for": "'script'",
-}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
+    "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'"
+)
 """What the page may do: use its own files, ask this server, and show the user's pictures."""
 
 HEADERS = {
-    "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in POLICY.items()),
+    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -189,12 +183,10 @@ class Service:
             body = await read_body(request, most, self.settings.body_seconds)
             fields = read_json(body)
             self._check_model(fields.text("model", self.model))
-            asked = read(fields, self._defaults())
+            drawn = self.options if self.seeded else replace(self.options, seed=randbits(SEED_BITS))
+            asked = read(fields, drawn)
             async with self._reading:
                 return await asyncio.to_thread(self._prepared, asked)
-
-    def _defaults(self) -> Options:
-        return self.options if self.seeded else replace(self.options, seed=randbits(SEED_BITS))
 
     def _prepared(self, asked: ChatRequest) -> tuple[ChatRequest, RequestPrompt]:
         """A request with its constraint, and its prompt."""

@@ -26,10 +26,7 @@ HANDOVER = 0.1
 
 
 class Job(Generic[T]):
-    """The events of one generator, from the decoding thread to the event loop.
-
-    The generator yields None where it can be stopped and there is no event.
-    """
+    """The events of a generator on the decoding thread, for the event loop; None is no event."""
 
     def __init__(self, work: Generator[T | None], thread: ThreadPoolExecutor) -> None:
         """Called on the event loop by `DecodingQueue.submit`; waits for its turn on `thread`."""
@@ -68,10 +65,7 @@ class Job(Generic[T]):
                     return
 
     def _hand_over(self) -> None:
-        """Let the event loop send the first event; the next rounds would delay it by milliseconds.
-
-        Later events do not wait, so that rounds and sending overlap.
-        """
+        """Let the event loop send the first event before the next rounds, which would delay it."""
         self._handover.wait(HANDOVER)
         self._handover.set()
 
@@ -218,10 +212,7 @@ class ConversationCache:
         return chat
 
     def keep(self, chat: Chat, prompt: Sequence[Chunk]) -> None:
-        """Keep a chat as the last used one; the least recently used ones leave.
-
-        prompt: what its last answer was to.
-        """
+        """Keep a chat and the prompt of its last answer; the least recently used ones leave."""
         if chat.held_tokens:
             self._chats.append(_CachedChat(chat, prompt))
         sizes = [cached.chat.cache_bytes for cached in self._chats]

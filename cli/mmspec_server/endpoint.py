@@ -59,10 +59,7 @@ def refused(error: ApiError) -> Response:
 
 
 def api_error(error: Exception) -> ApiError:
-    """The error for the client; logs what is the server's fault, by type and place alone.
-
-    Messages of other exceptions may hold prompts, and those about checkpoints hold paths.
-    """
+    """The error for the client; logs type and place alone: messages may hold prompts or paths."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, UsageError | ImageError | ContextError):
@@ -128,13 +125,8 @@ def read_json(body: bytes) -> "Fields":
     except ValueError as error:
         raise ApiError(400, f"the body is not valid JSON: {error}", code="invalid_json") from error
     if not isinstance(values, dict):
-        raise ApiError(400, f"the body must be a JSON object, not {_kind(values)}")
+        raise ApiError(400, f"the body must be a JSON object, not {shown(values)}")
     return Fields(values)
-
-
-def _kind(value: Any) -> str:
-    names = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from time import monotonic
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -106,15 +106,11 @@ def is_public(address: str) -> bool:
     """True for an address on the internet: not private, loopback, link-local, shared or special."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address):
-        return _is_public_six(ip)
+        if ip.ipv4_mapped:
+            return is_public(str(ip.ipv4_mapped))
+        if ip.sixtofour or ip.teredo or ip in TRANSLATED:
+            return False
     return ip.is_global and not ip.is_multicast
-
-
-def _is_public_six(ip: IPv6Address) -> bool:
-    if isinstance(ip.ipv4_mapped, IPv4Address):
-        return is_public(str(ip.ipv4_mapped))
-    embeds = ip.sixtofour or ip.teredo or ip in TRANSLATED
-    return ip.is_global and not ip.is_multicast and not embeds
 
 
 def _read(reply: HTTPResponse, stream: socket.socket, limit: int, deadline: float) -> bytes:

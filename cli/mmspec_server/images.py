@@ -33,10 +33,7 @@ _SPACES = bytes.maketrans(b"", b""), b" \t\r\n\f"
 
 
 class PictureCache:
-    """Decoded pictures with what they were decoded from; the least recently used leave.
-
-    A stateless request sends the pictures of earlier turns again.
-    """
+    """Decoded pictures by their content, as a conversation sends them again; the oldest leave."""
 
     def __init__(self, size: int) -> None:
         """size: the most bytes of all contents and pixels."""
@@ -113,15 +110,12 @@ class ImageReader:
         try:
             if url.startswith("file:") and self.root:
                 return read_file(self.root, url, self.file_bytes)
-            if url.startswith(("http:", "https:")) and self._fetching:
-                return self._fetching.fetch(url, self.file_bytes)
+            if url.startswith(("http:", "https:")) and (self.fetcher or self.domains):
+                fetcher = self.fetcher or Fetcher(self.domains)
+                return fetcher.fetch(url, self.file_bytes)
         except RefusedImage as error:
             raise refusal(param, str(error)) from error
         raise refusal(param, "no image of this server: send its content in base64")
-
-    @property
-    def _fetching(self) -> Fetcher | None:
-        return self.fetcher or (Fetcher(self.domains) if self.domains else None)
 
     def _from_base64(self, param: str, text: bytes) -> Picture:
         if len(text) * 3 // 4 > self.file_bytes + 2:

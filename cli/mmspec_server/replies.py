@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.tool_calls import Call
-from mmspec_server.answers import Entry, Finished, Fragment, Text
+from mmspec_server.answers import Entry, Finished, Text
 from mmspec_server.chat_request import ChatRequest
 from mmspec_server.endpoint import ApiError
 
@@ -56,10 +56,10 @@ class Completion:
         if not self.request.details or not text.parts:
             return self._chunk({"content": text.text}, text.tokens)
         tokens = [text.tokens, *[()] * (len(text.parts) - 1)]
-        return "".join(map(self._fragment, text.parts, tokens))
-
-    def _fragment(self, part: Fragment, tokens: Sequence[Entry]) -> str:
-        return self._chunk({"content": part.text}, tokens, mmspec={"drafted": part.drafted})
+        return "".join(
+            self._chunk({"content": part.text}, entries, mmspec={"drafted": part.drafted})
+            for part, entries in zip(text.parts, tokens, strict=True)
+        )
 
     def end(self, finished: Finished) -> str:
         """The events after the last text."""
@@ -288,10 +288,7 @@ def _event(value: Mapping[str, Any]) -> str:
 
 
 def _usage(statistics: Statistics, prompt: str, answer: str) -> dict[str, Any]:
-    """The counts of tokens, the drafted ones under OpenAI's names for predicted outputs.
-
-    prompt, answer: an address' names for both.
-    """
+    """The counts of tokens by an address' names, the drafted ones as OpenAI's predicted outputs."""
     return {
         f"{prompt}_tokens": statistics.prompt_tokens,
         f"{answer}_tokens": statistics.tokens,

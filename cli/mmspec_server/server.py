@@ -74,10 +74,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def addresses(host: str, port: int) -> list[str]:
-    """The addresses to open: this machine's own first, then that of the network if it reaches it.
-
-    Knows the network's by the way that a packet would take; sends none.
-    """
+    """The addresses to open: this machine's own, then that of the network if it reaches it."""
     if host not in EVERYWHERE:
         return [f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way, suppress(OSError):

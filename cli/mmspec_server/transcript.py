@@ -85,10 +85,7 @@ def _call(call: Fields) -> Call:
 def read_transcript(
     request: ChatRequest, reader: ImageReader, most_images: int, calls: CallForm | None = None
 ) -> Transcript:
-    """The transcript of a request; decodes no image before they are counted.
-
-    Raises ApiError for messages that no chat template can show.
-    """
+    """The transcript of a request; counts images before decoding.  Raises ApiError."""
     param = request.param
     images = sum(map(_images, request.messages))
     if images > most_images:

@@ -39,10 +39,7 @@ SIDES = ("left of", "right of", "above", "below")
 def single_query(
     known: str, section: str, answer: Callable[[Thing], Fact], rng: random.Random, scene: Scene
 ) -> Query | None:
-    """Ask for a trait of a thing whose trait `known` occurs once in the scene.
-
-    section: the section of the phrases.
-    """
+    """Ask for a trait of a thing whose trait `known` occurs once; section: of the phrases."""
     if not (singles := scene.singles(known)):
         return None
     thing = rng.choice(singles)

@@ -12,10 +12,7 @@ KINDS = ("recolour", "reshape", "move", "remove", "add")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two scenes, and the thing that differs, before and after the change.
-
-    `before` is None if the thing was added, `after` if it was removed.
-    """
+    """Two scenes, and the thing that differs, before (None: added) and after (None: removed)."""
 
     kind: str
     scenes: tuple[Scene, Scene]
@@ -68,10 +65,7 @@ ENDINGS: tuple[Ending, ...] = ("move", "recolour", "meet")
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A hero's colour, shape and place in each frame, and how the story ends.
-
-    `friend` is the thing that the hero meets in the last frame, if the ending is "meet".
-    """
+    """A hero in each frame, how the story ends, and the friend that it meets then, if it does."""
 
     name: str
     ending: Ending

@@ -227,10 +227,7 @@ def read_tower(target: Path) -> dict[str, Tensor]:
 
 
 def tower_digest(directory: Path) -> str:
-    """Return a digest of the vision tower that a checkpoint's images go through, in float32.
-
-    Reads one tensor at a time, so that a target need not fit into memory.
-    """
+    """Return a digest of a checkpoint's vision tower in float32, read tensor by tensor."""
     config = read_config(directory)
     total = sha256(repr(config.vision).encode())
     for name, source in sorted(plan(directory, config).items()):

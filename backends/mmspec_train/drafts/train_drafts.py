@@ -126,10 +126,7 @@ def train_baselines(
 def distill_draft(
     student: str, method: MethodSettings, budget: Budget, settings: DataSettings, run: RunSettings
 ) -> DraftScore:
-    """Train an existing draft on the target's answers.
-
-    Raises UsageError if the student's vision tower or vocabulary differs from the target's.
-    """
+    """Train a draft on the target's answers; raises UsageError for another tower or vocabulary."""
     data = open_teacher_data(settings, run)
     directory, target = resolve(student, "torch"), data.teacher.config
     model = read_draft(directory, target, image_positions(target, method.pool))

@@ -52,10 +52,7 @@ class DecoderLayerModule(nn.Module):
     """A Llama layer that computes its output only at chosen rows."""
 
     def __init__(self, text: TextConfig, *, input_norm: bool) -> None:
-        """Build random weights; without `input_norm` the input is not normalised.
-
-        What is added to the residual starts at zero.
-        """
+        """Build random weights; what is added to the residual starts at zero."""
         super().__init__()
         width, eps, config = text.hidden_size, text.rms_norm_eps, llama_config(text)
         self.input_layernorm = nn.RMSNorm(width, eps) if input_norm else nn.Identity()
@@ -110,10 +107,7 @@ class DecoderLayerModule(nn.Module):
 def attend_with_chains(
     queries: Tensor, rows: KeysValues, visible: Tensor, chain: list[KeysValues]
 ) -> Tensor:
-    """Attend with scaled queries [B, h, A, D] to rows [B, h, R, D] and to each chain's own tokens.
-
-    A chain does not see the drafted tokens of another chain.
-    """
+    """Attend with scaled queries [B, h, A, D] to rows [B, h, R, D] and to each chain's own."""
     keys, values = rows
     scores = torch.matmul(queries, keys.transpose(-1, -2)).float()
     scores = scores.masked_fill(~visible.unsqueeze(1), float("-inf"))
@@ -265,10 +259,7 @@ class LayeredModule(CachedHead):
             nn.init.zeros_(slot)
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
-        """Return features [D, B, A, H] of the guesses from every start.
-
-        The head reads the answer's own tokens, which right guesses equal.
-        """
+        """Return features [D, B, A, H] of guesses after the answer's own tokens."""
         layout = lay_out_slots(batch, apart=self.config.apart, packed=self.config.queries)
         x, at = self._rows(batch, layout), layout.row.gather(1, before(starts))
         # A head counts its own rows, as in decoding: a packed image has few of them.

@@ -109,10 +109,7 @@ def embed(model: LlavaForConditionalGeneration, batch: SampleBatch) -> Tensor:
 
 
 def learned_loss(model: LlavaForConditionalGeneration, batch: SampleBatch) -> Tensor:
-    """Return the weighted mean cross-entropy over the learned tokens.
-
-    Logits are computed for these alone.
-    """
+    """Return the weighted mean cross-entropy over the learned tokens alone."""
     embeddings = embed(model, batch)
     hidden = model.model.language_model(inputs_embeds=embeddings, use_cache=False).last_hidden_state
     learned = batch.targets != IGNORED
@@ -175,10 +172,7 @@ CHAT_TEMPLATE = (
 def save_pair_model(
     model: LlavaForConditionalGeneration, tokenizer: Tokenizer, tower: TowerSizes, directory: Path
 ) -> None:
-    """Write a float16 checkpoint with everything a loader or transformers needs.
-
-    Converts the model itself to float16.
-    """
+    """Write a float16 checkpoint for any loader; converts the model itself to float16."""
     nn.Module.half(model)
     model.save_pretrained(directory)
     # Other engines know the hub's names of tensors alone.

@@ -61,10 +61,7 @@ def train_pair(
 
 @dataclass(frozen=True)
 class PairRun:
-    """A run of the stages in a directory.
-
-    Stage S writes S.safetensors in float32; the folder `models` contains the checkpoints.
-    """
+    """A run in a directory: a stage's S.safetensors in float32, and checkpoints in `models`."""
 
     directory: Path
     recipe: Recipe
@@ -72,10 +69,7 @@ class PairRun:
     seed: int = 0
 
     def check_starts(self, stages: Collection[str]) -> None:
-        """Raise UsageError for a chosen stage whose predecessor is neither chosen nor finished.
-
-        A recipe that continues a model has the stage `target` alone.
-        """
+        """Raise UsageError for a chosen stage whose predecessor is neither chosen nor done."""
         if self.recipe.start:
             if set(stages) != {"target"}:
                 raise errors.UsageError(

@@ -35,10 +35,7 @@ class Position(NamedTuple):
 
 @dataclass
 class Log:
-    """Writes every step to CSV files and shows the progress on the terminal.
-
-    With directory None it writes nothing: process 0 logs the same steps.
-    """
+    """Writes every step to CSV files, if there is a directory, and shows the progress."""
 
     directory: Path | None
     console: Console
@@ -120,10 +117,7 @@ def _is_after(row: bytes, stage: str, step: int) -> bool:
 
 @contextmanager
 def open_log(directory: Path | None, console: Console | None = None) -> Iterator[Log]:
-    """Open the log of a run in `directory` and append to the files already there.
-
-    directory: None for every process but the first, which logs for all.
-    """
+    """Open the log of a run in `directory`, None for every process but the first."""
     console = (console or Console()) if directory else Console(quiet=True)
     name = TextColumn("{task.description}", markup=False)
     columns = name, BarColumn(), "{task.percentage:.0f} %", "{task.fields[note]}"

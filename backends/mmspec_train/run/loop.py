@@ -219,10 +219,7 @@ class _Run(Generic[Item]):
         return value
 
     def _save_in_time(self) -> None:
-        """Evaluate and save if it is time for that.
-
-        Evaluations choose the state that is kept: only those at fixed steps make a run repeatable.
-        """
+        """Evaluate and save when due; only evaluations at fixed steps make a run repeatable."""
         since_saved = self.machine.processes.from_first(self.seconds - self.saved_seconds)
         is_old = since_saved > self.machine.checkpoint_seconds
         evaluate = is_old

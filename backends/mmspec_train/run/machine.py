@@ -123,10 +123,7 @@ def multiplies_bfloat16() -> bool:
 
 
 def measured_rates(device: torch.device) -> tuple[float, float, float]:
-    """Return what this machine computes: TFLOP/s of training, TB/s of decoding, and GB of memory.
-
-    TB/s: as if weights had 16 bits, from a product of one row in the type that decodes there.
-    """
+    """Return TFLOP/s of training, TB/s of decoding as if weights had 16 bits, and GB of memory."""
     on_cpu = device.type == "cpu"
     trains = torch.float32 if on_cpu and not multiplies_bfloat16() else torch.bfloat16
     decodes = torch.float32 if on_cpu else torch.bfloat16

@@ -49,10 +49,7 @@ class Float32Muon(torch.optim.Muon):
 
 
 class Optimizer:
-    """One or two optimizers over disjoint parameters, stepped as one.
-
-    Both take AdamW's learning rates: Muon's updates are scaled to the size of AdamW's.
-    """
+    """Optimizers over disjoint parameters, stepped as one, both with AdamW's learning rates."""
 
     def __init__(self, parts: Iterable[tuple[nn.Module, float]]) -> None:
         """parts: modules with their peak learning rates."""

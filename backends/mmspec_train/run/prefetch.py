@@ -25,10 +25,7 @@ class Source(Protocol[Batch]):
 def prefetch(
     source: Source[Batch], start: int, maker: ThreadPoolExecutor, every: int = 1
 ) -> Iterator[Batch]:
-    """Yield a source's batches number `start`, `start` + `every`, ..., made by `maker`'s thread.
-
-    Raises what making a batch raised in place of that batch.
-    """
+    """Yield batches `start`, `start` + `every`, ... made by `maker`'s thread; raises as it did."""
     batches = itertools.islice(source.batches(start), 0, None, every)
     ahead = deque(maker.submit(next, batches) for _ in range(AHEAD))
     while True:
@@ -38,10 +35,7 @@ def prefetch(
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay Ctrl-C, SIGTERM and SIGHUP until the end of the block.
-
-    Does nothing outside the main thread, which is the only one that receives signals.
-    """
+    """Delay Ctrl-C, SIGTERM and SIGHUP to the end of the block, in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

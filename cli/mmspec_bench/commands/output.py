@@ -25,10 +25,7 @@ class Output:
     as_json: bool
 
     def report(self, report: dict[str, Any], show: Callable[[], None]) -> None:
-        """Show a report, or print it as JSON; then write it to --out.
-
-        Raises WriteError if it cannot be written, after showing it.
-        """
+        """Show a report, or print it as JSON; then write it to --out. Raises WriteError."""
         if self.as_json:
             self.screen.json(report)
         else:
@@ -48,10 +45,7 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def loaded(screen: Screen, models: dict[str, Any], options: Options) -> Engine:
-    """Load the models that the options name, and show the engine's notes.
-
-    options: those of the answers; what they need to know of this machine is measured now.
-    """
+    """Load the models that the options name, and show the engine's notes."""
     screen.progress("loading")
     engine = load(**models, options=options, progress=screen.progress)
     for note in engine.notes:
@@ -60,10 +54,7 @@ def loaded(screen: Screen, models: dict[str, Any], options: Options) -> Engine:
 
 
 def show_tables(screen: Screen, tables: Iterable[Table], place: str = "") -> None:
-    """Print every table under its title and above what its numbers mean, and where to read more.
-
-    place: a heading's anchor in docs/measuring.md.
-    """
+    """Print every table with its note, then where to read more: a heading of docs/measuring.md."""
     for number, table in enumerate(tables):
         screen.say(("\n" if number else "") + table.title)
         screen.table(table.columns, table.rows)

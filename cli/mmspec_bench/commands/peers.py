@@ -154,10 +154,7 @@ def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
 
 
 def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Sequence[Prompt]]:
-    """Prompts by name of their set: `count` about images, if seen, and of text, or those of `file`.
-
-    directory: the target's checkpoint, whose config has the size of images.
-    """
+    """`count` prompts by set, about images if the target sees, and of text; or those of `file`."""
     if file:
         return {"given": read_prompts(file)}
     vision = read_config(directory).vision

@@ -118,10 +118,7 @@ def speed(
 
 
 def _draftings(drafting: str | None, engine: Engine) -> list[str]:
-    """The values of --drafting to measure: those of `drafting`, or those that suit the engine.
-
-    An engine without a draft model runs only those that need none, such as lookup.
-    """
+    """The values of --drafting to measure: those of `drafting`, or those that the engine can do."""
     specs = split(drafting or (engine.head.kind if engine.head else VIEWS))
     return [
         spec

@@ -50,10 +50,7 @@ def peer_methods(
     exact: str = "auto",
     pythons: Mapping[str, str | None] = MappingProxyType({}),
 ) -> list[PeerMethod]:
-    """All methods of the named peers; raises UsageError for an unknown name or mode.
-
-    draftings, exact: how this project decodes. pythons: by peer, that of its own environment.
-    """
+    """All methods of the named peers, with Pythons by peer; raises UsageError for another name."""
     for peer in peers:
         if peer not in PEERS:
             raise choice("peer", peer, PEERS)

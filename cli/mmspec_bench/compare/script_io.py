@@ -103,10 +103,7 @@ def main(load: Callable[[Task], Program]) -> None:
 
 
 def _report(program: Program, task: Task) -> ProgramRun:
-    """Seconds to load and to the first token, and each set's answers or why there are none.
-
-    The first question of a set is answered once before, uncounted, to warm up caches.
-    """
+    """Answer every set once after a warm-up; one that cannot be answered has its reason."""
     load_seconds, start_seconds = time() - task.started, None
     replies: dict[str, list[Timing]] = {}
     reasons: dict[str, str] = {}

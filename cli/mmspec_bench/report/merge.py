@@ -65,10 +65,7 @@ class BenchRun:
 
     @property
     def task_summaries(self) -> list[Summary]:
-        """All measures of each method over all tasks and, if there are several, on each of them.
-
-        `low` and `high` are the ends of the interval of tokens per round over `samples`.
-        """
+        """All measures of each method on all tasks and each, with intervals of tokens per round."""
         groups = grouped(self.rows, lambda row: (ALL, row.method))
         if len(self.tasks) > 1:
             groups |= grouped(self.rows, lambda row: (row.task, row.method))
@@ -104,10 +101,7 @@ def grouped(values: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
 
 
 def merge(folders: Sequence[Path]) -> BenchRun:
-    """Read the folders of one run.
-
-    Raises UsageError naming a folder without a run, a setting that differs or a duplicate row.
-    """
+    """Read the folders of one run; raises UsageError for what is missing, other or twice."""
     shards = [(_provenance(folder), folder) for folder in folders]
     shards.sort(key=lambda shard: int(shard[0]["shard"].partition("/")[0]))
     _check_settings(shards)

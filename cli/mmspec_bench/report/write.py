@@ -52,10 +52,7 @@ def _subject(run: BenchRun) -> str:
 
 
 def report_tables(run: BenchRun, lines: Sequence[Summary], papers: Sequence[Paper]) -> list[Table]:
-    """All tables of a report that have rows; no seconds of a target that repeated answers.
-
-    lines: what each method did on all tasks, and on each.
-    """
+    """All tables of a report that have rows; lines: each method's measures, overall and by task."""
     summaries = [line for line in lines if line["task"] == ALL]
     every = [
         tables.drafting(summaries),

@@ -54,10 +54,7 @@ class Answerer:
     """Parameters read for a drafted token over the target's; 0 without a model."""
 
     def answers(self, questions: Sequence[Message]) -> Iterator[TimedAnswer]:
-        """Answer all questions of a new conversation.
-
-        Raises ContextError if a prompt does not fit the target.
-        """
+        """Answer all questions of a new conversation; raises ContextError if one does not fit."""
         self.engine.forget()
         chat = self.engine.chat(self.options)
         for question in questions:
@@ -92,10 +89,7 @@ def answer_row(
     timed: TimedAnswer,
     plain: TimedAnswer | None,
 ) -> AnswerRow:
-    """The row of one answer, compared with plain decoding's answer to the same turn, if any.
-
-    position: the method's index in the order in which the methods answered this sample.
-    """
+    """The row of one answer; position: the method's index among those that answered the sample."""
     answer, statistics = timed.answer, timed.answer.statistics
     engine, pictures = answerer.engine, timed.pictures
     seconds = statistics.seconds | {"first_token": timed.first_token_seconds}

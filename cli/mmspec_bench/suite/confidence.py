@@ -29,10 +29,7 @@ class Interval(NamedTuple):
 def difference(
     rows: Iterable[AnswerRow], others: Iterable[AnswerRow], draws: int = DRAWS, seed: int = SEED
 ) -> Interval | None:
-    """The relative difference in tokens per round on the samples that both methods answered.
-
-    None without any.  The resamples are paired.
-    """
+    """The relative difference in tokens per round on samples that both answered; None if none."""
     rows = list(rows)
     ours, theirs = _by_sample(rows), _by_sample(others)
     shared = [sample for sample in ours if sample in theirs]

@@ -47,10 +47,7 @@ class Dataset:
         return tuple(f"image_{n}" for n in range(self.image_columns)) or ("image",)
 
     def reads(self, tables: Sequence[Path], limit: int | None) -> list[Read]:
-        """The samples in the first rows of tables that continue one another, at most `limit`.
-
-        Raises UsageError for a file that is not a table, or that lacks a column.
-        """
+        """The samples in the first rows of tables; raises UsageError for what is no such table."""
         rows = (row for table in tables for row in self._rows(table))
         return list(islice(rows, min(self.rows, limit or self.rows)))
 

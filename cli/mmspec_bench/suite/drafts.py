@@ -21,10 +21,7 @@ DECODER = ("language_model.", "lm_head.")
 
 
 def load_drafts(drafts: Iterable[str], models: Mapping[str, Any], options: Options) -> list[Engine]:
-    """Load the target once, and each draft once: one engine for each.
-
-    models: keywords of `mmspec.chat.engine.load`, but for the draft and the options of answers.
-    """
+    """Load the target and each draft once: one engine for each; models: keywords of `load`."""
     engines: list[Engine] = []
     for draft in drafts:
         if not engines:
@@ -37,10 +34,7 @@ def load_drafts(drafts: Iterable[str], models: Mapping[str, Any], options: Optio
 
 
 def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
-    """The engine whose draft the method names, or the only one whose draft can do it.
-
-    Raises UsageError if no draft or more than one can.
-    """
+    """The engine whose draft the method names, or alone can do it; raises UsageError."""
     if method.drafting in UNLETTERED or (len(engines) == 1 and not method.draft):
         return engines[0]
     names = [_name(engine) for engine in engines]

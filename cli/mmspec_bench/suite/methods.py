@@ -58,10 +58,7 @@ class Method:
 
 
 def read_methods(text: str) -> list[Method]:
-    """Parse methods separated by commas; numbers are weights of the method before them.
-
-    Raises UsageError for an unknown method and for one that occurs twice.
-    """
+    """Parse methods separated by commas; raises UsageError for an unknown one or one twice."""
     words: list[str] = []
     for part in filter(None, map(str.strip, text.split(","))):
         if words and _NUMBER.fullmatch(part):

@@ -57,10 +57,7 @@ def read_answers(file: Path) -> Answers:
 
 
 def open_replay(name: str, backend: str, max_image_tokens: int | None) -> LoadedModel:
-    """A target that repeats answers of the model `name`, of which no weights are read.
-
-    Its directory needs config, tokenizer and the settings of its image processor.
-    """
+    """A target that repeats a model's answers, from its directory without the weights."""
     if name == "auto":
         raise UsageError("--target-answers: name the model that gave them, with --model")
     directory = resolve(name, backend)

@@ -123,10 +123,7 @@ class ReplayTarget:
         self._sequence = self._sequence[:length]
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:  # noqa: ARG002
-        """The answer's token at the depth of every node: on a path that it takes, its own token.
-
-        Raises UsageError for a sequence after which the model knows no answer.
-        """
+        """The answer's token at the depth of every node; raises UsageError without an answer."""
         rest = self._rest()
         drafted, parents = _nodes(draft)
         depths = [0]

@@ -112,10 +112,7 @@ class AnswerRow:
 
 
 def read_rows(file: Path) -> list[AnswerRow]:
-    """Read all rows of a file, without an incomplete last line, as after a kill.
-
-    Raises UsageError naming the file and a malformed line.
-    """
+    """Read all complete rows of a file; raises UsageError naming a malformed line."""
     try:
         require_file(file)
         text = file.read_text(encoding="utf-8", errors="replace")

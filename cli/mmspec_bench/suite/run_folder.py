@@ -91,10 +91,7 @@ FIXED = (
 
 
 def description(settings: SuiteSettings, engines: Sequence[Engine]) -> dict[str, Any]:
-    """The entries of `provenance.json` at the start of the run.
-
-    engines: one for each draft, with the same target.
-    """
+    """The entries of `provenance.json` at the start; engines: of one target, one for each draft."""
     engine = engines[0]
     models = {"target": engine.target, "draft": engine.drafts}
     models |= {f"draft {n}": other.drafts for n, other in enumerate(engines[1:], start=2)}
@@ -166,10 +163,7 @@ def _shown(value: Any) -> str:
 
 
 def read_provenance(folder: Path) -> dict[str, Any]:
-    """The content of `provenance.json` in a run's folder, without entries that are null.
-
-    Raises CheckpointError for another content.
-    """
+    """The content of a run's `provenance.json` without null entries; raises CheckpointError."""
     block = Block(read_json(folder / PROVENANCE), folder / PROVENANCE)
     lists: dict[str, Any] = {"skipped": [], "resumed": []}
     block.record(_Provenance, **lists)

@@ -32,10 +32,7 @@ class Runner:
     """Shows each broken sample, which is recorded; None raises the sample's error."""
 
     def run(self, done: Sequence[AnswerRow]) -> Iterator[list[AnswerRow]]:
-        """Answer every sample without a row in `done`; yield its rows once they are on the disk.
-
-        A skipped sample yields no rows.
-        """
+        """Answer every sample without a row in `done`; yield its rows once they are on disk."""
         finished = {row.sample for row in done}
         for place, sample in self.samples:
             if sample.name in finished:

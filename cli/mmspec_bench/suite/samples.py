@@ -60,10 +60,7 @@ def _two_turns(first: Read, second: Read) -> tuple[Message, ...]:
 
 
 def shard(samples: Sequence[SuiteSample], part: str) -> list[tuple[int, SuiteSample]]:
-    """Part 'i/n' of the samples: every n-th from the i-th on, with its index among all.
-
-    Raises UsageError for a malformed part.
-    """
+    """Part 'i/n': every n-th sample from the i-th on, with its index; raises UsageError."""
     first, slash, count = part.partition("/")
     if not (slash and first.isdigit() and count.isdigit() and 1 <= int(first) <= int(count)):
         raise UsageError(f"--shard {part!r}: give which of how many, such as 1/2")
