@@ -101,8 +101,8 @@ def test_stages_are_means_and_the_loop_is_what_is_left():
 
 def test_what_was_not_compared_counts_neither_way():
     rows = [row(identical=True), row(identical=False), row(identical=None), row(identical=True)]
-    assert metrics.identical_rate(rows) == pytest.approx(2 / 3)
-    assert metrics.identical_rate([row()]) is None
+    assert metrics.summarise(rows, [])["identical"] == pytest.approx(2 / 3)
+    assert metrics.summarise([row()], [])["identical"] is None
 
 
 def test_a_summary_holds_everything_and_nothing_of_nothing():

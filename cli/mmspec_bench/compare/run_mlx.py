@@ -114,10 +114,7 @@ class MlxVlm(MlxProgram):
         return [token for token in tokens if token != end], len(clock.events)
 
 
-def load_program(task: Task) -> MlxProgram:
-    """The program that the task names."""
-    return MlxVlm(task) if task.options["program"] == "mlx-vlm" else MlxLm(task)
-
+PROGRAMS = {"mlx-lm": MlxLm, "mlx-vlm": MlxVlm}
 
 if __name__ == "__main__":
-    main(load_program)
+    main(lambda task: PROGRAMS[task.options["program"]](task))

@@ -18,7 +18,6 @@ from mmspec.diagnostics.check import common_prefix
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.progress import Progress
-from mmspec.prompt.images import Picture
 from mmspec_bench.compare.methods import PeerMethod
 from mmspec_bench.compare.script_io import ProgramRun, Question, Task
 from mmspec_bench.measure.timing import Figures, Timing, figures, rotated
@@ -63,17 +62,17 @@ RunScript = Callable[[Sequence[str], Task], ProgramRun]
 
 def question_of(prompt: Prompt, folder: Path) -> Question:
     """The prompt's parts in order; its pictures are written as files to `folder`."""
-    return [_part(part, folder) for part in prompt.message.parts]
-
-
-def _part(part: str | Picture, folder: Path) -> dict[str, str]:
-    if isinstance(part, str):
-        return {"text": part}
-    if part.frames:
-        raise UsageError(f"{part.name}: programs are compared on images, not on clips")
-    file = folder / f"{part.digest}.png"
-    part.image.save(file)
-    return {"image": str(file)}
+    question: Question = []
+    for part in prompt.message.parts:
+        if isinstance(part, str):
+            question.append({"text": part})
+            continue
+        if part.frames:
+            raise UsageError(f"{part.name}: programs are compared on images, not on clips")
+        file = folder / f"{part.digest}.png"
+        part.image.save(file)
+        question.append({"image": str(file)})
+    return question
 
 
 def compare(

@@ -24,6 +24,7 @@ def summarise(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow]) -> Summary:
     speeds = [throughput([row]) for row in rows]
     first = [row.seconds["first_token"] for row in rows]
     paired = pairs(rows, plain)
+    compared = [row.identical for row in rows if row.identical is not None]
     return {
         "method": rows[0].method if rows else "",
         "answers": len(rows),
@@ -49,7 +50,7 @@ def summarise(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow]) -> Summary:
         "end_to_end_paired": mean(paired_speed_ups(paired, "total")),
         "end_to_end_global": global_speed_up(paired, "total"),
         "seconds": stage_seconds(rows),
-        "identical": identical_rate(rows),
+        "identical": mean(compared) if compared else None,
         "peak_memory_bytes": max((row.peak_memory_bytes for row in rows), default=0),
     }
 
@@ -129,9 +130,3 @@ def stage_seconds(rows: Sequence[AnswerRow]) -> dict[str, float]:
     means = {name: mean(row.seconds[name] for row in rows) for name in (*STAGES[:-1], "decode")}
     loop = means.pop("decode") - means["draft"] - means["verify"]
     return means | {"loop": loop}
-
-
-def identical_rate(rows: Iterable[AnswerRow]) -> float | None:
-    """The share of answers equal to plain decoding's; None if none was compared."""
-    compared = [row.identical for row in rows if row.identical is not None]
-    return sum(compared) / len(compared) if compared else None

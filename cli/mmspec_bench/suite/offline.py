@@ -52,15 +52,12 @@ def offline(
 ) -> list[SuiteSample]:
     """Held-out samples of every task from `seed` on; images of `size` x `size` pixels."""
     numbers = range(seed, seed + (limit or SAMPLES))
-    return [
-        sample
-        for task, follow_up in tasks.items()
-        for sample in with_follow_up([_suite_sample(task, n, size) for n in numbers], follow_up)
-    ]
-
-
-def _suite_sample(task: str, seed: int, size: int) -> SuiteSample:
-    return SuiteSample(f"{task}/{seed}", task, partial(_questions, task, seed, size))
+    samples: list[SuiteSample] = []
+    for task, follow_up in tasks.items():
+        reads = ((n, partial(_questions, task, n, size)) for n in numbers)
+        own = [SuiteSample(f"{task}/{n}", task, read) for n, read in reads]
+        samples += with_follow_up(own, follow_up)
+    return samples
 
 
 def _questions(task: str, seed: int, size: int) -> tuple[Message, ...]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import cycle
 from typing import Literal
 
@@ -31,6 +30,15 @@ class SuiteSample:
     task: str
     read: Read
 
+    def first(self, turns: int | None) -> "SuiteSample":
+        """The sample with its first questions alone; None keeps all."""
+        return replace(self, read=lambda: self.read()[:turns])
+
+
+def alone(question: Message) -> Read:
+    """Reads one question that is known already."""
+    return lambda: (question,)
+
 
 def with_follow_up(samples: Sequence[SuiteSample], follow_up: FollowUp | None) -> list[SuiteSample]:
     """The samples, each with a second question; after the last one, "next" is the first."""
@@ -39,24 +47,19 @@ def with_follow_up(samples: Sequence[SuiteSample], follow_up: FollowUp | None) -
     if follow_up == "next":
         reads = [sample.read for sample in (*samples[1:], *samples[:1])]
     else:
-        question = Message("user", (FOLLOW_UPS[follow_up],))
-        reads = [lambda: (question,)] * len(samples)
-    return [
-        replace(sample, read=partial(_two_turns, sample.read, second))
-        for sample, second in zip(samples, reads, strict=True)
-    ]
+        reads = [alone(Message("user", (FOLLOW_UPS[follow_up],)))] * len(samples)
+    firsts = [sample.read for sample in samples]
+    return list(map(_two_turns, samples, firsts, reads))
 
 
 def asked_after(samples: Sequence[SuiteSample], firsts: Sequence[SuiteSample]) -> list[SuiteSample]:
     """The samples as second questions, each after the first one of `firsts`, which begin again."""
-    return [
-        replace(sample, read=partial(_two_turns, first.read, sample.read))
-        for sample, first in zip(samples, cycle(firsts), strict=False)
-    ]
+    reads = [sample.read for sample in samples]
+    return list(map(_two_turns, samples, cycle(first.read for first in firsts), reads))
 
 
-def _two_turns(first: Read, second: Read) -> tuple[Message, ...]:
-    return first()[0], second()[0]
+def _two_turns(sample: SuiteSample, first: Read, second: Read) -> SuiteSample:
+    return replace(sample, read=lambda: (first()[0], second()[0]))
 
 
 def shard(samples: Sequence[SuiteSample], part: str) -> list[tuple[int, SuiteSample]]:

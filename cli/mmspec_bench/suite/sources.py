@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from mmspec.prompt.film import open_clip
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
 from mmspec_bench.suite.original_files import ORIGINALS
-from mmspec_bench.suite.samples import Read, SuiteSample, asked_after, with_follow_up
+from mmspec_bench.suite.samples import Read, SuiteSample, alone, asked_after, with_follow_up
 from mmspec_world.prompts import VIDEO
 
 SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS, "offline-clips": CLIP_TASKS}
@@ -52,15 +51,7 @@ def suite_samples(
     for task in tasks:
         if task not in available:
             raise choice("task", task, available)
-    return [
-        replace(sample, read=partial(_first_turns, sample.read, turns))
-        for sample in samples
-        if not tasks or sample.task in tasks
-    ]
-
-
-def _first_turns(read: Read, turns: int | None) -> tuple[Message, ...]:
-    return read()[:turns]
+    return [sample.first(turns) for sample in samples if not tasks or sample.task in tasks]
 
 
 def _samples(
@@ -88,7 +79,7 @@ def _numbered(task: str, reads: Iterable[Read]) -> list[SuiteSample]:
 def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
     if path.is_file() and path.suffix == ".jsonl":
         prompts = read_prompts(path)[:limit]
-        return _numbered(path.stem, [partial(_alone, prompt.message) for prompt in prompts])
+        return _numbered(path.stem, [alone(prompt.message) for prompt in prompts])
     if films := sorted(f for f in path.rglob("*") if f.suffix.lower() in CLIP_SUFFIXES):
         return _numbered(path.resolve().name, [partial(_captioning, f) for f in films[:limit]])
     if path.exists():
@@ -97,10 +88,6 @@ def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
             f"dataset of the hub say which, such as chartqa={path}"
         )
     raise choice("suite", str(path), NAMES)
-
-
-def _alone(message: Message) -> tuple[Message, ...]:
-    return (message,)
 
 
 def _captioning(film: Path) -> tuple[Message, ...]:
