@@ -29,7 +29,7 @@ from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.record import IGNORED
 from mmspec_train.llama import ATTENTION, llama_config, llama_of_shape
-from mmspec_train.mini.recipe import Rates, Recipe, TowerSizes
+from mmspec_train.mini.recipe import Recipe, TowerSizes
 from mmspec_train.mini.samples import LabelledBatch, SampleBatch
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
 from mmspec_train.settings import LlamaShape
@@ -69,16 +69,6 @@ def llava(
     model = LlavaForConditionalGeneration(config)
     model.set_attn_implementation(ATTENTION)
     return model
-
-
-def parts(model: LlavaForConditionalGeneration, rates: Rates) -> list[tuple[nn.Module, float]]:
-    """Return each part of a LLaVA with its learning rate."""
-    inner = model.model
-    return [
-        (inner.vision_tower, rates.tower),
-        (inner.multi_modal_projector, rates.projector),
-        (inner.language_model, rates.text),
-    ]
 
 
 def normalise(pixels: Tensor) -> Tensor:

@@ -198,11 +198,13 @@ class PairRun:
             _load(model, self.result(stage))
             return
         inner = model.model
-        self.machine.compile(inner.vision_tower.encoder.layers, inner.language_model.layers)
+        tower, projector = inner.vision_tower, inner.multi_modal_projector
+        self.machine.compile(tower.encoder.layers, inner.language_model.layers)
+        learning = (tower, rates.tower), (projector, rates.projector)
         phase = Phase(
             stage,
             model,
-            build.parts(model, rates),
+            [*learning, (inner.language_model, rates.text)],
             partial(build.learned_loss, model),
             [self.conversations("train", draft=stage == "draft")],
             self.conversations("held-out", draft=stage == "draft"),

@@ -83,7 +83,7 @@ def calibrate(
     positions = engine.target.model.config.text.max_position_embeddings
     for context in sorted({min(context, positions - ROOM) for context in CONTEXTS}):
         progress(Notice(f"measuring after {context} tokens"))  # takes minutes, also in a pipe
-        target.extend(_repeated(context - target.length))
+        target.extend(Segment([[TOKEN] * (context - target.length)]))
         drafters = [drafter for drafter in drafters if _extended(drafter, context)]
         times = _repetitions(engine, target, drafters, repeats)
         for each in both:
@@ -153,13 +153,9 @@ def _opened(engine: Engine, spec: str, target: Target) -> OpenDrafter:
     return open_drafter(engine, options, drafting_for(engine, options), target)
 
 
-def _repeated(count: int) -> Segment:
-    return Segment([[TOKEN] * count])
-
-
 def _extended(opened: OpenDrafter, context: int) -> bool:
     """Extend to `context` tokens; False if the draft has no room for more there."""
-    segment = _repeated(context - opened.drafter.length)
+    segment = Segment([[TOKEN] * (context - opened.drafter.length)])
     opened.drafter.extend([segment] * len(opened.drafting.branches))
     return draft_once(opened, MAX_AUTO_GAMMA) is not None
 

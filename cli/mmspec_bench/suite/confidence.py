@@ -45,7 +45,8 @@ def tokens_per_round(rows: Iterable[AnswerRow], draws: int = DRAWS, seed: int = 
     samples = _by_sample(rows)
     if not samples:
         return Interval(0, 0.0, None, None)
-    return _interval(np.array([*samples.values()]), _images(rows, [*samples]), _mean, draws, seed)
+    counts, images = np.array([*samples.values()]), _images(rows, [*samples])
+    return _interval(counts, images, lambda sums: sums[:, 0] / sums[:, 1], draws, seed)
 
 
 def _interval(
@@ -88,11 +89,6 @@ def _by_image(counts: Counts, images: Sequence[str]) -> Counts:
     sums = np.zeros((image_of.max() + 1, counts.shape[1]), np.int64)
     np.add.at(sums, image_of, counts)
     return sums
-
-
-def _mean(sums: Counts) -> NDArray[np.float64]:
-    """Tokens per round [m] from sums [m, 2]: tokens and rounds."""
-    return sums[:, 0] / sums[:, 1]
 
 
 def _relative(sums: Counts) -> NDArray[np.float64]:

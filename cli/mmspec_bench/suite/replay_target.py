@@ -6,17 +6,13 @@ Its rounds have the tokens that the real model's would have; their seconds mean 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Never
+from typing import Any, NamedTuple, Never
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.decoding.acceptance import Verdict
-from mmspec.decoding.contract import Float32
 from mmspec.decoding.draft import DeviceDraft, Draft, HostDraft
-from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import Noise
-from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.segment import Segment
-from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
 from mmspec.ground.errors import UsageError
 
@@ -76,27 +72,15 @@ class ReplayModel:
             sequence += own
         self.replies = replies
 
-    def encode(self, pixels: Float32, grid: Grid | None = None) -> Never:  # noqa: ARG002
+    def encode(self, *_: Any) -> Never:
         """Raises UsageError: it has no tower."""
         raise _cannot("see images")
 
-    def open_target(
-        self,
-        sampling: Sampling,  # noqa: ARG002
-        exact: ExactRows | None = None,  # noqa: ARG002
-    ) -> "ReplayTarget":
+    def open_target(self, *_: Any) -> "ReplayTarget":
         """Open an empty sequence, whose next tokens are given, however they were chosen."""
         return ReplayTarget(self)
 
-    def open_branches(
-        self,
-        count: int,  # noqa: ARG002
-        vocabulary: int,  # noqa: ARG002
-        sampling: Sampling,  # noqa: ARG002
-        tree: Tree | None = None,  # noqa: ARG002
-        *,
-        probabilities: bool = False,  # noqa: ARG002
-    ) -> Never:
+    def open_branches(self, *_: Any, **__: Any) -> Never:
         """Raises UsageError: it cannot draft."""
         raise _cannot("draft")
 
@@ -141,11 +125,11 @@ class ReplayTarget:
         """Raises UsageError, for no logits were kept."""
         raise _cannot("give logits")
 
-    def fed_rows(self, draft: Draft | None) -> Never:  # noqa: ARG002
+    def fed_rows(self, *_: Any) -> Never:
         """Raises UsageError, for no states were kept."""
         raise _cannot("give logits or states")
 
-    def hidden_states(self, layers: Sequence[int] = ()) -> Never:  # noqa: ARG002
+    def hidden_states(self, *_: Any) -> Never:
         """Raises UsageError, for no states were kept."""
         raise _cannot("give hidden states, which this draft reads: draft by lookup or a text model")
 
