@@ -7,18 +7,9 @@ from functools import partial
 
 from PIL import Image
 
-from mmspec_world import prompts, sequence_texts
+from mmspec_world import dialogues, prompts, sequence_texts, sequences
 from mmspec_world.answers import conclude, explain, long_description, short_description
-from mmspec_world.dialogues import (
-    Script,
-    conversation,
-    draw_any_query,
-    draw_for_query,
-    draw_query,
-    free_chat,
-    picture_swap,
-    queries_about,
-)
+from mmspec_world.dialogues import Script
 from mmspec_world.drawing import LETTERS, Labels, label, render
 from mmspec_world.drills import lookup_drill
 from mmspec_world.facts import Fact, JudgedTurn, Sample
@@ -31,15 +22,7 @@ from mmspec_world.pictures import (
     written_word,
 )
 from mmspec_world.questions import presence_query, puzzle_query
-from mmspec_world.sequences import (
-    EVENTS,
-    MovingScene,
-    Pair,
-    Story,
-    changed_pair,
-    draw_story,
-    moving_scene,
-)
+from mmspec_world.sequences import MovingScene, Pair, Story
 from mmspec_world.split import KEY_SEPARATOR, Split, draw_in_split, generator
 from mmspec_world.wording import describe, fact, join_sentences, lettered, say, sentence
 
@@ -50,16 +33,17 @@ ANY_DRAWING = (few_things, few_things, many_things, bar_chart, written_word)
 def question(kind: str, rng: random.Random, split: Split) -> Script:
     """Ask one question about a picture; kind: of `draw_query`, or "presence"."""
     if kind == "presence":
-        drawing, query = draw_for_query(rng, split, two_apart, presence_query)
+        drawing, query = dialogues.draw_for_query(rng, split, two_apart, presence_query)
     else:
-        drawing, query = draw_query(kind, rng, split)
+        drawing, query = dialogues.draw_query(kind, rng, split)
     prefix = prompts.REASONED if rng.random() < 0.5 else ""
     return _one_turn(drawing, prefix + query.question, explain(rng, query), (query.fact,))
 
 
 def reasoning(rng: random.Random, split: Split) -> Script:
     """Ask a small puzzle about a scene (LLaVA-Bench)."""
-    drawing, query = draw_for_query(rng, split, rng.choice((two_apart, many_things)), puzzle_query)
+    make = rng.choice((two_apart, many_things))
+    drawing, query = dialogues.draw_for_query(rng, split, make, puzzle_query)
     return _one_turn(drawing, query.question, explain(rng, query), (query.fact,))
 
 
@@ -79,7 +63,7 @@ def captioning(rng: random.Random, split: Split) -> Script:
 
 def science(rng: random.Random, split: Split) -> Script:
     """Ask for one of four choices, after a chain of thought (ScienceQA)."""
-    drawing, query = draw_any_query(rng, split)
+    drawing, query = dialogues.draw_any_query(rng, split)
     others = rng.sample([option for option in query.fact.options if option != query.fact.value], 3)
     choices = rng.sample([query.fact.value, *others], 4)
     letter = LETTERS[choices.index(query.fact.value)]
@@ -91,7 +75,7 @@ def science(rng: random.Random, split: Split) -> Script:
 
 def two_images(kind: str, rng: random.Random, split: Split) -> Script:
     """Ask about two images that differ in one thing."""
-    pair, wordings = draw_in_split(split, changed_pair, rng), PAIR_PROMPTS[kind]
+    pair, wordings = draw_in_split(split, sequences.changed_pair, rng), PAIR_PROMPTS[kind]
     prompt = wordings[0] if rng.random() < 0.5 else rng.choice(wordings[1:])
     return _about_scenes(pair, prompt, *sequence_texts.pair_answer(kind, rng, pair))
 
@@ -103,7 +87,7 @@ def text_only(rng: random.Random, split: Split) -> Script:
 
 def _text_only_scene(rng: random.Random, split: Split) -> Script:
     scene = draw_in_split(split, rng.choice((few_things, two_apart, many_things)), rng)
-    queries = queries_about(rng, scene, 4)
+    queries = dialogues.queries_about(rng, scene, 4)
     queries += [query for query in (presence_query(rng, scene), puzzle_query(rng, scene)) if query]
     rng.shuffle(queries)
     queries = [query for query in queries if query.fact.category != "background"]
@@ -113,7 +97,7 @@ def _text_only_scene(rng: random.Random, split: Split) -> Script:
 
 
 def _text_only_pair(rng: random.Random, split: Split) -> Script:
-    pair = draw_in_split(split, changed_pair, rng)
+    pair = draw_in_split(split, sequences.changed_pair, rng)
     kind = rng.choice(tuple(PAIR_PROMPTS))
     both = sequence_texts.describe_both(rng, pair)
     question = f"{both} {rng.choice(PAIR_PROMPTS[kind][1:])}"
@@ -123,7 +107,7 @@ def _text_only_pair(rng: random.Random, split: Split) -> Script:
 
 def story_ending(prompt: str, rng: random.Random, split: Split) -> Script:
     """Ask for the end of a story of five captioned images."""
-    story: Story = draw_in_split(split, partial(draw_story, frames=5), rng)
+    story: Story = draw_in_split(split, partial(sequences.draw_story, frames=5), rng)
     captions = [
         f"{prompts.IMAGE} Caption #{i + 1}: {sequence_texts.frame_caption(rng, story, i)}"
         for i in range(4)
@@ -134,7 +118,7 @@ def story_ending(prompt: str, rng: random.Random, split: Split) -> Script:
 
 def video(rng: random.Random, split: Split) -> Script:
     """Ask what happens in four frames of a video."""
-    story = draw_in_split(split, partial(draw_story, frames=4), rng)
+    story = draw_in_split(split, partial(sequences.draw_story, frames=4), rng)
     return _about_scenes(story, rng.choice(prompts.VIDEO), *sequence_texts.video_answer(rng, story))
 
 
@@ -163,14 +147,14 @@ TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
     "edit": partial(two_images, "edit"),  # IEdit
     "pororo": partial(story_ending, prompts.PORORO),  # PororoSV
     "vist": partial(story_ending, prompts.VIST),  # VIST
-    "conversation": conversation,
+    "conversation": dialogues.conversation,
     "detail": detail,
     "reasoning": reasoning,
     "caption": captioning,
     "science": science,
     "video": video,
-    "chat": free_chat,
-    "swap": picture_swap,
+    "chat": dialogues.free_chat,
+    "swap": dialogues.picture_swap,
     # The name is part of the seed and of published tables: another one would draw other samples.
     "told": text_only,
     "drill": lookup_drill,
@@ -179,11 +163,11 @@ TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
 
 def clip_script(frames: int, rng: random.Random, split: Split) -> Script:
     """Ask for a description of a clip, or for what enters, leaves or moves in it."""
-    clip = draw_in_split(split, partial(moving_scene, frames=frames), rng)
+    clip = draw_in_split(split, partial(sequences.moving_scene, frames=frames), rng)
     if rng.random() < 0.5:
         text, facts = sequence_texts.clip_answer(rng, clip)
         return _about_scenes(clip, rng.choice(prompts.VIDEO), text, facts)
-    event = rng.choice(EVENTS)
+    event = rng.choice(sequences.EVENTS)
     moving = next(moving for moving in clip.things if moving.event == event)
     question = say(rng, f"clip.{event}_question")
     clause = sentence(sequence_texts.event_text(rng, moving))
@@ -229,6 +213,6 @@ MAKERS: tuple[Callable[[random.Random], Drawing], ...] = (
     bar_chart,
     bar_chart,
     *[written_word] * 7,  # a vision tower learns letters last
-    lambda rng: rng.choice(draw_story(rng, 5).scenes),
-    lambda rng: rng.choice(changed_pair(rng).scenes),
+    lambda rng: rng.choice(sequences.draw_story(rng, 5).scenes),
+    lambda rng: rng.choice(sequences.changed_pair(rng).scenes),
 )
