@@ -12,7 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from mmspec.ground.errors import ContextError, ImageError, MmspecError, UsageError
-from mmspec.ground.json_reader import MismatchError, parse_json, read_value, shown
+from mmspec.ground.json_file import JsonObject
+from mmspec.ground.json_reader import MismatchError, parse_json, shown
 
 DISCARDED = 4
 """Times the limit: what is read of a body that is too large, so that its sender sees the reply."""
@@ -129,27 +130,22 @@ def read_json(body: bytes) -> "Fields":
     return Fields(values)
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+@dataclass(frozen=True)
+class Fields(JsonObject):
     """A JSON object of a request; `path` leads to it, such as 'messages[0].'.
 
-    A field that is null counts as missing, and a field that nobody reads is ignored. Methods raise
-    ApiError for a value that is not allowed.
+    A field that nobody reads is ignored. Methods raise ApiError for a value that is not allowed.
     """
 
     values: Mapping[str, Any]
     path: str = ""
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value of `key`, or `default`."""
-        value = self.values.get(key)
-        return default if value is None else value
-
-    def error(self, key: str, allowed: str) -> ApiError:
-        """The error for the value of `key`; `allowed` completes the sentence "must be …"."""
-        value, name = self.values.get(key), self.path + key
-        got = "is missing" if value is None else f"is {shown(value)}"
-        return ApiError(400, f"{name} {got}: it must be {allowed}", name, "invalid_value")
+    def wrong(self, error: MismatchError) -> ApiError:
+        """The error for the client, which names the field."""
+        name = self.path + error.place.removeprefix(".")
+        got = "is missing" if error.value is None else f"is {shown(error.value)}"
+        reason = f"{name} {got}: it must be {error.allowed}"
+        return ApiError(400, reason, name, "invalid_value")
 
     def refuse(self, allowed: Mapping[str, str]) -> None:
         """Raise ApiError for a field that is there; allowed: for each name what it must be."""
@@ -159,39 +155,18 @@ class Fields:
 
     def text(self, key: str, default: str | None = None) -> str:
         """A text; without a default it must be there."""
-        return str(self._read(key, str, default))
-
-    def flag(self, key: str) -> bool:
-        """True or false; false if it is missing."""
-        return bool(self._read(key, bool, False))
-
-    def number(self, key: str, default: float, least: float, most: float) -> float:
-        """A number from `least` to `most`."""
-        value = float(self._read(key, float, default))
-        if not least <= value <= most:
-            raise self.error(key, f"a number from {least:g} to {most:g}")
-        return value
+        return str(self.read(key, str, default))
 
     def integer(self, key: str, default: int, least: int, most: int) -> int:
-        """An integer from `least` to `most`."""
-        value = int(self._read(key, int, default))
+        """An integer from `least` to `most`, which may have more than 63 bits."""
+        value = int(self.read(key, int, default))
         if not least <= value <= most:
             raise self.error(key, f"an integer from {least:,} to {most:,}")
         return value
 
-    def _read(self, key: str, kind: Any, default: Any) -> Any:
-        """The value of `key` as an annotation describes it."""
-        try:
-            return read_value(kind, self.get(key, default))
-        except MismatchError as error:
-            raise self.error(key, error.allowed) from error
-
     def block(self, key: str) -> "Fields":
         """The object at `key`; empty if it is missing."""
-        value = self.get(key, {})
-        if not isinstance(value, dict):
-            raise self.error(key, "an object")
-        return Fields(value, f"{self.path}{key}.")
+        return Fields(self.read(key, dict[str, Any], {}), f"{self.path}{key}.")
 
     def blocks(self, key: str) -> "Sequence[Fields]":
         """The objects of the list at `key`, which must not be empty."""

@@ -1,6 +1,7 @@
 """Reads JSON files; errors name the file, the key, the value and what is allowed."""
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -53,28 +54,56 @@ def read_lines(file: Path) -> list[str]:
         raise UsageError(f"cannot read {file}: {error}") from error
 
 
-@dataclass(frozen=True)
-class Block:
-    """A JSON object in `file`, where `path` leads to it. Its methods raise CheckpointError.
+class JsonObject(ABC):
+    """A JSON object, to which `path` leads; a key whose value is null counts as missing."""
 
-    A key whose value is null counts as missing.
-    """
+    values: Mapping[str, Any]
+    path: str
 
-    values: dict[str, Any]
-    file: Path
-    path: str = ""
+    @abstractmethod
+    def wrong(self, error: MismatchError) -> Exception:
+        """The exception for a value at a place within the object."""
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of `key`, or `default` if the key is missing or null."""
         value = self.values.get(key)
         return default if value is None else value
 
+    def error(self, key: str, allowed: str) -> Exception:
+        """The error for the value of `key`; `allowed` completes the sentence "must be …"."""
+        return self.wrong(MismatchError(self.values.get(key), allowed, f".{key}"))
+
     def read(self, key: str, kind: Any, default: Any) -> Any:
         """The value of `key` as the annotation `kind` describes it; see `json_reader`."""
         try:
             return read_value(kind, self.get(key, default))
         except MismatchError as error:
-            raise self._refused(error.within(f".{key}")) from error
+            raise self.wrong(error.within(f".{key}")) from error
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """The value, which must be true or false."""
+        return bool(self.read(key, bool, default))
+
+    def integer(self, key: str, default: int, least: int, most: int) -> int:
+        """The value of `key`, which must be an integer from `least` to `most`."""
+        return int(self.read(key, Annotated[int, Range(least, most)], default))
+
+    def number(self, key: str, default: float, least: float, most: float) -> float:
+        """The value of `key`, which must be a number from `least` to `most`."""
+        return float(self.read(key, Annotated[float, Range(least, most)], default))
+
+
+@dataclass(frozen=True)
+class Block(JsonObject):
+    """A JSON object in `file`. Its methods raise CheckpointError."""
+
+    values: dict[str, Any]
+    file: Path
+    path: str = ""
+
+    def wrong(self, error: MismatchError) -> CheckpointError:
+        """The error, which names the file."""
+        return CheckpointError(f"{self.file}: {error.within(self.path and '.' + self.path[:-1])}")
 
     def record(self, kind: type[T], **defaults: Any) -> T:
         """The whole object as a dataclass; defaults: values of keys that are missing."""
@@ -82,14 +111,7 @@ class Block:
         try:
             return read_value(kind, defaults | present)
         except MismatchError as error:
-            raise self._refused(error) from error
-
-    def _refused(self, error: MismatchError) -> CheckpointError:
-        return CheckpointError(f"{self.file}: {error.within(self.path and '.' + self.path[:-1])}")
-
-    def error(self, key: str, allowed: str) -> CheckpointError:
-        """The error for the value of `key`; `allowed` completes the sentence "must be …"."""
-        return self._refused(MismatchError(self.values.get(key), allowed, f".{key}"))
+            raise self.wrong(error) from error
 
     def block(self, key: str) -> "Block":
         """The object at `key`, empty if the key is missing."""
@@ -101,18 +123,4 @@ class Block:
         value = self.get(key, default)
         if value not in allowed or isinstance(value, bool) != isinstance(allowed[0], bool):
             raise self.error(key, " or ".join(map(shown, allowed)))
-        return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        """The value, which must be true or false."""
-        return bool(self.only(key, (default, not default), default))
-
-    def integer(self, key: str, default: int, least: int, most: int) -> int:
-        """The value of `key`, which must be an integer from `least` to `most`."""
-        value: int = self.read(key, Annotated[int, Range(least, most)], default)
-        return value
-
-    def number(self, key: str, default: float, least: float, most: float) -> float:
-        """The value of `key`, which must be a number from `least` to `most`."""
-        value: float = self.read(key, Annotated[float, Range(least, most)], default)
         return value
