@@ -1,12 +1,12 @@
 """Default prompts: questions about the synthetic world, or plain text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.diagnostics.prompts import Prompt, user_prompt
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.conversation import interleaved
+from mmspec.prompt.conversation import Message, interleaved
 from mmspec.prompt.images import picture_from
 from mmspec_world import TASKS, sample
 
@@ -35,7 +35,7 @@ def world_prompts(
         if task not in TASKS:
             raise UsageError(f"no task {task!r}: use {', '.join(TASKS)}")
     turns = enumerate(islice(cycle(tasks), count), start=seed)
-    return [_first_question(task, number, size) for number, task in turns]
+    return [Prompt(f"{task}-{n}", world_questions(task, n, size)[0]) for n, task in turns]
 
 
 def text_prompts(count: int) -> list[Prompt]:
@@ -43,9 +43,14 @@ def text_prompts(count: int) -> list[Prompt]:
     return [user_prompt(text) for text in islice(cycle(TEXTS), count)]
 
 
-def _first_question(task: str, seed: int, size: int) -> Prompt:
+def world_questions(
+    task: str, seed: int, size: int, worded: Callable[[str], str] = str
+) -> tuple[Message, ...]:
+    """The questions of a held-out sample; worded: gives the first one its words."""
     scene = sample(task, seed, split="held-out", size=size)
-    turn = scene.turns[0]
-    names = (f"{task}-{seed}-{n}" for n in range(turn.images))
-    pictures = [picture_from(image, name) for image, name in zip(scene.images, names, strict=False)]
-    return Prompt(f"{task}-{seed}", interleaved(turn.question, pictures))
+    pictures = (picture_from(im, f"{task}/{seed}-{n}") for n, im in enumerate(scene.images))
+    first, *later = (turn.question for turn in scene.turns)
+    return tuple(
+        interleaved(text, list(islice(pictures, turn.images)))
+        for text, turn in zip((worded(first), *later), scene.turns, strict=True)
+    )

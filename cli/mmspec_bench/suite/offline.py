@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping
 from functools import partial
-from itertools import islice
 
-from mmspec.prompt.conversation import Message, interleaved
-from mmspec.prompt.images import picture_from
+from mmspec_bench.prompts import world_questions
 from mmspec_bench.suite.samples import FollowUp, SuiteSample, with_follow_up
-from mmspec_world import sample
 from mmspec_world.prompts import EDIT, REASONED, SPOT, VIDEO
 
 SAMPLES = 100
@@ -54,21 +51,14 @@ def offline(
     numbers = range(seed, seed + (limit or SAMPLES))
     samples: list[SuiteSample] = []
     for task, follow_up in tasks.items():
-        reads = ((n, partial(_questions, task, n, size)) for n in numbers)
+        worded = partial(_as_in_papers, task)
+        reads = ((n, partial(world_questions, task, n, size, worded)) for n in numbers)
         own = [SuiteSample(f"{task}/{n}", task, read) for n, read in reads]
         samples += with_follow_up(own, follow_up)
     return samples
 
 
-def _questions(task: str, seed: int, size: int) -> tuple[Message, ...]:
-    """The questions of a held-out sample, the first one worded as in the papers."""
-    source = sample(task, seed, split="held-out", size=size)
-    pictures = (picture_from(im, f"{task}/{seed}-{n}") for n, im in enumerate(source.images))
-    texts = [turn.question for turn in source.turns]
-    texts[0] = _PAPER_PROMPTS.get(task, texts[0])
+def _as_in_papers(task: str, question: str) -> str:
     if task in _REASONED:
-        texts[0] = REASONED + texts[0].removeprefix(REASONED)
-    return tuple(
-        interleaved(text, list(islice(pictures, turn.images)))
-        for text, turn in zip(texts, source.turns, strict=True)
-    )
+        return REASONED + question.removeprefix(REASONED)
+    return _PAPER_PROMPTS.get(task, question)
