@@ -27,24 +27,16 @@ class ServerSettings(Settings):
         envvar="MMSPEC_API_KEY",
     )
     allow_host: tuple[str, ...] = option(
-        (),
-        "A name of this server in the Host header, beside its address and localhost.",
-        metavar="NAME",
+        (), "A name of this server in the Host header, beside its address.", metavar="NAME"
     )
     allow_origin: tuple[str, ...] = option(
         (), "A web page that may ask, such as http://localhost:3000.", metavar="ORIGIN"
     )
     queue: int = option(
-        16,
-        "Requests that may wait for the one that is answered; more get status 429.",
-        least=0,
-        most=10_000,
+        16, "Requests that may wait for another; more get status 429.", least=0, most=10_000
     )
     grace: float = option(
-        10.0,
-        "Seconds that the running answer may take after SIGTERM or Ctrl-C before it is cut.",
-        least=0,
-        most=3600,
+        10.0, "Seconds that a running answer has after SIGTERM or Ctrl-C.", least=0, most=3600
     )
     system: str = option(
         "", "System text of requests that bring none. Default: none.", metavar="TEXT"
@@ -56,19 +48,13 @@ class ServerSettings(Settings):
         2048, "Most memory of the caches that are kept.", least=0, most=1_000_000, metavar="MB"
     )
     isolate: bool = option(
-        False,
-        "Lookup finds places in a request's own conversation alone: speed tells nothing of others.",
+        False, "Lookup reads a request's own conversation alone: speed tells nothing of others."
     )
     allow_url: tuple[str, ...] = option(
-        (),
-        "Fetch images from this domain, at public addresses only. Default: none is fetched.",
-        metavar="DOMAIN",
+        (), "Fetch images from this domain, at public addresses only.", metavar="DOMAIN"
     )
     media_root: Path | None = option(
-        None,
-        "Read images that a request names with a file: URL, inside DIR. Default: none is read.",
-        metavar="DIR",
-        exists=True,
+        None, "Read images of file: URLs inside DIR. Default: none.", metavar="DIR", exists=True
     )
     max_body: float = option(
         32, "Largest body of a request, in megabytes.", least=1, most=1024, metavar="MB"

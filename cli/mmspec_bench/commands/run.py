@@ -44,13 +44,7 @@ COUNT = click.IntRange(min=1)
     metavar="NAME|NAME=DIR|PATH",
     help=f"Several with commas. Names: {', '.join(NAMES)}.",
 )
-@click.option(
-    "--tasks",
-    default="",
-    show_default=False,
-    metavar="LIST",
-    help="Only these of the suite's tasks.",
-)
+@click.option("--tasks", default="", show_default=False, metavar="LIST", help="Only these tasks.")
 @click.option(
     "--methods",
     default=METHODS,
@@ -69,17 +63,8 @@ COUNT = click.IntRange(min=1)
 @click.option("--limit", type=COUNT, help="Samples of each task. Default: 100, as published.")
 @click.option("--turns", type=COUNT, help="Turns of each conversation. Default: all.")
 @click.option("--seed", default=0, help="First seed of synthetic samples.")
-@click.option(
-    "--target-answers",
-    metavar="FILE",
-    help="JSON lines with answers of --model: its tokens, without its weights.",
-)
-@click.option(
-    "--memory",
-    is_flag=True,
-    default=None,
-    help="Lookup finds places in its answers to earlier samples too.",
-)
+@click.option("--target-answers", metavar="FILE", help="Answers of --model, in place of it.")
+@click.option("--memory", is_flag=True, default=None, help="Lookup reads earlier answers too.")
 @click.option("--out", type=Path, required=True, metavar="DIR", help=f"Gets {ROWS}, {PROVENANCE}.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")

@@ -51,12 +51,7 @@ COUNT = click.IntRange(min=1)
 @LOADING
 @CAPTIONER
 @click.option("--drafting", metavar="LIST", help=f"Default: {VIEWS}, or a head's own.")
-@click.option(
-    "--gammas",
-    default="5,auto",
-    metavar="LIST",
-    help="Draft lengths; each drafting is measured with each.",
-)
+@click.option("--gammas", default="5,auto", metavar="LIST", help="Draft lengths of each drafting.")
 @EXACT
 @click.option("--repeats", type=COUNT, default=3, help="Runs of each prompt.")
 @click.option("--max-new-tokens", default=96, help=LONGEST)
