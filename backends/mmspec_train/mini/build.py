@@ -25,6 +25,7 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.manifest import canonical, hub_name
 from mmspec.families.grid import Grid
+from mmspec.families.processor_file import CLIP_MEAN, CLIP_STD
 from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.record import IGNORED
@@ -33,10 +34,6 @@ from mmspec_train.mini.recipe import Recipe, TowerSizes
 from mmspec_train.mini.samples import LabelledBatch, SampleBatch
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
 from mmspec_train.settings import LlamaShape
-
-MEAN = (0.48145466, 0.4578275, 0.40821073)
-STD = (0.26862954, 0.26130258, 0.27577711)
-"""CLIP's mean and standard deviation of the colour channels, for pixels in 0..1."""
 
 
 def llava(
@@ -73,7 +70,7 @@ def llava(
 
 def normalise(pixels: Tensor) -> Tensor:
     """Turn (images, side, side, 3) uint8 pixels into CLIP's (images, 3, side, side) floats."""
-    mean, std = (torch.tensor(c, device=pixels.device) for c in (MEAN, STD))
+    mean, std = (torch.tensor(c, device=pixels.device) for c in (CLIP_MEAN, CLIP_STD))
     return ((pixels.float() / 255 - mean) / std).permute(0, 3, 1, 2)
 
 
