@@ -1,6 +1,4 @@
-"""The synthetic world: pictures with questions and true answers, generated from a seed.
-
-It imports nothing from mmspec."""
+"""The synthetic world: pictures with questions and true answers, generated from a seed."""
 
 from mmspec_world.drawing import LABELS
 from mmspec_world.facts import CATEGORIES, Fact, JudgedTurn, Sample, judge

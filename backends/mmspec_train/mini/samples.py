@@ -1,7 +1,4 @@
-"""Samples of the world as token ids, targets and weights, in batches.
-
-A batch depends only on the seed and its number.
-"""
+"""Samples of the world as token ids, in batches that the seed and their number determine."""
 
 import itertools
 import random

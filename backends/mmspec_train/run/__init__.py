@@ -1,4 +1,1 @@
-"""One training phase: steps, schedule, checkpoints, log, processes.
-
-The modules to train are in `heads`, `drafts` and `mini`.
-"""
+"""One training phase: steps, schedule, checkpoints, log, processes."""

@@ -1,4 +1,1 @@
-"""The commands of `mmspec bench`.
-
-Their implementation is in the packages beside this one.
-"""
+"""The commands of `mmspec bench`."""

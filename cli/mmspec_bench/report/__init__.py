@@ -1,4 +1,1 @@
-"""Reports on benchmark runs: tables and a figure.
-
-The measures are computed in `suite`.
-"""
+"""Reports on benchmark runs: tables, and CSV files of the measures in `suite`."""

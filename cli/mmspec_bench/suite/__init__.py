@@ -1,4 +1,1 @@
-"""The benchmark suite: every sample answered by every method, one row for each answer.
-
-Tables of the rows are in `report`.
-"""
+"""The benchmark suite: every sample answered by every method, one row for each answer."""

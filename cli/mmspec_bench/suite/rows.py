@@ -1,7 +1,4 @@
-"""The rows of a run: one method's answer to one question, and its cost.
-
-`rows.jsonl` has one JSON object per line, in the order of the answers.
-"""
+"""The rows of a run in `rows.jsonl`: one method's answer to one question, and its cost."""
 
 import json
 import os
