@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from pyarrow import Table, parquet
 
+from mmspec_bench.measure.steadiness import Stopwatch
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 from support.suite_row import without_times
 
@@ -20,7 +22,8 @@ def provenance_of(out):
     return json.loads((out / PROVENANCE).read_text())
 
 
-def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path):
+def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path, monkeypatch):
+    monkeypatch.setattr("mmspec_bench.measure.steadiness.LEAST_SHARE", 0.0)  # other tests compute
     out = tmp_path / "out"
     result = run(*short(out, "--json"), *models)
     assert (result.status, result.err) == (0, "")
@@ -39,6 +42,19 @@ def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path):
     assert provenance["models"]["target"] != provenance["models"]["draft"]
     assert provenance["methods"] == ["M", "MTC", "none"]
     assert all(row.seconds["caption"] > 0 for row in rows if row.method == "MTC" and not row.turn)
+
+
+@pytest.mark.parametrize(("processor", "is_busy"), [(0.5, True), (1.0, False)])
+def test_a_run_and_its_report_say_that_the_machine_was_busy(
+    run, models, tmp_path, monkeypatch, processor, is_busy
+):
+    ticks = count()
+    clock = Stopwatch(lambda: next(ticks), lambda: processor * next(ticks))
+    monkeypatch.setattr("mmspec_bench.measure.steadiness.STOPWATCH", clock)
+    few = "--tasks", "chart", "--turns", "1"
+    said = [run(*short(tmp_path, *few), *models).err, provenance_of(tmp_path)["problem"]]
+    said.append(run("bench", "report", tmp_path).out)
+    assert ["machine was busy: 50% of the time" in text for text in said] == [is_busy] * 3
 
 
 def test_a_second_run_must_say_so_and_be_the_same(run, models, tmp_path):

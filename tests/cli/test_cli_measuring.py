@@ -122,7 +122,7 @@ def test_speed_prints_a_table_and_writes_json(run, pair, tmp_path):
 def test_speed_says_that_the_machine_was_busy(run, pair, tmp_path, monkeypatch, processor, is_busy):
     ticks = count()
     clock = Stopwatch(lambda: next(ticks), lambda: processor * next(ticks))
-    monkeypatch.setattr("mmspec_bench.commands.speed.STOPWATCH", clock)
+    monkeypatch.setattr("mmspec_bench.measure.steadiness.STOPWATCH", clock)
     out = tmp_path / "speed.json"
     result = run("bench", "speed", *pair, *FIRST, "--out", out)
     assert ("The machine was busy: 50% of the time" in result.out) == is_busy

@@ -10,6 +10,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.plugins import load_backend
 from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import show_tables, split
+from mmspec_bench.measure.steadiness import watch
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.tables import drafting
 from mmspec_bench.suite.drafts import load_drafts
@@ -17,7 +18,7 @@ from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.metrics import block_efficiency
 from mmspec_bench.suite.replay import open_replay, refuse_settings
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow
-from mmspec_bench.suite.run_folder import SuiteSettings
+from mmspec_bench.suite.run_folder import SuiteSettings, update_provenance
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
 from mmspec_terminal.options import (
@@ -32,6 +33,7 @@ from mmspec_terminal.options import (
 )
 from mmspec_terminal.options import PLAIN as UNADORNED
 from mmspec_terminal.render import Screen
+from mmspec_terminal.wording import with_flags
 
 METHODS = "M,T,C,P,MT,MTC,MTCP,none"
 COUNT = click.IntRange(min=1)
@@ -108,10 +110,17 @@ def run(
         note_skipped=screen.note if skip_bad else None,
         progress=screen.progress,
     )
-    _run(screen, runner, done, out)
+    disturbance = watch("" if settings.target_answers else engines[0].target.model.device)
+    try:
+        _run(screen, runner, done, out)
+    finally:
+        if problem := with_flags(disturbance()):
+            update_provenance(out, problem=problem)
+            screen.note(problem)
     finished = merge([out])
     if as_json:
-        screen.json({"methods": finished.summaries} | engines[0].exact_fields(settings.exact))
+        fields = {"problem": finished.problem} | engines[0].exact_fields(settings.exact)
+        screen.json({"methods": finished.summaries} | fields)
     else:
         show_tables(screen, [drafting(finished.summaries)], "measures-over-a-run")
         screen.say(f"{out / ROWS}")

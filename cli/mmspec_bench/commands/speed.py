@@ -18,7 +18,7 @@ from mmspec.drafters.views import UNLETTERED
 from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.measure.speed import engine_method, measure
-from mmspec_bench.measure.steadiness import STOPWATCH, Steadiness, share_between
+from mmspec_bench.measure.steadiness import watch
 from mmspec_bench.measure.timing import Figures
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.table import Table
@@ -83,10 +83,9 @@ def speed(
     questions = given or prompts_for(engine.target.model.config, count, split(tasks))
     plan = [(PLAIN_DRAFTING.spec, 1), *product(_draftings(drafting, engine), lengths)]
     methods = [engine_method(engine, options, *step) for step in plan]
-    model, started = engine.target.model, STOPWATCH()
+    model, disturbance = engine.target.model, watch(engine.target.model.device)
     figures = measure(methods, questions, repeats, screen.progress)
-    share = share_between(started, STOPWATCH()) if model.device == "cpu" else None
-    problem = Steadiness(share, ratio=1.0).problem
+    problem = with_flags(disturbance())
     report = {
         "model": engine.target.name,
         "draft": engine.drafts.name if engine.drafts else None,
@@ -106,8 +105,8 @@ def speed(
         f"{'exact' if report['exact'] else 'not exact'}; {len(questions)} prompts x {repeats}; "
         f"peak {peak // 2**20} MiB"
     )
-    busy = f" The machine was busy: {with_flags(problem)}." if problem else ""
-    table = Table(title, COLUMNS, [_row(method) for method in figures], NOTE + busy)
+    note = f"{NOTE} {problem}".rstrip()
+    table = Table(title, COLUMNS, [_row(method) for method in figures], note)
     output.report(report, partial(show_tables, screen, [table], "speed"))
     return int(any(method.identical < method.answers for method in figures))
 

@@ -56,6 +56,18 @@ def busy_already(clock: Stopwatch = STOPWATCH) -> str:
     return Steadiness(share_between(start, now), ratio=1.0).problem
 
 
+def watch(device: str) -> Callable[[], str]:
+    """Begin to watch a measurement on a device; the result is a line if programs disturbed it."""
+    started = STOPWATCH()
+
+    def line() -> str:
+        share = share_between(started, STOPWATCH()) if device == "cpu" else None
+        problem = Steadiness(share, ratio=1.0).problem
+        return f"The machine was busy: {problem}." if problem else ""
+
+    return line
+
+
 def share_between(start: tuple[float, float], end: tuple[float, float]) -> float:
     """Processor seconds by second between two readings of a `Stopwatch`."""
     return (end[1] - start[1]) / (end[0] - start[0]) if end[0] > start[0] else 1.0

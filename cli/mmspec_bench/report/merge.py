@@ -77,6 +77,11 @@ class BenchRun:
         return lines
 
     @property
+    def problem(self) -> str:
+        """A line on the programs that disturbed a shard; '' if none did."""
+        return max((str(each.get("problem", "")) for each in self.provenances), key=bool)
+
+    @property
     def is_replay(self) -> bool:
         """True if the target repeated answers, so that seconds mean nothing."""
         return bool(self.settings.get("target_answers"))

@@ -22,7 +22,7 @@ from mmspec_bench.table import (
 
 FEW_SAMPLES = 20
 """Number of samples below which bootstrap intervals are too narrow."""
-UNSHOWN = ("skipped", "resumed")
+UNSHOWN = ("skipped", "resumed", "problem")
 """Entries of the provenance that the table of settings leaves out."""
 _NUMBER = re.compile(r"\d+")
 

@@ -32,7 +32,7 @@ def write(run: BenchRun, papers: Sequence[Paper], folder: Path) -> Report:
     """Write Markdown and CSV into a folder."""
     lines = run.task_summaries
     summaries = [line for line in lines if line["task"] == ALL]
-    remarks = [_subject(run)]
+    remarks = [_subject(run), *filter(None, [run.problem])]
     remarks += [line for paper in papers for line in published.conditions(run, paper)]
     every = report_tables(run, lines, papers)
     blocks = ["# Benchmark report", *map(escaped, remarks), *(each.markdown() for each in every)]

@@ -102,6 +102,7 @@ def description(settings: SuiteSettings, engines: Sequence[Engine]) -> dict[str,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
         "is_exact": engine.exact_rows(settings.exact) is not None,
+        "problem": "",
         "skipped": [],
         "resumed": [],
     }
