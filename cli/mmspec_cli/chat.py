@@ -38,13 +38,13 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 @click.option(
     "--private",
     is_flag=True,
-    help="Keep neither the conversation nor the history of questions; lookup remembers nothing.",
+    help="Keep no conversation, no history of questions. Lookup remembers nothing.",
 )
 @click.option(
     "--preview",
     type=click.Choice(("auto", "off")),
     default="auto",
-    help="Show images that are added, small: as pixels in kitty, iTerm2 and terminals with sixels, "
+    help="Show images that are added, small. As pixels in kitty, iTerm2 and terminals with sixels, "
     "as half blocks elsewhere.",
 )
 def chat(
@@ -58,7 +58,7 @@ def chat(
 ) -> None:
     """Talk about images and clips; those named go with the next question, - is an image on stdin.
 
-    If stdin is a pipe, each line is a question. Conversations at a terminal are kept in
+    In a pipe each line is a question. Conversations at a terminal are kept in
     ~/.local/state/mmspec, where only their owner can read them; /sessions lists them.
     """
     last = _last() if resume else None

@@ -190,9 +190,12 @@ class Service:
 
     def _prepared(self, asked: ChatRequest) -> tuple[ChatRequest, RequestPrompt]:
         """A request with its constraint, and its prompt."""
+        constraint = None
         if asked.form:
             constraint = self._grammars.json(asked.form.values, asked.form.path)
-            asked = replace(asked, options=replace(asked.options, constraint=constraint))
+        elif asked.forced:
+            constraint = self._grammars.calls(self._call_form, asked.forced, asked.calls)
+        asked = replace(asked, options=replace(asked.options, constraint=constraint))
         return asked, self._prompt(asked)
 
     def _prompt(self, asked: ChatRequest) -> RequestPrompt:

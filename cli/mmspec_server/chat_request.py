@@ -59,6 +59,8 @@ class ChatRequest:
     """The JSON schema that the answer obeys, if there is one."""
     tools: Sequence[Tool] = ()
     """What the answer may call."""
+    forced: Sequence[Tool] = ()
+    """Tools of which the answer calls one at least, and says nothing else."""
     thinking: bool | None = None
     """Whether the answer may think; None leaves it to the chat template."""
     calls: int | None = None
@@ -78,11 +80,18 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
     Raises ApiError for values out of range and for what cannot be done.
     """
     logprobs = _logprobs(fields, "logprobs: true", wanted=fields.flag("logprobs"))
+    tools, choice = _tools(fields), fields.get("tool_choice", "auto")
+    forced = _forced(fields, tools) if choice not in ("auto", "none") else []
+    one = isinstance(choice, dict) or fields.get("parallel_tool_calls") is False
+    asked = _completion(fields, defaults, logprobs)
+    if forced and asked.form:
+        raise fields.error("tool_choice", "auto or none beside a response_format")
     return replace(
-        _completion(fields, defaults, logprobs),
+        asked,
         messages=fields.blocks("messages"),
-        tools=_tools(fields),
-        calls=1 if fields.get("parallel_tool_calls") is False else None,
+        tools=[] if choice == "none" else tools,
+        forced=forced,
+        calls=1 if one else None,
         thinking=_thinking(fields.block("chat_template_kwargs")),
     )
 
@@ -94,16 +103,25 @@ def _thinking(fields: Fields) -> bool | None:
 
 
 def _tools(fields: Fields) -> Sequence[Tool]:
-    """The tools that an answer may call."""
-    choice = fields.get("tool_choice", "auto")
-    if choice not in ("auto", "none"):
-        raise fields.error("tool_choice", "auto or none: no call is forced")
+    """The tools of a request."""
     tools = fields.blocks("tools") if fields.get("tools") else []
     for tool in tools:
         if tool.text("type") != "function":
             raise tool.error("type", "function")
         tool.block("function").text("name")
-    return [tool.values for tool in tools] if choice == "auto" else []
+    return [tool.values for tool in tools]
+
+
+def _forced(fields: Fields, tools: Sequence[Tool]) -> Sequence[Tool]:
+    """The tools of which `tool_choice` forces a call."""
+    forced, choice = tools, fields.get("tool_choice")
+    if isinstance(choice, dict):
+        name = fields.block("tool_choice").block("function").text("name")
+        forced = [tool for tool in tools if tool["function"]["name"] == name]
+    if not forced or not (isinstance(choice, dict) or choice == "required"):
+        allowed = 'auto, none, required or {"type": "function", "function": {"name": one of tools}}'
+        raise fields.error("tool_choice", allowed)
+    return forced
 
 
 def read_text_request(fields: Fields, defaults: Options) -> ChatRequest:

@@ -1,7 +1,8 @@
-"""Answers in JSON: which tokens a schema allows, by llguidance."""
+"""Answers in JSON, and calls of tools: which tokens a grammar allows, by llguidance."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.decoding.constraint import OpenConstraint
 from mmspec.ground.errors import UsageError, not_installed
+from mmspec.prompt.chat_template import Tool
+from mmspec.prompt.tool_calls import SEPARATOR, CallForm
 from mmspec_server.endpoint import ApiError
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separa
 
 
 class Grammars:
-    """The constraints that schemas put on one target's answers."""
+    """The constraints that schemas and tools put on one target's answers."""
 
     def __init__(self, target: LoadedModel) -> None:
         self._target = target
@@ -34,19 +37,42 @@ class Grammars:
 
         Raises ApiError, naming the field `param`, for a schema that cannot be enforced.
         """
+        return self._constraint(f"start: {_object(schema)}", param)
+
+    def calls(self, form: CallForm, tools: Sequence[Tool], most: int | None) -> OpenConstraint:
+        """What opens a constraint to calls of tools, one at least, each with its own arguments.
+
+        most: 1 for one call; None for any number.  Raises ApiError for parameters of a tool that
+        cannot be enforced.
+        """
+        several = "" if most else f"({_text(SEPARATOR)} call)*"
+        before, after = self._with_tokens(form.before), self._with_tokens(form.after)
+        called = " | ".join(_called(tool["function"], form.key) for tool in tools)
+        grammar = f"start: call {several}\ncall: {before} ({called}) {after}"
+        return self._constraint(grammar, "tools")
+
+    def _with_tokens(self, text: str) -> str:
+        """A text in Lark's notation; parts that are tokens of their own are named by their ids."""
+        tokenizer = self._target.tokenizer
+        ids = {id for id in tokenizer.encode(text) if tokenizer.is_added(id)}
+        marks = {tokenizer.token(id) or "": f"<[{id}]>" for id in ids}
+        parts = re.split(f"({'|'.join(map(re.escape, marks)) or '(?!)'})", text)
+        return " ".join(marks.get(part, _text(part)) for part in parts if part)
+
+    def _constraint(self, lark: str, param: str) -> OpenConstraint:
         try:
             from llguidance import LLMatcher
         except ModuleNotFoundError as error:
-            reason = str(not_installed(f"{param}: JSON", error, "server"))
+            reason = str(not_installed(f"{param}: a grammar", error, "server"))
             raise ApiError(400, reason, param) from error
         with self._lock:
             vocabulary = self._vocabulary
-        grammar = LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults=LAYOUT)
+        grammar = LLMatcher.grammar_from_lark(lark)
         failed, reasons = LLMatcher.validate_grammar_with_warnings(grammar, vocabulary)
         if failed:
             reason = " ".join(reasons[0].split())[:300]
             raise ApiError(400, f"{param} cannot be enforced: {reason}", param, "invalid_value")
-        return lambda: JsonConstraint(LLMatcher(vocabulary, grammar), self._size)
+        return lambda: GrammarConstraint(LLMatcher(vocabulary, grammar), self._size)
 
     @cached_property
     def _vocabulary(self) -> "LLTokenizer":
@@ -56,12 +82,12 @@ class Grammars:
         target, size = self._target, self._size
         stop = sorted(token for token in target.stop if token < size)
         if not stop:
-            raise UsageError(f"{target.name} has no stop token, so no JSON text of it would end")
+            raise UsageError(f"{target.name} has no stop token: no answer in a grammar would end")
         most = max(size, target.tokenizer.size)
         return LLTokenizer(target.tokenizer.to_json(), n_vocab=most, eos_token=stop)
 
 
-class JsonConstraint:
+class GrammarConstraint:
     """Implements `mmspec.decoding.constraint.Constraint` with a matcher at its beginning."""
 
     def __init__(self, matcher: "LLMatcher", size: int) -> None:
@@ -72,9 +98,25 @@ class JsonConstraint:
         """[V] True for each token that may come next."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error():
-            raise UsageError(f"the JSON schema: {self._matcher.get_error()}")
+            raise UsageError(f"the grammar of the answer: {self._matcher.get_error()}")
         return np.unpackbits(bits, count=self._size, bitorder="little").astype(bool)
 
     def advance(self, token: int) -> None:
         """Take note of the next token."""
         self._matcher.consume_token(token)
+
+
+def _object(schema: Mapping[str, Any]) -> str:
+    return f"%json {json.dumps({'x-guidance': LAYOUT, **schema})}"
+
+
+def _called(function: Mapping[str, Any], key: str) -> str:
+    """A function's name and arguments, as a call writes them."""
+    schema = function.get("parameters")
+    arguments = _object(schema if isinstance(schema, dict) else {"type": "object"})
+    start = f'{{"name": {json.dumps(function["name"], ensure_ascii=False)}, "{key}": '
+    return f"{_text(start)} {arguments} {_text('}')}"
+
+
+def _text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

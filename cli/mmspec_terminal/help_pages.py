@@ -46,8 +46,16 @@ class EverydayCommand(click.Command):
         options = [param for param in self.get_params(ctx) if param.opts[-1] in EVERYDAY]
         with formatter.section("Options"):
             formatter.write_dl(
-                [each for option in options if (each := option.get_help_record(ctx))]
+                [_line(each, ctx) for each in options if isinstance(each, click.Option)]
             )
+
+
+def _line(option: click.Option, ctx: click.Context) -> tuple[str, str]:
+    """An option with the first of its values, and the first sentence on it."""
+    values = "" if option.is_flag else option.make_metavar(ctx)
+    first = values.partition("|")[0] if values[:1].isupper() else values
+    sentence = (option.help or "").split(". ")[0].rstrip(".")
+    return f"{', '.join(option.opts)} {first}".rstrip(), f"{sentence}."
 
 
 def _show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

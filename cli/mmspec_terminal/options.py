@@ -73,14 +73,14 @@ MODEL = click.option(
     shell_complete=complete_model,
     default="auto",
     metavar="NAME|REPO|DIR|auto",
-    help="Target. auto: the best for images that is on this machine, else mini.",
+    help="Target; auto: the best for images that is on this machine, else mini.",
 )
 DRAFT = click.option(
     "--draft",
     shell_complete=complete_draft,
     default="auto",
     metavar="NAME|REPO|DIR|none|auto",
-    help="Draft model, or a head on the target's hidden states. auto: the one that the card names.",
+    help="Draft model, or head on the target's hidden states. auto: the one that the card names.",
 )
 DRAFT_QUANTIZE = click.option(
     "--draft-quantize",
@@ -117,7 +117,7 @@ DEVICE = click.option(
     "--device",
     default="auto",
     metavar="NAME|auto",
-    help="PyTorch: cpu, mps, cuda, cuda:1. MLX: cpu, gpu. auto: the fastest that is here; `mmspec "
+    help="Where models compute, such as cpu or cuda:1. auto: the fastest that is here; `mmspec "
     "doctor` lists them.",
 )
 DTYPE = click.option(
@@ -274,7 +274,7 @@ REPEAT_LIMIT = click.option(
     help="Stop an answer of which so many tokens repeat one part; 0: never.",
 )
 DETAILS = click.option(
-    "--details", is_flag=True, help="Under an answer show all its figures, not the short line."
+    "--details", is_flag=True, help="Show all figures of an answer, not the short line."
 )
 DECODING = together(*DRAFTING, *SAMPLING, EXACT, REPEAT_LIMIT)
 """The options that `mmspec_terminal.setup.decoding_options` reads."""
@@ -282,7 +282,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 PLAIN = click.option(
     "--plain",
     is_flag=True,
-    help="No colour, no boxes; also where NO_COLOR is set or output is piped.",
+    help="No colour, no boxes. Also where NO_COLOR is set or output is piped.",
 )
 ACCEPTED = click.option("--accepted", is_flag=True, help="Mark the drafted tokens that were kept.")
 FRAMES = together(

@@ -48,7 +48,7 @@ class Answer:
     notes: list[str] = field(default_factory=list)
     """One line for the user on each decision that was made automatically."""
     plain_reason: str | None = None
-    """Why this answer ended in plain decoding (gamma 'auto'); at first, why the previous did."""
+    """Why this answer ended in plain decoding (gamma 'auto')."""
     rounds: list[Round] = field(default_factory=list)
     statistics: Statistics = field(default_factory=Statistics)
     plain_seconds: float | None = None
@@ -81,8 +81,8 @@ class Answer:
         self.text += piece.text
         return piece
 
-    def finish(self, *, stopped: bool, plain_reason: str | None, repeated: int = 0) -> None:
-        """Complete the answer; notes `plain_reason` unless the previous answer had one too.
+    def finish(self, *, stopped: bool, repeated: int = 0) -> None:
+        """Complete the answer.
 
         stopped: whether a stop token or a stop string ended it.  repeated: the number of tokens
         after whose repetition the answer was ended, if it was.
@@ -94,9 +94,6 @@ class Answer:
                 f"stopped, for the last {repeated} tokens repeat themselves; `repeat_limit=0` lets "
                 "answers go on"
             )
-        if plain_reason and not self.plain_reason:
-            self.notes.append(plain_reason)
-        self.plain_reason = plain_reason
 
 
 class Stream:

@@ -180,8 +180,7 @@ class Chat:
         self, chunks: Sequence[Chunk] | None, answer: Answer
     ) -> Generator[Prefilled | Piece]:
         started, models = perf_counter(), self.models
-        answer.plain_reason = self.answer.plain_reason
-        self.answer = answer
+        previous, self.answer = self.answer, answer
         chunks = chunks or models.target.chunks(self.conversation)
         answer.notes += models.target.clip_notes(self.conversation.turns[-1])
         answer.statistics.prompt_tokens = length = models.positions(chunks)
@@ -193,6 +192,8 @@ class Chat:
             yield from self._prefilled(chunks, drafter)
             yield from self._decoded(drafter)
         finally:
+            if answer.plain_reason and not previous.plain_reason:
+                answer.notes.append(answer.plain_reason)
             self.conversation.answer(self._answer_ids(answer), answer.text)
             self._remember(chunks)
             answer.plain_seconds = self._plain_seconds()
@@ -290,21 +291,23 @@ class Chat:
             constrained=self._constrained(),
         )
         repetition, cut = Repetition(options.repeat_limit), None
-        for round_ in answer.statistics.timed("decode", rounds):
-            cut = repetition.cut(round_.tokens)
-            counted, pieces = text.push(round_.until(cut))
-            answer.add(counted)
-            if not round_.drafted:
-                self._plain_rounds.append(round_.draft_seconds + round_.verify_seconds)
-            yield from map(answer.show, pieces)
-            if cut or text.is_over:
-                break
+        try:
+            for round_ in answer.statistics.timed("decode", rounds):
+                cut = repetition.cut(round_.tokens)
+                counted, pieces = text.push(round_.until(cut))
+                answer.add(counted)
+                if not round_.drafted:
+                    self._plain_rounds.append(round_.draft_seconds + round_.verify_seconds)
+                yield from map(answer.show, pieces)
+                if cut or text.is_over:
+                    break
+        finally:
+            answer.plain_reason = draft_length.plain_reason()
         rest = text.finish()
         if drafter:
             answer.weights = drafter.weights() or answer.weights
         answer.finish(
             stopped=text.is_over or answer.token_ids[-1] in target.stop,
-            plain_reason=draft_length.plain_reason(),
             repeated=options.repeat_limit if cut else 0,
         )
         yield from map(answer.show, rest)

@@ -21,14 +21,14 @@ from mmspec.chat.loaded_model import (
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import (
-    DEVICES,
     load_backend,
     load_captioner,
     load_head,
     preferred,
+    require_device,
 )
 from mmspec.checkpoints import mtp
-from mmspec.checkpoints.cards import pair_of
+from mmspec.checkpoints.cards import load_cards, pair_of
 from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
@@ -127,9 +127,7 @@ def load(
     from_file = read_captions(expand_home(captions)) if captions else None
     notes: list[str] = []
     format_ = preferred(backend)  # names and words are checked before a framework is loaded
-    kinds = DEVICES.get(format_)
-    if kinds and device.partition(":")[0] not in ("auto", *kinds):
-        raise choice(f"{format_} device", device, ["auto", *kinds])
+    require_device(format_, device)
     if dtype not in ("auto", *ITEM_BYTES):
         raise choice("dtype", dtype, ["auto", *ITEM_BYTES])
     for scheme in (quantize, draft_quantize or "none"):
@@ -184,11 +182,16 @@ def _find_target(
     if isinstance(model, LoadedModel):
         return model.name, model.directory
     name = _text("model", model, "another engine's `target`")
-    name = _auto_model(backend, notes) if name == "auto" else name
+    name = _auto_model(backend, notes) if name == "auto" else _with_id(name)
     directory = resolve(name, backend)
     if is_head(directory):
         raise UsageError(f"{name} is a head, which only drafts: give it as the draft of its target")
     return name, directory
+
+
+def _with_id(name: str) -> str:
+    """A model's name; of `.`, `..` and the like the directory's whole path, which says more."""
+    return str(Path(name).resolve()) if Path(name).name in ("", "..") else name
 
 
 def _text(argument: str, value: str | Path, other: str) -> str:
@@ -221,7 +224,8 @@ def _find_draft(
         return DraftPlace(target, directory, is_own=True)
     name = pair_of(target) if draft == "auto" else draft
     if name is None:
-        notes.append(f"draft: none (no card names one for {target}); drafting by lookup")
+        card = "its card names none" if target in load_cards() else f"{target} has no card"
+        notes.append(f"draft: none ({card}; `draft` takes one); drafting by lookup")
         return None
     try:
         place = resolve(name, backend)

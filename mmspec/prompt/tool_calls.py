@@ -8,6 +8,9 @@ from typing import Any
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.prompt.chat_template import ChatTemplate
 
+SEPARATOR = "\n"
+"""The text between two calls."""
+
 _NAME, _ARGUMENTS = "mmspec_probe", {"key": "value"}
 _TOOL = {
     "type": "function",
@@ -41,7 +44,7 @@ class CallForm:
         """An answer of a text and calls after it."""
         objects = ({"name": call.name, self.key: call.arguments} for call in calls)
         texts = (f"{self.before}{json.dumps(o, ensure_ascii=False)}{self.after}" for o in objects)
-        return "\n".join([*filter(None, [text]), *texts])
+        return SEPARATOR.join([*filter(None, [text]), *texts])
 
     def beginning(self, text: str) -> int:
         """How many of its characters an answer says before its calls, as far as it has come."""

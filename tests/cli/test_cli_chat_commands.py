@@ -111,8 +111,8 @@ def test_what_people_type_for_a_command_runs_it(chat, typed, meant):
 
 
 def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
-    long = "long " * 150
-    talk = ["/max-new-tokens 12", long, "/max-new-tokens 7000", long]
+    long, more = "long " * 150, "long " * 30
+    talk = ["/max-new-tokens 12", long, "/max-new-tokens 7000", more]
     refused = chat(*talk)
     assert len(refused.ids) == 1, refused.err
     assert refused.notices[1].endswith("tokens: more do not fit beside this conversation")
@@ -122,7 +122,7 @@ def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
         refused.err
     )
     for offer in offers:
-        assert len(chat(*talk, offer, long).ids) == 2
+        assert len(chat(*talk, offer, more).ids) == 2
 
 
 def test_dropped_questions_are_forgotten_and_come_back(chat):

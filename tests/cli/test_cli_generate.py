@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from support.commands import Run
 
@@ -126,6 +127,8 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
     stats = report["stats"]
     assert stats["draft_length"] * stats["rounds"] == pytest.approx(stats["drafted"])
 
+without_cuda = pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
+
 
 @pytest.mark.parametrize(
     ("extra", "words"),
@@ -153,14 +156,13 @@ def test_a_length_can_be_chosen_while_decoding(run: Run, pair, red):
         (["--max-new-tokens", "99999"], ["99999", "--max-new-tokens"]),
         (["--draft", "none", "--drafting", "M"], ["--drafting M needs a draft", "--draft"]),
         (["--device", "abacus"], ["abacus"]),
+        pytest.param(["--device", "cuda"], ["'cuda'", "use cpu"], marks=without_cuda),
         (["--dtype", "float8"], ["float8", "float32"]),
     ],
 )
 def test_choices_that_cannot_be_had_are_named(run: Run, pair, red, extra, words, monkeypatch):
-    if not {"--max-new-tokens", "--device", "--dtype"} & {*extra}:
-        monkeypatch.setattr(
-            "mmspec.chat.engine.load_model", None
-        )  # it is told before anything is read
+    if "--max-new-tokens" not in extra:  # the others are refused before a framework is loaded
+        monkeypatch.setattr("mmspec.chat.engine.load_backend", None)
     status, out, err = run("generate", red, "--prompt", "x", *pair, *extra)
     assert (status, out, err.count("\n")) == (2, "", 1)
     for word in words:
@@ -173,6 +175,13 @@ def test_a_text_only_draft_cannot_draft_from_images(run: Run, pair, llama_path):
     )
     assert status == 2
     assert "text-only" in err
+
+
+def test_a_directory_is_named_by_its_whole_path(run: Run, llama_path, monkeypatch):
+    monkeypatch.chdir(llama_path)
+    few = "--prompt", "x", "--max-new-tokens", "1"
+    err = run("generate", *few, "--model", ".").err
+    assert f"draft: none ({llama_path} has no card; --draft takes one)" in err
 
 
 def test_an_over_long_prompt_is_told_what_works_here(run: Run, pair):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from mmspec.chat.answer import Piece
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.draft import Plan
@@ -148,6 +149,10 @@ def test_falling_back_is_noted_once_until_it_drafts_again(engine, monkeypatch):
     assert notes == [[], ["it loses"], [], [], ["it loses again"]]
     assert sum(each.drafted for each in script.rounds) > 0
     assert chat.answer.statistics.draft_length > 1
+    script.line = None
+    with chat.ask("Why?") as answering:
+        next(piece for piece in answering if isinstance(piece, Piece))
+    assert (chat.answer.finish_reason, chat.answer.plain_reason) == ("interrupted", None)
     chat.options = replace(AUTO, gamma=3)
     asked(chat, "Why?")
     assert (chat.answer.notes, chat.answer.plain_reason) == ([], None)

@@ -4,8 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from openai import OpenAI
 
+from mmspec.chat.engine import load as load_engine
+from mmspec.chat.options import Options
 from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec_server.answers import Finished, Fragment, Text
@@ -13,10 +17,27 @@ from support.chat_templates import STYLES
 from support.live_server import Live, live
 from support.scripted_engine import scripted_engine
 
+jsonschema = pytest.importorskip("jsonschema")
+
 TOOLS = [
     {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}},
 ]
 ASKED = [{"role": "user", "content": "What weather is it in Zürich?"}]
+ANY = {"type": "json_object"}
+SCHEMAS = {
+    "weather": {
+        "type": "object",
+        "properties": {"place": {"$ref": "#/$defs/place"}},
+        "required": ["place"],
+        "additionalProperties": False,
+        "$defs": {"place": {"enum": ["Zürich", "Bern"]}},
+    },
+    "time": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+SEVERAL = [
+    {"type": "function", "function": {"name": name, "parameters": schema}}
+    for name, schema in SCHEMAS.items()
+]
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"place": "Zürich"}}\n</tool_call>'
 
 
@@ -49,6 +70,21 @@ def server(directory):
         return engine
 
     with live(load) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def bundled():
+    """A server of the bundled pair, with a template that writes calls."""
+    pytest.importorskip("llguidance")
+
+    def load():
+        engine = load_engine("mini", backend="torch")
+        template = ChatTemplate(STYLES["Qwen2.5 with tools"].source)
+        engine.target = replace(engine.target, template=template)
+        return engine
+
+    with live(load, Options(max_new_tokens=300, gamma=3)) as server:
         yield server
 
 
@@ -103,7 +139,10 @@ def test_the_model_sees_tools_calls_and_results(server: Live, caller):
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"tools": TOOLS, "tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": {"function": {"name": "time"}}}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": "required", "response_format": ANY}, "tool_choice"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
     ],
@@ -112,6 +151,30 @@ def test_what_cannot_be_done_is_refused(server: Live, caller, fields, param):
     reply = server.chat(ASKED, **fields)
     assert reply.status_code == 400
     assert reply.json()["error"]["param"] == param
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["required", "weather", "time"]), st.sampled_from([0, 0.9]), st.booleans())
+def test_a_forced_call_is_one_of_the_tools_and_drafts_do_not_change_it(
+    bundled, choice, heat, parallel
+):
+    named = {"type": "function", "function": {"name": choice}}
+    fields = {
+        "tools": SEVERAL,
+        "tool_choice": choice if choice == "required" else named,
+        "parallel_tool_calls": parallel,
+        "temperature": heat,
+        "seed": 3,
+    }
+    reply = bundled.chat(ASKED, **fields).json()["choices"][0]
+    plain = bundled.chat(ASKED, **fields, mmspec={"plain": True}).json()["choices"][0]
+    assert (reply["finish_reason"], reply["message"]["content"]) == ("tool_calls", None)
+    calls = [call["function"] for call in reply["message"]["tool_calls"]]
+    assert calls == [call["function"] for call in plain["message"]["tool_calls"]]
+    assert len(calls) == 1 or (parallel and choice == "required")
+    for call in calls:
+        assert choice in ("required", call["name"])
+        jsonschema.validate(json.loads(call["arguments"]), SCHEMAS[call["name"]])
 
 
 def test_arguments_of_earlier_calls_must_be_json(server: Live, caller):

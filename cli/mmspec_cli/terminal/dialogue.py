@@ -203,6 +203,7 @@ class Dialogue:
         if self.kept:
             remember(engine, self.screen)
         self._replaced.clear()  # in tokens of the old model
+        self._decodes_plainly = False
 
     def extend(self) -> None:
         """Go on with the last answer; raises UsageError if it is complete."""
