@@ -17,8 +17,9 @@ from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
 from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
 from mmspec_cli.terminal.lookup_memory import remember
+from mmspec_terminal.completions import complete_files
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import SYSTEM, complete_files
+from mmspec_terminal.options import SYSTEM
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
 

@@ -7,19 +7,13 @@ import click
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.main import INTERRUPTED
-from mmspec_cli.terminal.answer import (
-    answer_report,
-    footer,
-    introduction,
-    remarks,
-    short_footer,
-    stream,
-)
+from mmspec_cli.terminal.answer import answer_report, cost, introduction, remarks, stream
 from mmspec_cli.terminal.attachments import unseen_images
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
+from mmspec_terminal.completions import complete_files
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import SYSTEM, complete_files
+from mmspec_terminal.options import SYSTEM
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
 
@@ -51,15 +45,9 @@ def generate(
         if setup.as_json:
             screen.json(answer_report(chat))
         else:
-            answer = chat.answer
-            context = engine.target.model.config.text.max_position_embeddings
-            cost = (
-                footer(answer.statistics, first)
-                if setup.details
-                else short_footer(answer, first, context)
-            )
-            for note in (*remarks(answer, details=setup.details), cost):
+            for note in remarks(chat.answer, details=setup.details):
                 screen.note(note)
+            screen.note(cost(chat, first, details=setup.details))
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0
 
 

@@ -3,17 +3,14 @@
 import re
 from collections.abc import Callable, Iterator
 from itertools import accumulate, takewhile
-from typing import NamedTuple
 
 from markdown_it.token import Token
-from rich.cells import cell_len
 
 from mmspec_terminal.markdown_grammar import OPENER, grammar
+from mmspec_terminal.markdown_table import BOLD, Cell, table_lines
 from mmspec_terminal.wrapping import BAR, Run
 
-BOLD, ITALIC, CODE, QUOTE = "bold", "italic", "cyan", "dim"
-GAP = 2
-"""Columns between two of a table."""
+ITALIC, CODE, QUOTE = "italic", "cyan", "dim"
 
 _EMPHASIS = {"strong": BOLD, "em": ITALIC}
 _MARKERS = r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*"
@@ -231,7 +228,7 @@ class _Shown:
                 runs = [(text, inner) for _, text, inner in _runs(token.children or [], style)]
                 rows[-1].append(Cell(runs, str(align)))
         start, stop = table.map
-        for number, line in enumerate(_table_lines(rows, self._columns)):
+        for number, line in enumerate(table_lines(rows, self._columns)):
             if number:
                 self._put("\n", None)
             self._begin_line(start)
@@ -239,45 +236,6 @@ class _Shown:
                 self._put(*run)
         self._line = stop - 1
         self._end_line()
-
-
-class Cell(NamedTuple):
-    """A cell of a table: its text, and the style attribute that says how it is aligned."""
-
-    runs: list[Run]
-    align: str
-
-    @property
-    def columns(self) -> int:
-        """The columns of the terminal that the text takes."""
-        return sum(cell_len(text) for text, _ in self.runs)
-
-    def padded(self, width: int) -> list[Run]:
-        """The text in so many columns."""
-        spare = width - self.columns
-        left = {"text-align:right": spare, "text-align:center": spare // 2}.get(self.align, 0)
-        return [(" " * left, None), *self.runs, (" " * (spare - left), None)]
-
-
-def _table_lines(rows: list[list[Cell]], columns: Callable[[], int] | None) -> list[list[Run]]:
-    """A table's lines; if it is too wide, each cell behind its column's title."""
-    widths = [max(cell.columns for cell in column) for column in zip(*rows, strict=True)]
-    if not columns or sum(widths) + GAP * len(widths) <= columns():
-        gap: list[Run] = [(" " * GAP, None)]
-        return [
-            [
-                run
-                for place, cell in enumerate(row)
-                for run in [*(gap if place else []), *cell.padded(widths[place])]
-            ]
-            for row in rows
-        ]
-    lines: list[list[Run]] = []
-    for number, row in enumerate(rows[1:]):
-        lines += [[]] if number else []
-        pairs = zip(rows[0], row, strict=True)
-        lines += [[*title.runs, (": ", BOLD), *cell.runs] for title, cell in pairs]
-    return lines
 
 
 def _fixed(tokens: list[Token]) -> int:

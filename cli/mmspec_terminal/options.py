@@ -1,12 +1,13 @@
 """The options that commands share."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
+
+from mmspec_terminal.completions import complete_draft, complete_model
 
 if TYPE_CHECKING:
     from mmspec.chat.options import Gamma
@@ -23,29 +24,6 @@ def together(*options: Decorator) -> Decorator:
         return command
 
     return decorated
-
-
-def complete_model(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Targets with a card, or directories if none begins so."""
-    return _cards("target", ["auto"], typed)
-
-
-def complete_draft(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Drafts and heads with a card, or directories if none begins so."""
-    return _cards("draft", ["auto", "none"], typed)
-
-
-def complete_files(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Files, which the shell completes itself."""
-    return [CompletionItem(typed, type="file")]
-
-
-def _cards(kind: str, words: Iterable[str], typed: str) -> list[CompletionItem]:
-    from mmspec.checkpoints.cards import load_cards
-
-    names = [*words, *(name for name, card in load_cards().items() if kind in card.uses)]
-    fitting = [CompletionItem(name) for name in names if name.startswith(typed)]
-    return fitting or [CompletionItem(typed, type="dir")]
 
 
 def parse_weights(value: Any) -> tuple[float, ...]:
@@ -151,18 +129,8 @@ PLACE = together(BACKEND, DEVICE, DTYPE, QUANTIZE, THREADS, IMAGE_TOKENS)
 LOADING = together(MODEL, DRAFT, DRAFT_QUANTIZE, PLACE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
 MODELS = (
-    *(
-        "model",
-        "draft",
-        "draft_quantize",
-        "captioner",
-        "captions",
-        "draft_text",
-        "backend",
-        "device",
-        "dtype",
-    ),
-    *("quantize", "threads", "max_image_tokens"),
+    *("model", "draft", "draft_quantize", "captioner", "captions", "draft_text"),
+    *("backend", "device", "dtype", "quantize", "threads", "max_image_tokens"),
 )
 """The names of the options for loading models and a captioner."""
 

@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from mmspec_terminal.markdown import BOLD, CODE, ITALIC, QUOTE, Markdown
+from mmspec_terminal.markdown import CODE, ITALIC, QUOTE, Markdown
+from mmspec_terminal.markdown_table import BOLD
 
 
 def rendered(*pieces: str, columns: int | None = None) -> list[tuple[str, str | None]]:

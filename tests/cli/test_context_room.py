@@ -7,7 +7,7 @@ import pytest
 from mmspec.chat.chat import Chat
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import Conversation, Message, Turn
-from mmspec_cli.terminal.dialogue import room_offers
+from mmspec_cli.terminal.room import room_offers
 
 
 class LongChat:

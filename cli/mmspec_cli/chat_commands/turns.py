@@ -5,16 +5,14 @@ from dataclasses import replace
 from mmspec.chat.answer import Answer
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import UsageError, choice
-from mmspec.prompt.conversation import Conversation, Message, Turn
+from mmspec.prompt.conversation import Conversation
 from mmspec_cli.terminal.answer import stats_report
 from mmspec_cli.terminal.dialogue import Dialogue
+from mmspec_cli.terminal.room import room_left
 from mmspec_terminal.wording import counted
 
 BACK = "; /undo brings the conversation back"
 """End of a notice that the conversation has been replaced."""
-
-NEXT = "What else is to be seen in this picture, and where? " * 2
-"""Text for which `/max-new-tokens` leaves room: that of a next question."""
 
 
 def whole_number(name: str, argument: str) -> int:
@@ -181,19 +179,11 @@ def max_new_tokens(dialogue: Dialogue, argument: str) -> None:
     """Show or set the most tokens of an answer."""
     chat = dialogue.chat
     if argument:
-        asked, room = whole_number("/max-new-tokens", argument), _room(dialogue)
+        asked, room = whole_number("/max-new-tokens", argument), room_left(chat, dialogue.staged)
         chat.change(replace(chat.options, max_new_tokens=min(asked, room)))
     most = chat.options.max_new_tokens
     limit = ": more do not fit beside this conversation" if argument and asked > most else ""
     dialogue.notice(f"an answer has at most {counted(most, 'token')}{limit}")
-
-
-def _room(dialogue: Dialogue) -> int:
-    """The tokens that an answer to a next question may have; 1 at least."""
-    chat, question = dialogue.chat, Turn(Message("user", (*dialogue.staged, NEXT)))
-    after = replace(chat.conversation, turns=[*chat.conversation.turns, question])
-    most = chat.models.target.model.config.text.max_position_embeddings
-    return max(most - chat.positions(after), 1)
 
 
 def temperature(dialogue: Dialogue, argument: str) -> None:

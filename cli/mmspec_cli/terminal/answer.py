@@ -68,6 +68,14 @@ def remarks(answer: Answer, *, details: bool) -> list[str]:
     return [note for note in answer.notes if details or note != answer.plain_reason]
 
 
+def cost(chat: Chat, first_token: float | None, *, details: bool) -> str:
+    """The line under a chat's last answer.  first_token: as for `footer`."""
+    if details:
+        return footer(chat.answer.statistics, first_token)
+    context = chat.models.target.model.config.text.max_position_embeddings
+    return short_footer(chat.answer, first_token, context)
+
+
 def short_footer(answer: Answer, first_token: float | None, context: int) -> str:
     """The line under an answer for people who chat: tokens, speed and seconds.
 

@@ -1,7 +1,6 @@
 """A chat on a screen: staged images, questions, answers and remarks."""
 
 import re
-from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -14,28 +13,16 @@ import click
 from mmspec.chat.chat import Chat
 from mmspec.chat.requirements import require_sight
 from mmspec.drafters.views import PLAIN
-from mmspec.ground.errors import (
-    CheckpointError,
-    ContextError,
-    MmspecError,
-    UsageError,
-    WriteError,
-)
+from mmspec.ground.errors import CheckpointError, ContextError, MmspecError, UsageError, WriteError
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.absent_models import load_or_pull
-from mmspec_cli.terminal.answer import (
-    Answering,
-    answer_report,
-    footer,
-    remarks,
-    short_footer,
-    stream,
-)
+from mmspec_cli.terminal.answer import Answering, answer_report, cost, remarks, stream
 from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations
 from mmspec_cli.terminal.lookup_memory import remember
+from mmspec_cli.terminal.room import room_offers, to_forget
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup
 from mmspec_terminal.wording import counted
@@ -91,10 +78,14 @@ class Dialogue:
 
     def notice(self, text: str) -> None:
         """Show `text`, the result of a command."""
+        self.tell({"notice": text}, [text])
+
+    def tell(self, value: dict[str, Any], lines: Sequence[str]) -> None:
+        """Show `lines`, or `value` in JSON mode."""
         if self.setup.as_json:
-            self.screen.json({"notice": text})
-        else:
-            self.screen.say(text)
+            self.screen.json(value)
+        for line in () if self.setup.as_json else lines:
+            self.screen.say(line)
 
     def show(
         self, value: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[str]]
@@ -104,14 +95,6 @@ class Dialogue:
             self.screen.json(value)
         else:
             self.screen.table(columns, rows)
-
-    def tell(self, value: dict[str, Any], lines: Sequence[str]) -> None:
-        """Show `lines`, or `value` in JSON mode."""
-        if self.setup.as_json:
-            self.screen.json(value)
-            return
-        for line in lines:
-            self.screen.say(line)
 
     def stage(self, pictures: Sequence[Picture]) -> None:
         """Stage images for the next question; raises UsageError for a text-only target."""
@@ -157,7 +140,7 @@ class Dialogue:
 
     def _offer(self, message: str, error: ContextError) -> None:
         """Let Enter forget the oldest questions and ask again; raises ContextError with that."""
-        number = next((number for number, _ in _to_forget(self.chat, error.excess)), 0)
+        number = next((number for number, _ in to_forget(self.chat, error.excess)), 0)
         if number:
             self.offer = number, message
             questions = counted(number, "question")
@@ -251,16 +234,14 @@ class Dialogue:
 
     def _remark(self, first_token: float | None) -> None:
         """Show how the answer ended, notes that were not shown before, and its cost."""
-        screen, answer = self.screen, self.chat.answer
+        screen, answer, details = self.screen, self.chat.answer, self.setup.details
         if answer.finish_reason in UNFINISHED:
             screen.note(UNFINISHED[answer.finish_reason].format(len(answer.token_ids)))
-        for note in remarks(answer, details=self.setup.details):
+        for note in remarks(answer, details=details):
             self._note_once(note)
-        if self.setup.details:
-            screen.note(footer(answer.statistics, first_token))
+        screen.note(cost(self.chat, first_token, details=details))
+        if details:
             return
-        context = self.chat.models.target.model.config.text.max_position_embeddings
-        screen.note(short_footer(answer, first_token, context))
         self._say_if_drafting_changed()
         if self.interactive and not self._explained and answer.speed_up:
             screen.note(EXPLANATION)
@@ -299,30 +280,3 @@ def in_numbers(pictures: Sequence[Picture]) -> str:
     clips = sum(picture.kind == "clip" for picture in pictures)
     kinds = ((len(pictures) - clips, "image"), (clips, "clip"))
     return ", ".join(counted(number, kind) for number, kind in kinds if number)
-
-
-def room_offers(chat: Chat, excess: int) -> str:
-    """The commands that would free `excess` positions or more, with what each one does."""
-    fitting = chat.options.max_new_tokens - excess
-    shorter = [f"/max-new-tokens {fitting} shortens the answer"] if fitting > 0 else []
-    return ", ".join([*_drop(chat, excess), *shorter, "/reset starts again"])
-
-
-def _drop(chat: Chat, excess: int) -> list[str]:
-    return [
-        f"/drop {number} forgets the first {counted(number, 'question')} ({freed} positions)"
-        for number, freed in _to_forget(chat, excess)
-    ]
-
-
-def _to_forget(chat: Chat, excess: int) -> list[tuple[int, int]]:
-    """The fewest questions that free `excess` positions, and how many they free; [] if none do."""
-    conversation, turns = chat.conversation, chat.conversation.turns
-    whole = chat.positions(conversation)
-
-    def freed(number: int) -> int:
-        return whole - chat.positions(replace(conversation, turns=turns[number:]))
-
-    numbers = range(1, len(turns) + 1)
-    place = bisect_left(numbers, excess, key=freed)  # few, for each renders a conversation
-    return [(number, freed(number)) for number in numbers[place : place + 1]]

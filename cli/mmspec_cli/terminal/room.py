@@ -1,0 +1,48 @@
+"""Room for an answer in the context: how much there is, and which questions to forget for more."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mmspec.chat.chat import Chat
+from mmspec.prompt.conversation import Message, Turn
+from mmspec.prompt.images import Picture
+from mmspec_terminal.wording import counted
+
+NEXT = "What else is to be seen in this picture, and where? " * 2
+"""Text for which room is left: that of a next question."""
+
+
+def room_left(chat: Chat, pictures: Sequence[Picture]) -> int:
+    """The tokens that an answer to a next question with pictures may have; 1 at least."""
+    question = Turn(Message("user", (*pictures, NEXT)))
+    after = replace(chat.conversation, turns=[*chat.conversation.turns, question])
+    most = chat.models.target.model.config.text.max_position_embeddings
+    return max(most - chat.positions(after), 1)
+
+
+def room_offers(chat: Chat, excess: int) -> str:
+    """The commands that would free `excess` positions or more, with what each one does."""
+    fitting = chat.options.max_new_tokens - excess
+    shorter = [f"/max-new-tokens {fitting} shortens the answer"] if fitting > 0 else []
+    return ", ".join([*_drop(chat, excess), *shorter, "/reset starts again"])
+
+
+def _drop(chat: Chat, excess: int) -> list[str]:
+    return [
+        f"/drop {number} forgets the first {counted(number, 'question')} ({freed} positions)"
+        for number, freed in to_forget(chat, excess)
+    ]
+
+
+def to_forget(chat: Chat, excess: int) -> list[tuple[int, int]]:
+    """The fewest questions that free `excess` positions, and how many they free; [] if none do."""
+    conversation, turns = chat.conversation, chat.conversation.turns
+    whole = chat.positions(conversation)
+
+    def freed(number: int) -> int:
+        return whole - chat.positions(replace(conversation, turns=turns[number:]))
+
+    numbers = range(1, len(turns) + 1)
+    place = bisect_left(numbers, excess, key=freed)  # few, for each renders a conversation
+    return [(number, freed(number)) for number in numbers[place : place + 1]]
