@@ -30,6 +30,7 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         ('"blue one.png" colour?', "colour?", ["blue one.png"]),
         (r"colour of blue\ one.png?", "colour of?", ["blue one.png"]),
+        ("in \u201cblue one.png\u201d?", "in?", ["blue one.png"]),
         ("~/red.png: what?", ": what?", ["red.png"]),
         ("file://{here}/blue%20one.png what?", "what?", ["blue one.png"]),
         ("look at ./red.png\nwhat is it?", "look at\nwhat is it?", ["red.png"]),

@@ -96,10 +96,10 @@ def history(dialogue: Dialogue, _: str) -> None:
 
 def stats(dialogue: Dialogue, _: str) -> None:
     """Show what the last answer cost."""
-    statistics = dialogue.chat.answer.statistics
+    statistics, weights = dialogue.chat.answer.statistics, dialogue.chat.answer.weights
     rows = [
         ("drafting", dialogue.chat.answer.drafting.spec),
-        ("weights", " ".join(f"{weight:.2f}" for weight in dialogue.chat.answer.weights)),
+        *([("weights", " ".join(f"{each:.2f}" for each in weights))] if weights else []),
         ("rounds", str(statistics.rounds)),
         ("tokens", str(statistics.tokens)),
         *_gamma(dialogue),

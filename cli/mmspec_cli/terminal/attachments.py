@@ -28,7 +28,10 @@ _NAME = re.compile(r"\w[\w .()+-]{0,254}")
 # A word ends at an ordinary space: names of screenshots hold others. As in shells, backslashes and
 # quotes protect characters; a quote within a word, as in don't, is a letter.
 _OPENS = r"""(?<![^ \t\r\n"'/])"""
-_PIECE = re.compile(rf"""{_OPENS}"((?:\\["\\$`]|[^"])+)"|{_OPENS}'([^']+)'|\\(.)|([^ \t\r\n])""")
+_CURLY = rf"{_OPENS}[\u201c\u201e]([^\u201c-\u201e]+)[\u201c\u201d]"  # as text editors write quotes
+_PIECE = re.compile(
+    rf"""{_OPENS}"((?:\\["\\$`]|[^"])+)"|{_OPENS}'([^']+)'|{_CURLY}|\\(.)|([^ \t\r\n])"""
+)
 _WORD = re.compile(rf"(?<![^ \t\r\n])(?:{re.sub(r'[(](?![?])', '(?:', _PIECE.pattern)})+")
 
 
