@@ -66,9 +66,3 @@ def test_the_card_has_the_command_that_makes_the_head(name):
     assert options["steps"]
     assert options["threads"], "the number of threads decides how sums are rounded"
     assert re.search(r"held-out loss \(`log.csv`\)\s+ends\s+at\s+\d+\.\d{4}\.", card)
-
-
-def test_all_heads_together_stay_small():
-    files = [file for name in HEADS for file in CARDS[name].bundled.glob("*.safetensors")]
-    assert len(files) == len(HEADS)
-    assert sum(file.stat().st_size for file in files) <= 15_000_000

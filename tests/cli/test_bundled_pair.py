@@ -56,9 +56,3 @@ def test_the_draft_is_kept_more_often_with_the_image_than_without(engines):
         for drafting, options in ((word, Options(drafting=word, gamma=4)) for word in ("M", "T"))
     }
     assert rounds["M"] < rounds["T"]
-
-
-def test_generate_says_that_the_bundled_model_knows_drawn_pictures_alone(run):
-    asked = ["generate", "--model", "mini", "--prompt", "Hello?", "--max-new-tokens", "2"]
-    assert "Knows only the pictures that this project draws" in run(*asked).err
-    assert run(*asked, "--json").err == ""

@@ -21,8 +21,6 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("message", "text", "names"),
     [
         ("what is red.png?", "what is?", ["red.png"]),
-        ("red.png what is this", "what is this", ["red.png"]),
-        ("{here}/red.png", "", ["red.png"]),
         (
             "compare red.png and 'blue one.png', please",
             "compare and, please",
@@ -33,11 +31,8 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("in \u201cblue one.png\u201d?", "in?", ["blue one.png"]),
         ("~/red.png: what?", ": what?", ["red.png"]),
         ("file://{here}/blue%20one.png what?", "what?", ["blue one.png"]),
-        ("look at ./red.png\nwhat is it?", "look at\nwhat is it?", ["red.png"]),
         ("red.png red.png twice", "twice", ["red.png", "red.png"]),
-        ("{here}/'blue one.png' colour?", "colour?", ["blue one.png"]),
         ("{here}/red.png。", "。", ["red.png"]),
-        ("{here}/red.png؟ what", "؟ what", ["red.png"]),
         ("red.png\u3000これは何", "これは何", ["red.png"]),
         ("what's 'red.png'? don't guess", "what's? don't guess", ["red.png"]),
     ],
@@ -53,12 +48,9 @@ def test_paths_are_taken_out(here, message, text, names):
     "name",
     [
         "Screenshot 2026-11-20 at 3.21.45\u202fPM.png",
-        "Sn\u00edmek obrazovky v\u00a013.05.05.png",
-        "a\u3000b.png",
         "it's.png",
         'a "quoted" $name`.png',
         "back\\slash.jfif",
-        "photo.JPE",
     ],
 )
 def test_a_name_is_one_path_however_a_terminal_or_shell_protects_it(here, name):
@@ -77,25 +69,15 @@ def test_a_name_is_one_path_however_a_terminal_or_shell_protects_it(here, name):
     "typed",
     [
         '"{here}/my foto.png"',
-        "'{here}/my foto.png'",
         r"{here}/my\ foto.png",
         '"{here}/My Pictures/a.png"',
-        '"~/My Pictures/a.png"',
         "file://{here}/my%20foto.png",
-        "'my foto, again.png'",
         "{here}/my\u202ffoto.png",
     ],
 )
 def test_a_protected_path_to_no_file_is_never_silently_text(here, typed):
     with pytest.raises(ImageError, match=r"foto|Pictures"):
         take_images(f"{typed.format(here=here)} what is this?")
-
-
-def test_a_quoted_path_without_suffix_is_said_to_stay_text(here):
-    for message in ('"/no/such place" what?', "'./not there/x' what?"):
-        taken = take_images(message)
-        assert (taken.text, len(taken.remarks)) == (message, 1)
-        assert "no such file" in taken.remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -105,8 +87,6 @@ def test_a_quoted_path_without_suffix_is_said_to_stay_text(here):
         "README and notes of http://[the page",
         "<image> is text   with  its own   gaps",
         "an 'odd quote and \\ backslash",
-        "~nobody.png",
-        "all *.png and .jpg files",
         "x" * 5000 + ".png",
     ],
 )
@@ -136,12 +116,8 @@ def test_a_file_or_page_that_stays_words_is_said_to(here, message, remark):
         ("https://example.org/a.pdf", "nothing is fetched"),
         ("data:image/png;base64,iVBORw0KGgo=", "images are taken from files"),
         ("a.pdf", "pdftoppm -png -r 150 -f 1 -l 1"),
-        ("'my page.pdf'", "pdftoppm"),
-        ("a.svg", "rsvg-convert"),
         ("talk.pptx", "export the page that you mean as PNG"),
-        ("DSC_1.NEF", "raw data: export it as JPEG"),
         ("scan.jp2", "magick FILE.jp2 image.png"),
-        ("clip.MOV", "there is no such file"),
         ("./notes.txt", "not an image that can be read"),
     ],
 )
@@ -156,26 +132,11 @@ def test_what_is_no_readable_image_is_refused_once_and_then_text(here, word, hel
     assert (taken.text, taken.pictures) == (message, [])
 
 
-def test_an_image_without_a_suffix_is_taken_by_its_path(here):
-    (here / "red.png").rename(here / "shot")
-    assert take_images("what is ./shot?").text == "what is?"
-    assert take_images("what is shot?").pictures == []
-
-
-@pytest.mark.parametrize("name", ["{here}/none.png", "~/none.png", "./none.jpg", "bad.png"])
-def test_a_path_that_cannot_be_opened_is_named(here, name):
-    (here / "bad.png").write_bytes(b"\x89PNG broken")
-    with pytest.raises(ImageError, match=name.rpartition("/")[2]):
-        take_images(f"what is {name.format(here=here)}?")
-
-
 @pytest.mark.parametrize(
     ("message", "word", "nearest"),
     [
         ("rde.png what is this?", "rde.png", "red.png"),
-        ("what is in none.jpg?", "none.jpg", ""),
         ("'bleu one.png' colour?", "bleu one.png", "blue one.png"),
-        ("red.png and rde.png", "rde.png", "red.png"),
     ],
 )
 def test_a_name_that_no_file_has_is_said_with_the_nearest(here, message, word, nearest):
@@ -184,12 +145,3 @@ def test_a_name_that_no_file_has_is_said_with_the_nearest(here, message, word, n
     assert str(caught.value).startswith(f"{word}: there is no such file")
     assert str(caught.value).count("nearest: ") == bool(nearest)
     assert nearest in str(caught.value)
-
-
-def test_a_name_that_is_only_a_word_can_be_sent(here):
-    asked = "is cat.png a better name than red.png?"
-    taken = take_images(asked, words=True)
-    assert taken.text == "is cat.png a better name than?"
-    assert [picture.name for picture in taken.pictures] == ["red.png"]
-    with pytest.raises(ImageError, match="none"):
-        take_images("./none.png", words=True)

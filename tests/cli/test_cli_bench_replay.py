@@ -1,7 +1,5 @@
 """Recorded answers as a target: the rounds of the model that gave them, without its weights."""
 
-import json
-
 import pytest
 
 from mmspec.checkpoints.cards import card, present
@@ -116,7 +114,6 @@ REFUSED = {
     "no model": ([], "--model"),
     "a head": (["--draft", "mini-msd"], "hidden states"),
     "sampling": (["--temperature", "1"], "--temperature"),
-    "exact rows": (["--exact", "on"], "--exact"),
     "an answer that is missing": (["--draft", "none"], "mmspec_002: --target-answers"),
 }
 
@@ -133,13 +130,3 @@ def test_what_answers_cannot_do_is_refused_in_a_line(
     assert result.status == 2
     assert part in result.err
     assert len(result.err.splitlines()) == 1
-
-
-@of_mini
-@pytest.mark.parametrize("line", ["{", "[]", json.dumps({"question_id": "a", "choices": []})])
-def test_a_malformed_line_is_named(line, run, benchmark, unweighed, tmp_path):
-    file = tmp_path / "answers.jsonl"
-    file.write_text(f"\n{line}\n")
-    more = ["--model", unweighed, "--draft", "none", "--target-answers", file]
-    result = run(*arguments(benchmark, tmp_path / "out", *more, methods=[PLAIN]))
-    assert (result.status, f"{file}:2" in result.err) == (2, True)

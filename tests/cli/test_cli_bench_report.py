@@ -1,6 +1,5 @@
 """`mmspec bench report`: a run of the tiny pair, in a terminal and as files."""
 
-import json
 import shutil
 
 import pytest
@@ -39,32 +38,3 @@ def test_a_report_is_shown_and_written(run, ran):
     assert any(line.startswith("Tokens per round, the target's own") for line in lines)
     assert f"More: {SITE}/measuring/#measures-over-a-run" in lines
     assert str(ran / "tasks.csv") in lines
-
-
-def test_json_has_every_measure(run, ran):
-    result = run("bench", "report", str(ran), "--json")
-    report = json.loads(result.out)
-    assert [each["method"] for each in report["methods"]] == ["M", "MT", "none"]
-    assert report["methods"][0]["identical"] == 1.0
-    assert str(ran / "report.md") in report["files"]
-
-
-def test_what_is_no_run_or_no_paper_is_one_line(run, tmp_path):
-    result = run("bench", "report", str(tmp_path))
-    assert result.status == 2
-    assert result.err == (
-        f"mmspec: {tmp_path} holds no run: there is no provenance.json; give the --out of a run\n"
-    )
-    result = run("bench", "report", str(tmp_path), "--compare", "ibed")
-    assert result.status == 2
-    assert "unknown comparison 'ibed': use paper:ibed" in result.err
-
-
-@pytest.mark.parametrize("name", ["report.md", "tasks.csv"])
-def test_a_file_that_cannot_be_written_is_one_line(run, ran, name):
-    file = ran / name
-    file.mkdir()
-    status, out, err = run("bench", "report", str(ran))
-    assert (status, out) == (2, "")
-    assert err.startswith(f"mmspec: {file} cannot be written")
-    assert err.count("\n") == 1

@@ -9,7 +9,6 @@ from pyarrow import Table, parquet
 
 from mmspec_bench.measure.steadiness import Stopwatch
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
-from support.suite_row import without_times
 
 
 def short(out, *more, methods="M,MTC,none", gamma="2"):
@@ -96,28 +95,6 @@ def test_sampled_answers_are_measured_and_their_settings_kept(run, models, tmp_p
     assert "--top-p 2.0" in run(*sampled, "--top-p", "2").err
 
 
-def test_another_model_is_another_run(run, models, tmp_path, llava_path):
-    few = "--tasks", "chart", "--turns", "1"
-    assert run(*short(tmp_path, *few), *models).status == 0
-    result = run(
-        *short(tmp_path, *few, "--resume"), *models[:2], *models[4:], "--draft", llava_path
-    )
-    assert result.status == 2
-    assert "was run with models" in result.err
-
-
-def test_shards_make_the_rows_of_one_run(run, models, tmp_path):
-    folders = [tmp_path / name for name in ("whole", "one", "two")]
-    for out, part in zip(folders, ("1/1", "1/2", "2/2"), strict=True):
-        shard = short(out, "--turns", "1", "--shard", part, methods="M,none")
-        assert run(*shard, *models).status == 0
-    whole, *parts = ([without_times(row) for row in read_rows(out / ROWS)] for out in folders)
-    merged = [row for part in parts for row in part]
-    order = {row.sample: place for place, row in enumerate(whole)}
-    assert sorted(merged, key=lambda row: (order[row.sample], row.position)) == whole
-    assert all(len(part) == 4 for part in parts)
-
-
 def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_path, red):
     images = [{"bytes": None, "path": name} for name in (red.name, "gone.png")]
     table = Table.from_pylist([{"question": "What?", "image": image} for image in images])
@@ -138,10 +115,8 @@ def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--methods", "adaptive:MX"], "unknown drafting letter 'X'"),
         (["--methods", "MX"], "unknown drafting letter 'X'"),
         (["--suite", "charqa"], "nearest: chartqa"),
-        (["--tasks", "chrat"], "nearest: chart"),
         (["--shard", "3/2"], "--shard '3/2'"),
         (["--out", __file__], "test_cli_bench_run.py is no folder"),
     ],

@@ -1,7 +1,6 @@
 """`mmspec calibrate`, and what a later command makes of it, on real tiny checkpoints."""
 
 import json
-from functools import partial
 
 import pytest
 
@@ -11,8 +10,6 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length import calibration_file
 from mmspec.draft_length.calibration_file import ROWS
 from mmspec_bench.measure import steadiness
-from mmspec_bench.measure.calibrate import calibrate
-from support import factory
 
 
 @pytest.fixture(autouse=True)
@@ -73,16 +70,6 @@ def test_what_cannot_be_decoded_exactly_is_not_measured(
     assert not [*cache.glob("calibration/*")]
 
 
-def test_json_has_the_numbers_and_what_they_are_of(run, models):
-    told = json.loads(run("calibrate", *models, "--json").out)
-    assert list(told["target"]) == list(told["draft"]) == ["64", "512", "963"]
-    for target, draft in zip(told["target"].values(), told["draft"].values(), strict=True):
-        assert list(target) == [str(rows) for rows in ROWS]
-        assert all(seconds > 0 for seconds in [*target.values(), *draft.values()])
-    assert told["key"]["backend"]["torch"]
-    assert told["file"]
-
-
 def test_a_broken_file_is_one_line_and_no_obstacle(run, models, cache):
     run("calibrate", *models)
     [file] = (cache / "calibration").iterdir()
@@ -104,19 +91,6 @@ def test_where_nothing_can_be_written_it_is_shown_all_the_same(run, models, cach
     assert any(line.startswith("not written") for line in result.err.splitlines())
 
 
-def test_what_a_busy_machine_gives_is_shown_and_not_written(run, models, cache, monkeypatch):
-    monkeypatch.setattr(steadiness, "LEAST_SHARE", 1000.0)
-    monkeypatch.setattr("mmspec_cli.calibrate.busy_already", lambda: "")
-    result = run("calibrate", *models)
-    assert result.status == 1
-    assert "target rows" in result.out
-    assert "written to" not in result.out
-    assert "not written: the machine was busy: " in result.err
-    assert "other programs had the processor" in result.err
-    assert "fewer --threads" in result.err
-    assert not [*cache.glob("calibration/*")]
-
-
 def test_a_machine_that_is_busy_already_is_refused_at_once(run, models, monkeypatch):
     monkeypatch.setattr(steadiness, "LEAST_SHARE", 1000.0)
     monkeypatch.delattr("mmspec_cli.calibrate.measure")
@@ -127,20 +101,3 @@ def test_a_machine_that_is_busy_already_is_refused_at_once(run, models, monkeypa
     told = json.loads(run("calibrate", *models, "--json").out)
     assert told["file"] is None
     assert "other programs had the processor" in told["problem"]
-
-
-def test_a_draft_that_is_really_slow_is_left_alone_from_the_start(
-    run, llama_path, tmp_path, monkeypatch
-):
-    """Sixteen layers draft for two: no acceptance could pay for that."""
-    monkeypatch.setattr("mmspec_cli.calibrate.measure", partial(calibrate, repeats=1))
-    slow = factory.tiny_llama(tmp_path / "slow", seed=1, layers=16)
-    models = "--model", llama_path, "--draft", slow, "--backend", "torch"
-    told = json.loads(run("calibrate", *models, "--json").out)
-    assert told["draft"]["64"]["1"] > 1.5 * told["target"]["64"]["1"]
-    engine = load(str(llama_path), str(slow), backend="torch")
-    chat = engine.chat(Options(gamma="auto", max_new_tokens=8))
-    chat.reply("Hello?")
-    assert chat.answer.statistics.drafted == 0
-    [note] = [note for note in chat.answer.notes if note.startswith("gamma auto")]
-    assert "decoding plainly" in note

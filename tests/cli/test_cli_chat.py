@@ -2,11 +2,9 @@
 
 import json
 import re
-from itertools import count
 
 import pytest
 
-from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.policy import FixedDraftLength
 from support.commands import Run
 
@@ -16,12 +14,6 @@ def test_each_line_is_a_question_and_the_end_leaves(chat):
     assert status == 0
     assert len(re.findall(r"\d+ tokens?, [\d.]+/s", err)) == 2
     assert out.endswith("\n")
-
-
-def test_thinking_is_refused_where_the_template_does_not_read_it(run: Run, pair):
-    done = run("generate", "--prompt", "which?", *pair, "--thinking", "off")
-    assert done.status == 2
-    assert "does not read enable_thinking" in done.err
 
 
 def test_a_block_between_quotes_is_one_question_and_the_end_of_input_ends_it(chat):
@@ -74,10 +66,6 @@ def test_what_is_refused_loses_neither_conversation_nor_staged_images(chat, red,
     assert [line[: len(error)] for line, error in zip(said, errors, strict=True)] == errors
 
 
-def test_a_misspelt_file_is_sent_as_text_when_it_comes_again(chat):
-    assert len(chat(*["rde.png which?"] * 3).answers) == 1
-
-
 def test_undo_and_retry_equal_never_having_asked(chat):
     ids = chat("one", "two", "/undo", "/retry", "three").ids
     assert ids[2] == ids[0]
@@ -89,46 +77,6 @@ def test_retry_draws_anew_where_tokens_are_drawn(chat):
     assert first != second
 
 
-def test_reset_forgets_and_system_stays(chat):
-    first, second = chat("/system Be brief.", "one", "/reset", "one").answers
-    [plain] = chat("one").answers
-    assert first["prompt_tokens"] == second["prompt_tokens"] > plain["prompt_tokens"]
-
-
-def test_plain_decoding_says_the_same(chat):
-    on, off = chat("one", "/spec off", "/retry").answers
-    assert (on["drafting"], off["drafting"]) == ("T", "none")
-    assert on["token_ids"] == off["token_ids"]
-
-
-def test_stats_say_what_a_chosen_length_came_to(chat):
-    def stats(*options: str) -> str:
-        return chat("one", "/stats", as_json=False, more=options).out
-
-    assert re.search(r"gamma +auto, \d\.\d drafted a round", stats("--gamma", "auto"))
-    assert re.search(r"gamma +3\n", stats("--gamma", "3"))
-    assert "gamma" not in stats("--drafting", "none")
-
-
-def test_stats_say_whether_decoding_is_exact(chat, monkeypatch, tmp_path):
-    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("mmspec.exactness.finding.find_exact_rows", lambda _: ExactRows(8, 8))
-    exact = ["--exact", "on"]
-    out = chat("/stats", as_json=False, more=exact).out
-    assert re.search(r"exact +on: forwards of 8 rows", out)
-    out = chat("/stats", as_json=False).out
-    assert re.search(r"exact +auto: off; `mmspec doctor` says why", out)
-    [record] = chat("/stats", more=exact).records
-    assert (record["exact"], record["exact_mode"]) == (True, "on")
-    assert record["exact_rows"] == {"multiple": 8, "most": 8}
-
-
-def test_a_file_whose_image_is_away_is_overwritten_only_when_said_twice(chat, red):
-    chat("which? red.png", "/save talk.json")
-    red.unlink()
-    assert "talk.json exists: overwrite it?" in chat("/load talk.json", "/save talk.json").err
-
-
 @pytest.mark.parametrize("line", ["/reset", "/load empty.json"])
 def test_a_conversation_that_another_replaced_can_be_brought_back(chat, line):
     chat("/save empty.json")
@@ -136,11 +84,6 @@ def test_a_conversation_that_another_replaced_can_be_brought_back(chat, line):
     assert talk.ids[2] == chat("one", "three").ids[1]
     assert talk.notices[0].endswith("; /undo brings the conversation back")
     assert talk.notices[2] == "brought back the conversation before"
-
-
-def test_undo_after_a_load_into_an_empty_chat_takes_back_a_turn(chat):
-    chat("one", "two", "/save talk.json")
-    assert chat("/load talk.json", "/undo", "/retry").ids == chat("one").ids
 
 
 @pytest.mark.parametrize("token", [-1, 10**6, 10**30])
@@ -162,18 +105,11 @@ def test_a_conversation_of_other_tokens_is_refused_and_nothing_lost(chat, red, t
         ("/imgae red.png", "nearest: /image"),
         ("/spec maybe", "on or off"),
         ("/undo", "no turn yet"),
-        ("/retry", "no turn yet"),
-        ("/load none.json", "none.json cannot be read"),
         ("/load red.png", "red.png cannot be read"),
-        ("/save red.png", "red.png exists"),
         ("/save no/where.json", "no/where.json cannot be written"),
-        ("/quit now", "/quit takes nothing after it: leave 'now' out"),
         ("/continue", "there is no turn yet"),
-        ("/drop 1", "/drop 1: there is no turn yet"),
         ("/temperature x", "/temperature x: give a number"),
-        ("/max-new-tokens 0", "0: give a whole number of at least 1"),
         ("/drafting MX", "'X'"),
-        ("/unstage", "no image is waiting"),
         ("/image *.jpg", "*.jpg matches no image"),
         ("/model no-such", "no-such"),
     ],
@@ -185,13 +121,6 @@ def test_a_command_that_fails_says_why_and_the_chat_goes_on(chat, red, line, wor
     assert words in talk.err.splitlines()[0]
     assert " s" in talk.err.splitlines()[-1]
     assert red.read_bytes() == before
-
-
-def test_commands_that_only_show(chat):
-    lines = ["/help", "/images", "/image red.png", "/images", "one", "/images", "/stats"]
-    out = chat(*lines, as_json=False).out
-    for words in ("/accepted [on|off]", "no images yet", "next question", "question 1", "drafted"):
-        assert words in out
 
 
 def test_every_line_is_json_where_that_was_asked_for(chat):
@@ -216,52 +145,12 @@ def test_what_people_type_to_leave_leaves(chat, word):
     assert len(chat(f"{word} strategy").answers) == 1
 
 
-def test_accepted_tokens_can_be_marked_while_talking(chat):
-    lines = "/accepted on", "one", "/accepted off", "/retry"
-    out = chat(*lines, as_json=False, more=["--gamma", "3"]).out
-    assert out.count("‹") > 0  # noqa: RUF001
-    assert "‹" not in out.splitlines()[-1]  # noqa: RUF001
-
-
-def test_a_note_that_differs_in_its_numbers_alone_is_shown_once(chat, monkeypatch):
-    from mmspec.chat import chat as module
-
-    turns = count(3)
-    fitting = module.fitting
-
-    def noted(*arguments):
-        drafting, _ = fitting(*arguments)
-        return drafting, [f"view M takes {next(turns)}.5 positions", "another"]
-
-    monkeypatch.setattr(module, "fitting", noted)
-    err = chat("one", "two", "three", as_json=False).err
-    assert err.count("view M takes 3.5 positions\nanother\n") == 1
-    assert err.count("view M") == err.count("another") == 1
-
-
-def test_figures_and_why_nothing_was_drafted_are_shown_with_details_alone(chat, monkeypatch):
-    monkeypatch.setattr(FixedDraftLength, "plain_reason", lambda _: "drafting would cost 3 rounds")
-    for options, shown in (["--details"], True), ([], False):
-        err = chat("one", as_json=False, more=["--gamma", "3", *options]).err
-        assert ("tokens/round" in err) == ("cost 3 rounds" in err) == shown
-
-
 def test_one_line_says_that_drafts_cease_to_pay_or_pay_again(chat, monkeypatch):
     reasons = iter(["too dear", "too dear", None, None])
     monkeypatch.setattr(FixedDraftLength, "plain_reason", lambda _: next(reasons))
     err = chat("one", "two", "three", "four", as_json=False, more=["--gamma", "3"]).err
     said = [line.split(";")[0] for line in err.splitlines() if line.startswith("drafts")]
     assert said == ["drafts do not pay at the moment", "drafts pay again"]
-
-
-def test_stats_have_the_estimate_of_plain_decoding_and_the_gain(chat):
-    report = chat("/spec off", "one", "/spec on", "/retry", "/stats", more=["--gamma", "3"])
-    stats = report.records[-1]
-    seconds = stats["stats"]["seconds"]["decode"]
-    assert stats["plain_estimate"] > 0
-    assert stats["speed_up"] == pytest.approx(
-        min(stats["plain_estimate"] / seconds, stats["stats"]["block_efficiency"])
-    )
 
 
 def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(chat):
@@ -283,25 +172,6 @@ def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(chat):
     assert parts[1]["stats"]["cached_tokens"] == parts[1]["prompt_tokens"] - 1
 
 
-@pytest.mark.parametrize(
-    ("command", "value"),
-    [
-        ("/system", "no system text"),
-        ("/spec", "speculative decoding"),
-        ("/accepted", "drafted tokens that were kept are not marked"),
-        ("/markdown", "answers are shown as they are"),
-        ("/max-new-tokens", "an answer has at most 12 tokens"),
-        ("/drop", "0 questions so far; /drop N forgets the first N"),
-        ("/save", "not saved in this chat"),
-        ("/image", "no images yet: /image PATH"),
-        ("/load", "no conversation was kept yet"),
-    ],
-)
-def test_a_command_alone_shows_its_value(chat, command, value, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # without conversations of other tests
-    assert chat(command, command).notices == [value] * 2
-
-
 def test_a_system_text_is_shown_set_and_cleared(chat):
     talk = chat(
         "one", "/reset", "/system Be brief.", "/system", "one", "/reset", "/system clear", "one"
@@ -310,21 +180,3 @@ def test_a_system_text_is_shown_set_and_cleared(chat):
     assert talk.ids[0] == talk.ids[2]
     assert talk.ids[1] == chat("one", more=["--system", "Be brief."]).ids[0]
     assert talk.answers[1]["prompt_tokens"] > talk.answers[0]["prompt_tokens"]
-
-
-def test_a_conversation_is_saved_as_markdown(chat, red):
-    talk = chat("/image red.png", "What is\tthis?", "/save talk.md")
-    text = red.with_name("talk.md").read_text()
-    assert text == f"> ![red.png](red.png)\n>\n> What is\tthis?\n\n{talk.answers[0]['text']}\n"
-
-
-def test_a_folder_of_images_is_offered_and_an_image_that_comes_twice_noticed(chat, red):
-    folder = red.with_name("holiday")
-    folder.mkdir()
-    for name in ("a.png", "b.png"):
-        (folder / name).write_bytes(red.read_bytes())
-    talk = chat("/image holiday", "look at ./holiday", "/image holiday/*", "one")
-    offer = "is a folder with 2 images: /image holiday/* adds them"
-    assert talk.err.count(offer) == 2
-    assert "holiday/b.png is the same image as holiday/a.png" in talk.err
-    assert talk.answers[0]["prompt_tokens"] > chat("one").answers[0]["prompt_tokens"]

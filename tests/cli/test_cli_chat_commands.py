@@ -28,13 +28,6 @@ def test_an_image_command_takes_paths_and_patterns(chat, red, typed, names):
     assert [picture["image"] for picture in shown] == names
 
 
-def test_one_bad_path_among_several_stages_none(chat):
-    result = chat("/image red.png none.png", "/image *.jpg", "/images")
-    assert result.notices == ["no images yet: /image PATH"]
-    assert "none.png: cannot be read (No such file or directory); none of the 2 was" in result.err
-    assert "*.jpg matches no image" in result.err
-
-
 def test_a_staged_image_is_taken_back_by_place_or_name(chat):
     both = ["/image red.png 'blue one.png'"]
     alone = chat("/image red.png", "which?").ids
@@ -65,20 +58,6 @@ def test_the_history_is_every_question_with_its_images_and_answer(chat):
     assert f"1> [red.png] which?\n{answers[0]}\n" in shown
 
 
-@pytest.mark.parametrize("change", ["moved", "changed"])
-def test_a_conversation_loads_without_an_image_that_is_gone(chat, red, blue, change):
-    chat("which? red.png 'blue one.png'", "and?", "/save talk.json")
-    if change == "moved":
-        red.rename(red.parent / "elsewhere.png")
-    else:
-        Image.new("RGB", (64, 48), "green").save(red)
-    result = chat("/load talk.json", "/images", "why?")
-    assert result.err.count("without an image: ") == 1
-    assert "red.png" in result.err
-    assert [shown["image"] for shown in result.records[1]["images"]] == [str(blue)]
-    assert len(result.ids) == 1
-
-
 def test_a_file_is_overwritten_only_when_it_is_said_twice(chat, red):
     file = red.parent / "talk.json"
     file.write_text("mine")
@@ -88,23 +67,6 @@ def test_a_file_is_overwritten_only_when_it_is_said_twice(chat, red):
     assert file.read_text() == "mine"
     assert chat("one", "/save talk.json", "/save talk.json").notices == ["saved to talk.json"]
     assert len(json.loads(file.read_text())["turns"]) == 1
-
-
-def test_a_chat_s_own_file_is_overwritten_at_once(chat):
-    lines = ["one", "/save talk.json", "two", "/save talk.json"]
-    assert chat(*lines).notices == ["saved to talk.json"] * 2
-    result = chat("/load talk.json", "three", "/save talk.json")
-    assert result.notices[-1] == "saved to talk.json"
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [("?", "/help"), ("help", "/help"), ("/?", "/help"), ("/clear", "/reset"), ("/bye", "/quit")],
-)
-def test_what_people_type_for_a_command_runs_it(chat, typed, meant):
-    assert chat("one", typed, "two").out.count("notice") == (typed == "/clear")
-    plain = [re.sub(r"[\d.]+", "", chat(line).out) for line in (typed, meant)]
-    assert plain[0] == plain[1]
 
 
 # A full context
@@ -125,22 +87,7 @@ def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
         assert len(chat(*talk, offer, more).ids) == 2
 
 
-def test_dropped_questions_are_forgotten_and_come_back(chat):
-    result = chat("one", "two", "/drop 1", "/history", "/undo", "/drop 3", "/drop x", "three")
-    history = next(record["history"] for record in result.records if "history" in record)
-    assert [turn["question"] for turn in history] == ["two"]
-    assert result.ids[2] == chat("one", "two", "three").ids[2]
-    assert "/drop 3: give a number from 1 to 2" in result.err
-    assert "/drop x: give a number" in result.err
-
-
 # Options
-
-
-def test_the_longest_answer_can_be_changed(chat):
-    result = chat("/max-new-tokens", "/max-new-tokens 3", "one")
-    assert result.notices == ["an answer has at most 12 tokens", "an answer has at most 3 tokens"]
-    assert [len(answer) for answer in result.ids] == [3]
 
 
 def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):
@@ -170,26 +117,6 @@ def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_pat
     answers = result.answers
     assert [answer["model"] for answer in answers] == [target, draft]
     assert answers[1]["prompt_tokens"] > answers[0]["prompt_tokens"]
-
-
-def test_another_model_takes_the_settings_of_now(chat, pair_paths):
-    draft = str(pair_paths[1])
-    lines = [
-        "/spec off",
-        "/drafting auto",
-        f"/model {draft}",
-        "which? red.png",
-        "/spec on",
-        "/retry",
-    ]
-    result = chat(*lines, more=["--drafting", "MT"])
-    drafting = [answer["drafting"] for answer in result.answers]
-    assert drafting == ["none", "lookup"]
-
-
-def test_a_tab_parts_a_command_from_its_argument(chat):
-    shown = chat("/image\tred.png", "/images").records[0]["images"]
-    assert [picture["image"] for picture in shown] == ["red.png"]
 
 
 def test_a_model_that_cannot_go_on_changes_nothing(chat, llama_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.films import drawing, film
+from support.films import film
 
 
 @pytest.fixture
@@ -33,18 +33,6 @@ def test_a_clip_is_answered_about_as_its_frames_are(run, pair, clip):
     assert texts(run("chat", *pair, "--json", clip, stdin="what happens?\n")) == [seen["text"]]
 
 
-def test_a_clip_at_a_frame_a_second_is_the_pictures_of_those_frames(run, pair, tmp_path):
-    """The film's codec is lossless, so frames 0, 10, … can be shown as pictures of their own."""
-    clip = film(tmp_path / "clip.mkv", 40)
-    seen = run("generate", *pair, "--json", "--prompt", "what happens?", "--fps", "1", clip)
-    numbers = [round(n * 39 / 3) for n in range(4)]
-    paths = [tmp_path / f"{number}.png" for number in numbers]
-    for path, number in zip(paths, numbers, strict=True):
-        drawing(number).save(path)
-    shown = run("generate", *pair, "--json", "--prompt", "what happens?", *paths)
-    assert json.loads(seen.out)["text"] == json.loads(shown.out)["text"]
-
-
 def test_a_folder_of_clips_is_a_suite(run, pair, tmp_path):
     (tmp_path / "films").mkdir()
     for name in ("b.mkv", "a.mp4"):
@@ -61,44 +49,6 @@ def test_a_folder_of_clips_is_a_suite(run, pair, tmp_path):
     summaries = json.loads(result.out)["methods"]
     assert [each["answers"] for each in summaries] == [2, 2]
     assert summaries[0]["identical"] == 1.0
-
-
-def test_clips_are_captioned_by_a_file(run, pair, tmp_path):
-    (tmp_path / "films" / "dancing").mkdir(parents=True)
-    for name in ("dancing/a.mp4", "b.mkv"):
-        film(tmp_path / "films" / name, 30)
-    captions = tmp_path / "captions.jsonl"
-    command = ("bench", "run", "--suite", tmp_path / "films", "--methods", "C,none", *pair)
-    given = "--captions", captions, "--max-new-tokens", "6", "--json", "--out"
-    lines = [{"image": name, "caption": "Somebody dances."} for name in ("a.mp4", "b.mkv")]
-    captions.write_text(json.dumps(lines[0]))
-    refused = run(*command, *given, tmp_path / "one")
-    assert (refused.status, "has no caption of" in refused.err) == (2, True)
-    captions.write_text("\n".join(map(json.dumps, lines)))
-    result = run(*command, *given, tmp_path / "both")
-    assert result.status == 0
-    assert json.loads(result.out)["methods"][0]["identical"] == 1.0
-
-
-def test_the_rate_and_the_limit_choose_the_frames(run, pair, clip):
-    result = run("chat", *pair, "--fps", "5", clip, "clip.mp4", stdin="/images\n")
-    assert result.err.count("Added clip") == 2
-    assert f"Added clip {clip} (64x48, 10 frames of 2.0 s)" in result.err
-    assert result.out.count("64x48, 10 frames of 2.0 s") == 2
-    result = run("chat", *pair, "--max-frames", "3", stdin="/image clip.mp4\n/images\n")
-    assert "3 frames of 2.0 s" in result.out
-    for option, value in (("--fps", "0"), ("--max-frames", "800")):
-        result = run("chat", *pair, option, value, stdin="hello\n")
-        assert result.status == 2
-        assert f"{option} {value}" in result.err
-
-
-def test_a_line_says_that_not_all_frames_are_shown(run, pair, clip):
-    """Half of the tiny target's positions are fewer than those of 64 images."""
-    asked = ("generate", *pair, "--prompt", "what happens?", film(clip, 200))
-    shown = run(*asked, "--fps", "100").err
-    assert "frames of 64 are shown; --max-frames names another number" in shown
-    assert "are shown" not in run(*asked, "--max-frames", "2").err
 
 
 def test_clips_go_through_the_commands_of_the_chat(run, pair, clip, tmp_path):

@@ -41,14 +41,11 @@ def offered(monkeypatch, capsys, line: str) -> list[str]:
     ("line", "names"),
     [
         ("mmspec ", [f"plain,{name}" for name in COMMANDS]),
-        ("mmspec gen", ["plain,generate"]),
         ("mmspec chat --resu", ["plain,--resume"]),
         ("mmspec chat --model min", ["plain,mini"]),
         ("mmspec chat --model ./m", ["dir,./m"]),
-        ("mmspec chat --draft no", ["plain,none"]),
         ("mmspec chat --draft mini-me", ["plain,mini-medusa"]),
         ("mmspec generate pho", ["file,pho"]),
-        ("mmspec completion f", ["plain,fish"]),
     ],
 )
 def test_commands_options_models_and_files_are_completed(monkeypatch, capsys, line, names):

@@ -110,14 +110,6 @@ def test_answers_errors_and_json_spell_them_out(at_terminal, evil, picture):
     assert at_terminal(EVIL)[0] == 2
 
 
-def test_cards_spell_them_out(at_terminal):
-    for arguments in (["list"], ["show", "evil"], ["show", "evil", "--json"]):
-        status, screen = at_terminal("models", *arguments)
-        assert status == 0
-        assert "owned" in screen
-    assert at_terminal("models", "pull", "evil")[0] == 2
-
-
 @pytest.mark.parametrize("found", [True, False])
 def test_answers_of_a_hub_spell_them_out(at_terminal, llama_path, tmp_path, found):
     evil = TITLE + "\x9b2J"

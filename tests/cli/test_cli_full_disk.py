@@ -1,20 +1,14 @@
 """Every command that writes, on a full disk: one line, and what was there still stands."""
 
 import json
-import os
-import signal
 import stat
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
 
-from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
+from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_train.mini import stages
 from support.commands import Result, Run
-from support.factory_heads import tiny_head
-from support.hub_server import reach, serving
-from support.serve_process import free_port, serve
 from support.suite_row import without_times
 
 OLD = '{"old": "content"}\n'
@@ -62,17 +56,6 @@ def test_quantize_leaves_no_directory(run: Run, pair_paths, disk, free):
     assert (copy / "model.safetensors").exists()
 
 
-def test_export_leaves_no_directory(run: Run, llava_path, tmp_path, disk):
-    head, copy = tiny_head(tmp_path / "head", "eagle3"), disk.folder / "heads" / "copy"
-    command = ("models", "export", head, copy, "--to", "sglang", "--target", llava_path)
-    with disk.full(free=20_000):
-        result = run(*command)
-    refusal(result, copy)
-    assert not copy.exists()
-    assert run(*command).status == 0
-    assert (copy / "config.json").exists()
-
-
 def test_a_report_of_a_measurement_is_shown_and_the_old_file_stands(run: Run, models, disk):
     file = disk.folder / "report.json"
     file.write_text(OLD)
@@ -82,23 +65,6 @@ def test_a_report_of_a_measurement_is_shown_and_the_old_file_stands(run: Run, mo
     refusal(result, file)
     assert "tokens" in result.out
     assert file.read_text() == OLD
-
-
-def test_a_calibration_is_shown_and_the_old_one_stands(
-    run: Run, models, disk, monkeypatch, measure_once
-):
-    monkeypatch.setenv("MMSPEC_CACHE", str(disk.folder))
-    monkeypatch.setattr("mmspec_cli.calibrate.measure", measure_once)
-    monkeypatch.setattr("mmspec.draft_length.calibration_file.PLAUSIBLE", 0.0)
-    monkeypatch.setattr("mmspec_bench.measure.steadiness.LEAST_SHARE", 0.0)
-    monkeypatch.setattr("mmspec_bench.measure.steadiness.MOST_RATIO", 1e9)
-    assert run("calibrate", *models).status == 0
-    [file] = (disk.folder / "calibration").iterdir()
-    before = file.read_bytes()
-    with disk.full(free=64):
-        result = run("calibrate", *models)
-    refusal(result, file, status=1)
-    assert file.read_bytes() == before
 
 
 def bench_run(out: Path, models: list[str], *more: str) -> list[str]:
@@ -123,26 +89,6 @@ def test_a_run_of_the_suite_keeps_its_rows_and_is_resumed(run: Run, models, disk
     assert rows == whole
 
 
-def test_a_run_that_cannot_begin_leaves_no_settings(run: Run, models, disk):
-    out = disk.folder / "out"
-    out.mkdir()
-    with disk.full(free=64):
-        result = run(*bench_run(out, models))
-    refusal(result, out / PROVENANCE)
-    assert list(out.iterdir()) == []
-
-
-def test_a_bench_report_leaves_the_old_one(run: Run, models, disk):
-    out = disk.folder / "out"
-    assert run(*bench_run(out, models)).status == 0
-    assert run("bench", "report", out).status == 0
-    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
-    with disk.full(free=8):
-        result = run("bench", "report", out)
-    refusal(result, out / "report.md")
-    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
-
-
 def train(out: Path, *stage: str) -> list[str]:
     steps = [word for name in ("tower", "projector", "target") for word in ("--steps", name, "2")]
     chosen = [word for name in stage for word in ("--stage", name)]
@@ -162,37 +108,3 @@ def test_training_stops_before_its_result_and_goes_on(run: Run, disk, monkeypatc
     assert run(*train(out, "tower")).status == 0
     assert (out / "tower.safetensors").exists()
     assert json.loads((out / "about.json").read_text())["--recipe"] == "test"
-
-
-def test_a_pull_says_what_cannot_be_written_and_goes_on(run: Run, llama_path, disk, monkeypatch):
-    cache = disk.folder / "hub"
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    pull = ["models", "pull", "org/model", "--backend", "torch"]
-    with serving({"org/model": llama_path}) as (_, address):
-        reach(address, monkeypatch)
-        with disk.full(free=40_960):
-            result = run(*pull)
-        assert result.status == 2
-        last = result.err.splitlines()[-1]
-        assert last.startswith("mmspec: org/model does not fit the disk: ")
-        assert f" free in {cache};" in last
-        assert run(*pull).status == 0
-
-
-def test_a_server_answers_with_everything_it_may_write_on_a_full_disk(pair_paths, disk):
-    if not disk.is_tmpfs:
-        pytest.skip("a limit on file sizes does not reach the server's process")
-    target, draft = map(str, pair_paths)
-    options = [target, "--draft", draft, "--backend", "torch"]
-    folders = {"MMSPEC_CACHE": str(disk.folder / "cache"), "TMPDIR": str(disk.folder)}
-    with disk.full():
-        server = serve(options, disk.folder / "log", free_port(), **folders)
-        try:
-            server.wait_for_health()
-            assert server.ask().status_code == 200
-            os.kill(server.process.pid, signal.SIGTERM)
-            server.process.join(20)
-            assert not server.process.is_alive()
-        finally:
-            server.process.kill()
-    assert partials(disk.folder) == []

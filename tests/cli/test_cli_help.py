@@ -48,11 +48,6 @@ def test_every_option_is_described_once(run: Run, words):
     assert max(map(len, page.splitlines())) <= 80
 
 
-def test_a_group_shows_whole_sentences(run: Run):
-    for name in ("models", "bench", "train"):
-        assert "..." not in run(name, "--help").out.partition("Commands:")[2]
-
-
 @pytest.fixture
 def narrow(monkeypatch):
     """Make stdout pass for a terminal of 60 columns."""

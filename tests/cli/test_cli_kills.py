@@ -1,12 +1,10 @@
 """24 kills (SIGKILL) in each of bench, train, pull and serve, at moments drawn by seed."""
 
-import json
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
@@ -21,7 +19,6 @@ from support import factory
 from support.commands import Run, start_process
 from support.hub_server import FakeHub, serving
 from support.lessons import write_lessons
-from support.serve_process import free_port, serve
 from support.suite_row import without_times
 
 KILLS = 24
@@ -168,24 +165,3 @@ def test_a_pull_keeps_whole_files_and_ends_with_all(slow_hub, monkeypatch):
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
-
-
-def test_a_server_starts_again_at_once_and_answers_as_before(pair_paths, tmp_path):
-    """Killed while it loads, waits or answers, by turns; what it cached can be read."""
-    target, draft = map(str, pair_paths)
-    options = [target, "--draft", draft, "--backend", "torch", "--max-new-tokens", "200"]
-    cache, port, draws = tmp_path / "cache", free_port(), Random(0)
-    texts = set()
-    for number in range(KILLS):
-        server = serve(options, tmp_path / f"log-{number}", port, MMSPEC_CACHE=str(cache))
-        if number % 3:
-            server.wait()
-            texts.add(server.ask().json()["choices"][0]["message"]["content"])
-        with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(server.ask, max_tokens=200) if number % 3 == 2 else None
-            kill(server.process, draws.uniform(0, 1))
-            assert not asked or asked.exception() or asked.result().status_code == 200
-        assert "Traceback" not in server.said
-        for file in cache.rglob("*.json"):
-            json.loads(file.read_text())
-    assert len(texts) == 1

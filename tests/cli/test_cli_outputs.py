@@ -17,16 +17,6 @@ def test_a_report_that_cannot_be_written_is_refused_at_once(run, tmp_path, comma
     assert "cannot be written" in result.err
 
 
-def test_a_run_in_a_file_is_one_line(run, pair, tmp_path):
-    file = tmp_path / "file"
-    file.touch()
-    few = ["--tasks", "chart", "--limit", "1", "--methods", "none"]
-    result = run("bench", "run", *pair[:-2], *few, "--out", file)
-    assert result.status == 2
-    assert str(file) in result.err
-    assert "Traceback" not in result.err
-
-
 NO_IMAGE = f"mmspec: standard input: not an image that can be read: {READ} are\n"
 NO_OUTPUT = "mmspec: standard output is closed: nothing could be shown\n"
 
@@ -46,12 +36,6 @@ def test_a_closed_stream_is_one_line(pair, closing, arguments, status, said):
     assert "Traceback" not in done.stderr
     assert done.returncode == status
     assert said in (None, done.stderr)
-
-
-def test_a_prompt_that_is_no_text_is_one_line(run, pair):
-    result = run("generate", "--prompt", "caf\udce9", *pair)
-    assert result.status == 2
-    assert result.err.splitlines()[-1] == "mmspec: '\\udce9' in the text is not UTF-8"
 
 
 @pytest.mark.parametrize("backend", ["torch", "mlx"])

@@ -2,9 +2,7 @@
 
 import io
 import json
-import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -124,20 +122,9 @@ def test_generate_reads_an_image_from_standard_input(run: Run, pair, red, monkey
         (["-", "--prompt", "-"], b"", "the prompt or an image, not both"),
         (["-", "-", "--prompt", "x"], b"", "one image: give - once"),
         (["-", "--prompt", "x"], b"no image", "standard input: not an image"),
-        (["-", "--prompt", "x"], b"", "standard input: not an image"),
-        (["-", "--prompt", "x"], b"%PDF-1.7\n", "standard input: a PDF: convert a page"),
     ],
 )
 def test_what_standard_input_cannot_give_is_said(monkeypatch, capsys, arguments, content, words):
     piped(monkeypatch, content)
     assert main(["generate", *arguments]) == 2
     assert words in capsys.readouterr().err
-
-
-def test_a_chat_without_a_terminal_cannot_take_its_image_from_standard_input(
-    monkeypatch, capsys, red
-):
-    piped(monkeypatch, Path(red).read_bytes())
-    monkeypatch.setattr(os, "ctermid", lambda: "/nowhere")
-    assert main(["chat", "-"]) == 2
-    assert "no terminal to type questions at: use mmspec generate -" in capsys.readouterr().err

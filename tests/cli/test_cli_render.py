@@ -5,8 +5,8 @@ import re
 import pytest
 
 from mmspec.chat.answer import Answer, Piece
-from mmspec.decoding.statistics import Round, Statistics
-from mmspec_cli.terminal.answer import footer, short_footer
+from mmspec.decoding.statistics import Round
+from mmspec_cli.terminal.answer import short_footer
 from mmspec_terminal.render import Screen
 
 NASTY = "[bold]x[/bold] [/INST] list[int] \x1b[31mred\x1b[0m :smile:"
@@ -34,16 +34,6 @@ def test_on_a_terminal_control_characters_are_spelled_out_and_markup_is_text(ter
     assert capsys.readouterr().out == NASTY.replace("\x1b", "^[") + "\n"
 
 
-def test_accepted_tokens_are_coloured_on_a_terminal(terminal, capsys):
-    terminal()
-    screen = Screen(accepted=True)
-    screen.piece(Piece("drafted", " own"))
-    screen.end_line()
-    out = capsys.readouterr().out
-    assert "\x1b[32mdrafted\x1b[0m" in out
-    assert out.endswith(" own\n")
-
-
 @pytest.mark.parametrize("why", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colour_where_none_is_wanted(terminal, capsys, why):
     terminal(**why)
@@ -56,28 +46,6 @@ def test_no_colour_where_none_is_wanted(terminal, capsys, why):
     assert "\x1b" not in out + err
     assert out.startswith("‹drafted› own\n")  # noqa: RUF001
     assert "reading" not in err
-
-
-def test_a_bar_counts_and_says_what_it_is_told(terminal, capsys):
-    terminal()
-    screen = Screen()
-    with screen.bar(3, done=1) as advance:
-        advance("2.50 [b]tokens[/b] per round")
-        screen.note("left out chart/7")
-    out, err = capsys.readouterr()
-    assert "2/3" in err
-    assert "2.50 [b]tokens[/b] per round" in err
-    assert "left out chart/7" in err
-    assert out == ""
-
-
-def test_remarks_are_one_line_and_do_not_cut_into_the_answer(capsys):
-    screen = Screen()
-    screen.piece(Piece("", "unfinished"))
-    screen.note("two\nlines\x1b")
-    out, err = capsys.readouterr()
-    assert out == "unfinished\n"
-    assert err == "two lines^[\n"
 
 
 WIDE = ["method", "acceptance rate", "first token p50", "peak memory, MiB", "same tokens", "why"]
@@ -93,17 +61,6 @@ def test_a_table_breaks_no_words_and_loses_no_column(terminal, capsys, plain, co
     assert max(map(len, out.splitlines())) <= columns
     assert {word for cell in (*WIDE, *ROW, "MT") for word in cell.split()} <= set(out.split())
     assert out.count("acceptance") == (1 if columns > 60 else 2)
-
-
-def test_footer_says_what_was_measured():
-    statistics = Statistics(prompt_tokens=168, cached_tokens=145, peak_memory_bytes=420_000_000)
-    statistics.count(Round([1, 2, 3], 5, 5, 2))
-    statistics.count(Round([4], 5, 5, 0))
-    statistics.seconds.update(vision=0.12, prefill=0.2, decode=0.1)
-    assert footer(statistics, 0.345) == (
-        "4 tokens, 40.0/s · first after 0.34 s (vision 0.12, prefill 0.20) · "
-        "2.00 tokens/round, 20% accepted · prompt 145 cached + 23 new · peak 420 MB"
-    )
 
 
 @pytest.mark.parametrize(
@@ -125,13 +82,6 @@ def test_the_short_line_says_speed_seconds_and_gain(drafted, plain_seconds, cont
     line = "4 tokens, 40/s · first after 0.2 s · 0.4 s in all"
     assert short_footer(answer, 0.23, context) == line + end
     assert "first" not in short_footer(answer, None, context)
-
-
-def test_arguments_in_a_remark_are_options_of_the_command(capsys):
-    Screen().error("`max_new_tokens=0`: leave `width` out, or run `mmspec doctor`")
-    assert capsys.readouterr().err == (
-        "--max-new-tokens 0: leave --tree-width out, or run `mmspec doctor`\n"
-    )
 
 
 def test_an_answer_on_a_terminal_is_markdown_unless_that_is_switched_off(terminal, capsys):
@@ -157,12 +107,3 @@ def test_accepted_letters_are_marked_in_markdown(terminal, capsys):
     assert [(style, text.strip()) for style, text in green] == [
         *(("32", "a"), ("1;32", "b"), ("1", "o"), ("1;32", "ld"), ("32", "d"))
     ]
-
-
-def test_piped_and_plain_answers_are_no_markdown(terminal, capsys):
-    Screen().piece(Piece("", "**a**"))
-    terminal()
-    screen = Screen(plain=True)
-    screen.piece(Piece("", "**a**"))
-    screen.end_line()
-    assert capsys.readouterr().out == "**a**" * 2 + "\n"

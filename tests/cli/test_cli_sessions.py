@@ -50,16 +50,6 @@ def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, p
     assert questions(file) == ["which?", "and?"]
 
 
-def test_a_model_in_a_folder_goes_on_from_another_folder(chat, pair_paths, tmp_path, monkeypatch):
-    target, _ = pair_paths
-    others = ["--draft", "none", "--backend", "torch", "--max-new-tokens", "12"]
-    monkeypatch.chdir(target.parent)
-    chat("one", models=["--model", target.name, *others])
-    monkeypatch.chdir(tmp_path)
-    talk = chat("two", more=["--resume"], models=others)
-    assert (talk.status, len(talk.ids)) == (0, 1)
-
-
 def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run: Run, pair, monkeypatch):
     chat("one", more=["--private"])
     monkeypatch.setattr("mmspec_cli.chat.is_interactive", lambda: False)
@@ -122,25 +112,6 @@ def test_a_conversation_whose_image_is_away_stays_in_its_file(chat, state, red):
     away.rename(red)
     chat("/sessions 2", "why?")
     assert questions(first) == ["which?", "why?"]
-
-
-def test_files_that_hold_no_conversation_are_not_listed(chat, state):
-    state.mkdir(parents=True)
-    for number, text in enumerate(("", "[]", "{}", '{"turns": []}')):
-        (state / f"{number}.json").write_text(text)
-    talk = chat("/sessions", more=["--private"])
-    assert talk.records == [{"notice": "no conversation was kept yet"}]
-    talk = chat(more=["--resume"])
-    assert (talk.status, talk.err.count("\n")) == (2, 1)
-    assert "no conversation was kept yet" in talk.err
-
-
-def test_a_conversation_that_cannot_be_kept_is_said_once_and_goes_on(chat, state):
-    state.parent.mkdir(parents=True)
-    state.write_text("a file where the folder would be")
-    talk = chat("one", "two")
-    assert len(talk.ids) == 2
-    assert talk.err.count("this conversation is no longer kept") == 1
 
 
 @pytest.mark.parametrize("line", ["two", "/undo"])

@@ -1,6 +1,5 @@
 """SIGTERM and SIGHUP at any moment: the terminal is as it was, and what was kept can be read."""
 
-import csv
 import os
 import random
 import signal
@@ -58,17 +57,6 @@ def test_an_answer_that_is_ended_gives_the_terminal_back(open_terminal, long, co
     assert terminal.screen.endswith("\n")
 
 
-def test_two_signals_at_a_prompt_end_it_once(open_terminal, long):
-    terminal = open_terminal(main, ["chat", *long])
-    terminal.wait(PROMPT)
-    os.kill(terminal.process.pid, signal.SIGHUP)
-    end_by = terminal.process.pid, signal.SIGTERM
-    os.kill(*end_by)
-    assert terminal.status() in (128 + signal.SIGHUP, 128 + signal.SIGTERM)
-    assert terminal.changes() == []
-    assert "Unhandled" not in terminal.screen
-
-
 @pytest.mark.parametrize("answering", [False, True])
 def test_a_chat_ends_with_its_terminal(long, tmp_path, answering):
     terminal = Terminal(endless.main, ["chat", *long], tmp_path)
@@ -109,30 +97,6 @@ def train(out: Path) -> list[str]:
     stages = ["--stage", "tokenizer", "--stage", "tower", "--steps", "tower", "100000"]
     command = [sys.executable, "-m", "mmspec_cli", "train", "mini", *stages, *options]
     return [*command, "--out", str(out)]
-
-
-def tower_steps(log: Path) -> list[int]:
-    """The steps of the stage in the log of a run, in their order."""
-    with log.open(newline="") as file:
-        return [int(row["step"]) for row in csv.DictReader(file) if row["stage"] == "tower"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", ENDING)
-def test_training_that_is_ended_says_where_it_goes_on(open_terminal, tmp_path, number):
-    terminal = open_terminal(execute, train(tmp_path / "out"))
-    terminal.wait(r"step \d{2,} loss")
-    end(terminal, number)
-    assert "the same command goes on after step" in terminal.screen
-    log = tmp_path / "out" / "log.csv"
-    before = tower_steps(log)
-    terminal = open_terminal(execute, train(tmp_path / "out"))
-    shown = terminal.wait(r"step \d+ loss")
-    assert int(shown.split()[-2]) > before[-1]
-    end(terminal, number)
-    after = tower_steps(log)
-    assert after == [*range(1, len(after) + 1)]
-    assert len(after) > len(before)
 
 
 @pytest.mark.slow

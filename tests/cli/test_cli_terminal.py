@@ -1,7 +1,6 @@
 """A chat at a real terminal: a person's keys go in, what a screen would show comes out."""
 
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from mmspec_cli.main import main
 from support import endless
 from support.commands import execute
 from support.hub_server import serving
-from support.terminal import OWN, PATIENCE, PROMPT, TEXT
+from support.terminal import PATIENCE, PROMPT, TEXT
 
 IMAGE_PROMPT = r"\[1 image\] >"
 STOPPED = r"stopped; /retry[\s\S]*peak[\s\S]*"
@@ -76,15 +75,6 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     history = (tmp_path / "mmspec" / "history").read_text()
     assert "+what is it?\n" in history
     assert "+and\n+now?\n" in history  # pasted lines are one question
-
-
-def test_what_a_terminal_gets_holds_no_raw_control_character(terminal):
-    came = ask(terminal)
-    terminal.type("\x03")
-    came += terminal.wait("stopped;")
-    own = re.sub(OWN, "", came)
-    assert re.findall(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", own) == []
-    leave(terminal)
 
 
 def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair):
@@ -157,26 +147,6 @@ def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(open_terminal, pr
     assert re.search(r"[^-]echo ", terminal.wait("left\r\n"))
 
 
-def test_an_answer_is_broken_between_words(open_terminal, chat):
-    terminal = open_terminal(endless.main, chat, columns=40)
-    ask(terminal)
-    came = terminal.wait(r"[\s\S]{2000}\n")
-    terminal.type("\x03/quit\r")
-    lines = came.split("\r\n")[1:]
-    assert len(lines) > 20
-    assert max(map(len, lines)) < 40
-    assert terminal.status() == 0
-
-
-@pytest.mark.slow
-def test_an_image_from_a_pipe_leaves_the_terminal_for_questions(open_terminal, program):
-    words = ["-" if word == "red.png" else word for word in program]
-    terminal = open_terminal(execute, ["sh", "-c", f"cat red.png | {shlex.join(words)}"])
-    terminal.wait("Added image standard input")
-    terminal.wait(IMAGE_PROMPT)
-    leave(terminal)
-
-
 @pytest.mark.slow
 def test_a_conversation_at_a_terminal_goes_on_in_the_next_chat(open_terminal, chat, tmp_path):
     for resume, told in ([], "Added image"), (["--resume"], "went on from the conversation of"):
@@ -234,15 +204,3 @@ def test_a_chat_offers_to_pull_a_model_that_is_not_here(open_terminal, hub, key,
         assert terminal.status() == 2
         assert "run `mmspec models pull llava-1.5-7b --backend torch`" in terminal.screen
     assert ("model.safetensors" in hub[0].requested) == pulls
-
-
-def test_another_model_is_pulled_in_a_chat(open_terminal, hub):
-    terminal = open_terminal(main, ["chat", "--model", "mini", "--backend", "torch"], **hub[1])
-    for key in ("n\r", "y\r"):
-        terminal.wait(PROMPT)
-        terminal.type("/model llava-1.5-7b\r")
-        terminal.wait(PULL)
-        terminal.type(key)
-    terminal.wait("draft lvlm68m")
-    terminal.wait(PROMPT)
-    leave(terminal)

@@ -39,26 +39,10 @@ def test_nothing_is_lost_and_no_line_is_too_long(text, width, data):
     assert max(map(cell_len, lines)) < width
 
 
-def test_a_word_longer_than_a_line_is_cut():
-    lines = ["see http:/", "/example.o", "rg/a/b now"]
-    assert shown(["see http://example.org/a/b now"], 11) == lines
-    assert shown(["see ht", "tp://example.org/a/b", " now"], 11) == lines
-
-
-def test_wide_characters_break_anywhere_and_never_across_the_margin():
-    assert shown(["ab 日本", "語です"], 8) == ["ab 日本", "語です"]
-
-
 def test_a_mark_stays_with_what_it_marks_and_is_shown_once():
     for pieces in (["aa日\u0301aa"], ["aa日\u0301", "aa"], ["aa日", "\u0301aa"]):
         assert shown(pieces, 4) == ["aa", "日\u0301", "aa"]
     assert shown(["a xe", "\u0301y"], 5) == ["a", "xe\u0301y"]
-
-
-def test_a_part_of_a_word_keeps_its_style_when_the_word_moves():
-    wrap = Wrap()
-    assert wrap.lay("one two", "green", 10) == [("one ", "green")]
-    assert wrap.lay("fold ", None, 10) == [("\n", None), ("two", "green"), ("fold ", None)]
 
 
 def test_a_word_is_held_back_until_it_ends_or_the_text_does():

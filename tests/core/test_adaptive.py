@@ -6,7 +6,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_loop import tokens
 
-from mmspec.chat.options import Options
 from mmspec.decoding import formulas
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import DeviceDraft
@@ -15,8 +14,7 @@ from mmspec.decoding.loop import decode
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.drafters.adaptive_weights import Tally, lattice
-from mmspec.ground.errors import UsageError
+from mmspec.drafters.adaptive_weights import Tally
 from support.adaptive_oracle import check, softmax
 from support.scripted import ScriptedDrafter, ScriptedTarget, logits
 
@@ -68,58 +66,10 @@ def test_weights_are_those_of_the_whole_history(seed, branches, vocabulary, roun
     check(tally.weights(start), history, start)
 
 
-def test_matches_come_before_the_cross_entropy():
-    p = np.array([[0.36, 0.34, 0.30]], dtype=np.float32)
-    q = np.array([[[0.98, 0.01, 0.01], [0.33, 0.35, 0.32]]], dtype=np.float32)
-    nearer = [-(p[0] * np.log(w * q[0, 0] + (1 - w) * q[0, 1])).sum() for w in (0.0, 0.1)]
-    assert nearer[0] < nearer[1]
-    fitted = after(Tally.of(HOST, 2), p, q, 1).weights(EVEN)
-    np.testing.assert_allclose(fitted, [0.1, 0.9])
-
-
-def test_large_vocabularies_agree_where_no_mixture_is_flat():
-    draws = np.random.default_rng(0)
-    wanted = 3 * draws.normal(size=(8, 1, 500))
-    p = softmax(wanted[:, 0]).astype(np.float32)
-    q = softmax(wanted + draws.normal(size=(8, 3, 500))).astype(np.float32)
-    points = np.array(lattice(3), dtype=np.float32)
-    agreed, distance = formulas.score(np, p, q, points, top).swapaxes(0, 1)
-    mixed = points @ q
-    assert (agreed == (mixed.argmax(-1) == p.argmax(-1)[:, None])).all()
-    whole = (p[:, None] * (np.log(p)[:, None] - np.log(mixed))).sum(-1)
-    assert (distance <= whole + 1e-4).all()
-    assert (distance > 0.65 * whole).all()
-
-
-def test_tokens_that_are_left_out_count_as_one():
-    draws = np.random.default_rng(1)
-    rows = probabilities(draws, 4, 3, 300)
-    condensed = formulas.condense(np, rows, top)
-    assert condensed.shape == (4, 3, 33)
-    np.testing.assert_allclose(condensed.sum(-1), 1, atol=1e-6)
-    np.testing.assert_array_equal(condensed[:, 0, 0], rows[:, 0].max(-1))
-
-
 def test_probabilities_of_zero_are_no_infinities():
     p, q = np.eye(3, dtype=np.float32)[:2], np.eye(3, dtype=np.float32)[None, 1:]
     scores = formulas.score(np, p[:1], q, np.eye(2, dtype=np.float32), top)
     assert np.isfinite(scores).all()
-
-
-@pytest.mark.parametrize(("branches", "count"), [(2, 11), (3, 66), (4, 286)])
-def test_the_lattice_is_whole_and_starts_even(branches, count):
-    points = lattice(branches)
-    assert len(set(points)) == len(points) == count
-    assert all(abs(sum(point) - 1) < 1e-9 for point in points)
-    assert max(points[0]) - min(points[0]) < 0.2
-    assert max(points[-1]) == 1
-
-
-def test_equal_branches_share_evenly():
-    draws = np.random.default_rng(2)
-    p, q = probabilities(draws, 4, 20), probabilities(draws, 4, 1, 20)
-    same = after(Tally.of(HOST, 2), p, np.concatenate([q, q], axis=1), 4)
-    np.testing.assert_allclose(same.weights(np.array([0.9, 0.1])), [0.5, 0.5])
 
 
 # Which places count
@@ -131,18 +81,6 @@ def sure(right, gamma):
     p[:, 0] = 0.97
     q = np.stack([p, p[:, [1, 0, 2, 3]]], axis=1)
     return (p, q) if right == 0 else (p, q[:, ::-1])
-
-
-@pytest.mark.parametrize(("tokens", "counted"), [(1, 1), (3, 3), (5, 5), (6, 5)])
-def test_accepted_places_and_the_rejected_one_count_and_the_bonus_does_not(tokens, counted):
-    tally = after(Tally.of(HOST, 2), *sure(0, 5), tokens)
-    assert tally.tokens == counted
-    assert tally.scores[0].max() == counted
-
-
-def test_a_first_token_that_was_rejected_counts_already():
-    fitted = after(Tally.of(HOST, 2), *sure(1, 3), 1).weights(EVEN)
-    np.testing.assert_allclose(fitted, [0.0, 1.0])
 
 
 def test_a_leaf_of_a_tree_does_not_count():
@@ -224,19 +162,3 @@ def test_views_without_room_get_no_weight_and_none_draft_without_any(adaptive):
         lengths = [length + len(each.tokens) for length in lengths]
     assert crowded
     assert not any(room)
-
-
-def test_a_branch_alone_has_nothing_to_adapt():
-    target, drafter = opened(rows=1)
-    assert {weights for _, weights in weighted_rounds(target, drafter, 3, 20)} == {(1.0,)}
-
-
-@pytest.mark.parametrize("drafting", ["M", "t", "lookup", "msd"])
-def test_one_view_leaves_nothing_to_weigh(drafting):
-    with pytest.raises(UsageError, match="`adaptive` has nothing to weigh"):
-        Options(drafting=drafting, adaptive=True)
-
-
-@pytest.mark.parametrize("drafting", [None, "none", "MT"])
-def test_adaptive_goes_with_views_chosen_later_and_with_plain_decoding(drafting):
-    assert Options(drafting=drafting, adaptive=True).adaptive

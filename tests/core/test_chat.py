@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from statistics import median_low
 
 import pytest
 from PIL import Image
@@ -11,11 +10,9 @@ from mmspec.chat.answer import Piece
 from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
-from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
 from mmspec.prompt.conversation import Conversation, Message, Turn
 from support.chat_turns import OPTIONS, A, B, asked, check
-from support.factory_layouts import TOKENIZER_SIZE
 from support.scripted_engine import BLIND, SEES, picture, scripted_engine, with_positions
 
 
@@ -26,35 +23,12 @@ def fed(chat):
 # Turns
 
 
-@pytest.mark.parametrize("word", [None, "MTCP", "P", "C", "none"])
-def test_turns_are_answered_like_cold_runs(engine, word):
-    chat = engine.chat(replace(OPTIONS, drafting=word))
-    check(chat, "What is this?", A)
-    check(chat, "And these?", B, A)
-    check(chat, "Why?")
-    assert len(chat.conversation.turns) == 3
-
-
 def test_a_tokenizer_of_another_model_is_named(directory):
     few = replace(BLIND, text=replace(BLIND.text, vocab_size=40))
     chat = scripted_engine(directory, few, None).chat(OPTIONS)
     with pytest.raises(CheckpointError, match=r"writes token \d+, and the model has 40"):
         chat.reply("What is this?")
     assert chat.conversation.turns == []
-
-
-def test_statistics_count_what_is_held_and_what_is_new(engine):
-    chat = engine.chat(OPTIONS)
-    first = chat.reply("What is this?", [A])
-    assert first.statistics.cached_tokens == 0
-    assert first.statistics.prompt_tokens == fed(chat)
-    before = fed(chat)
-    second = chat.reply("Why?")
-    said = len(chat.conversation.turns[0].answer)
-    assert second.statistics.cached_tokens == first.statistics.prompt_tokens + said - 1
-    new = second.statistics.prompt_tokens - first.statistics.prompt_tokens - said
-    assert fed(chat) - before == new
-    assert second.statistics.tokens == len(second.token_ids)
 
 
 @pytest.mark.parametrize("gamma", [1, 3, "auto"])
@@ -67,40 +41,6 @@ def test_an_answer_takes_one_forward_a_round_and_none_after_its_last_token(engin
         answer = chat.reply(text, [A])
         assert calls.count("target.verify") == answer.statistics.rounds
         assert calls[-1] == "target.committed"
-
-
-def test_undo_feeds_nothing_again(engine):
-    chat = engine.chat(OPTIONS)
-    asked(chat, "What is this?", A)
-    answer = asked(chat, "Why?")
-    before = fed(chat)
-    chat.conversation.undo()
-    assert asked(chat, "Why?") == answer
-    assert fed(chat) == before
-    chat.conversation.reset()
-    check(chat, "What is this?", B)
-
-
-def test_retry_answers_again(engine):
-    chat = engine.chat(replace(OPTIONS, sampling=Sampling(1.0), seed=1))
-    first = asked(chat, "What is this?", A)
-    before = fed(chat)
-    list(chat.retry())
-    assert chat.answer.token_ids == first
-    chat.options = replace(chat.options, seed=2)
-    list(chat.retry())
-    assert chat.answer.token_ids != first
-    assert fed(chat) == before
-    assert len(chat.conversation.turns) == 1
-
-
-def test_another_image_under_the_same_text_is_another_prompt(engine):
-    chat = engine.chat(OPTIONS)
-    first = asked(chat, "What is this?", A)
-    chat.conversation.undo()
-    check(chat, "What is this?", B)
-    assert chat.answer.statistics.cached_tokens == 3  # what stands before the image
-    assert chat.answer.token_ids != first
 
 
 def test_images_are_encoded_and_captioned_once(engine):
@@ -175,37 +115,6 @@ def test_a_closed_chat_computes_its_prompt_anew_and_says_the_same(engine):
     assert engine.target.model.encoded > encoded
 
 
-def test_other_options_hold_from_the_next_answer_on(engine):
-    chat = engine.chat(OPTIONS)
-    check(chat, "What is this?", A)
-    chat.change(replace(OPTIONS, drafting="MT", max_new_tokens=5))
-    check(chat, "And this?", B)
-    assert (chat.answer.drafting.spec, len(chat.answer.token_ids) <= 5) == ("MT", True)
-    chat.change(replace(OPTIONS, sampling=Sampling(1.0), seed=3))
-    check(chat, "Why?")
-    with pytest.raises(UsageError, match="needs a head"):
-        chat.change(replace(OPTIONS, drafting="msd"))
-    assert chat.options.seed == 3
-
-
-def test_the_gain_is_told_by_the_conversation_s_own_plain_rounds(engine):
-    chat = engine.chat(OPTIONS)
-    assert chat.reply("What is this?", A).speed_up is None  # no plain round yet
-    chat.speculate = False
-    plain = chat.reply("And this?", A)
-    assert plain.plain_seconds == median_low(
-        round_.draft_seconds + round_.verify_seconds for round_ in plain.rounds
-    )
-    assert plain.speed_up is None
-    chat.speculate = True
-    drafted = chat.reply("Why?")
-    statistics = drafted.statistics
-    statistics.seconds["decode"] = statistics.rounds * drafted.plain_seconds * 2
-    assert drafted.speed_up == pytest.approx(statistics.block_efficiency / 2)
-    statistics.seconds["decode"] /= 4  # where all but the plain rounds were undisturbed
-    assert drafted.speed_up == statistics.block_efficiency
-
-
 # Drafting
 
 
@@ -236,53 +145,18 @@ def test_a_blind_draft_drafts_from_text(directory):
         chat.models.chat(replace(OPTIONS, drafting="M"))
 
 
-def test_drafting_without_a_draft_is_refused_and_none_is_not(directory):
-    engine = scripted_engine(directory, draft=None)
-    with pytest.raises(UsageError, match="needs a draft"):
-        engine.chat(replace(OPTIONS, drafting="MT"))
-    chat = engine.chat(OPTIONS)
-    check(chat, "What is this?", A)
-    assert chat.answer.drafting.spec == "none"
-
-
-def test_a_blind_target_is_shown_no_image(directory):
-    chat = scripted_engine(directory, target=BLIND, draft=BLIND).chat(OPTIONS)
-    with pytest.raises(UsageError, match="cannot see images"):
-        chat.reply("What is this?", [A])
-    assert chat.conversation.turns == []
-    check(chat, "Hello?")
-
-
-def test_the_same_branches_keep_their_drafter(engine):
-    chat = engine.chat(replace(OPTIONS, drafting="MT"))
-    asked(chat, "What is this?", A)
-    asked(chat, "Why?")
-    assert len(engine.draft.model.branches) == 1
-    chat.options = replace(chat.options, drafting="P")
-    check(chat, "And now?")
-    assert len(engine.draft.model.branches) == 2
-
-
 def test_equal_letters_of_other_branches_are_another_drafter(engine):
     """Another pooled size, or other weights, of the same letters."""
     chat = engine.chat(replace(OPTIONS, drafting="MP", pool=4))
     check(chat, "What is this?", A)
     for number, changed in enumerate(({"pool": 1}, {"weights": (3.0, 1.0)}), start=2):
         chat.change(replace(chat.options, **changed))
-        check(chat, "Why?")
-        assert len(engine.draft.model.branches) == number
+        for text in ("Why?", "And now?"):
+            check(chat, text)
+            assert len(engine.draft.model.branches) == number
 
 
 # Images as a caller gives them
-
-
-def test_images_are_given_as_paths_pil_images_or_pictures(engine, tmp_path):
-    A.image.save(tmp_path / "a.png")
-    path = tmp_path / "a.png"
-    for given in (path, str(path), [str(path)], A.image, [A.image], A):
-        chat = engine.chat(OPTIONS)
-        chat.reply("What is this?", given)
-        assert chat.conversation.turns[0].question.pictures == (A,)
 
 
 def test_what_is_no_image_is_refused_and_never_sent_as_words(engine):
@@ -359,26 +233,6 @@ def test_what_breaks_before_an_answer_begins_leaves_the_conversation(engine, mon
     check(chat, "Why?")
 
 
-def test_a_question_that_cannot_be_prepared_leaves_the_conversation(engine, monkeypatch):
-    chat = engine.chat(OPTIONS)
-    asked(chat, "What is this?", A)
-    before = list(chat.conversation.turns)
-
-    def no_caption(picture):
-        raise UsageError("no caption")
-
-    chat.change(replace(OPTIONS, drafting="MC"))
-    with monkeypatch.context() as patch:
-        patch.setattr(engine.captioner, "caption", no_caption)
-        with pytest.raises(UsageError):
-            chat.reply("And this?", B)
-        chat.close()
-        with pytest.raises(UsageError):
-            list(chat.retry())
-    assert chat.conversation.turns == before
-    check(chat, "And this?", B)
-
-
 def test_an_answer_never_started_changes_nothing(engine):
     chat = engine.chat(OPTIONS)
     asked(chat, "What is this?", A)
@@ -414,21 +268,3 @@ def test_a_conversation_is_resumed_by_the_tokens_it_was_written_in(engine):
     with pytest.raises(UsageError, match="answer 1 was written in other tokens"):
         other.resume(changed)
     assert other.conversation is turns
-
-
-def test_images_are_not_resumed_with_a_target_that_sees_none(directory, engine):
-    seeing = engine.chat(OPTIONS)
-    asked(seeing, "What is this?", A)
-    blind = scripted_engine(directory, target=BLIND, draft=BLIND).chat(OPTIONS)
-    with pytest.raises(UsageError, match="text-only and cannot see images"):
-        blind.resume(seeing.conversation)
-    assert blind.conversation.turns == []
-
-
-@pytest.mark.parametrize("token", [-1, TOKENIZER_SIZE, 10**9])
-def test_tokens_that_no_model_has_are_not_resumed(engine, token):
-    first = engine.chat(OPTIONS)
-    asked(first, "a")
-    turns = [replace(first.conversation.turns[0], answer=(token,), answer_text="")]
-    with pytest.raises(UsageError, match="which is no token of"):
-        engine.chat(OPTIONS).resume(Conversation(None, turns))

@@ -10,8 +10,6 @@ from mmspec.chat.options import Options
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.diagnostics.check import check as compare
-from mmspec.diagnostics.prompts import user_prompt
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
 from support.chat_turns import OPTIONS, A, B, asked, check
@@ -39,31 +37,6 @@ def test_turns_drafted_by_lookup_are_answered_like_cold_runs(alone):
     assert chat.answer.statistics.prompt_tokens < chat._drafter.drafter.length + 100
 
 
-def test_what_is_looked_up_holds_a_newline_for_every_image(alone):
-    chat = alone.chat(replace(OPTIONS, drafting="lookup"))
-    asked(chat, "What is this?", A, B)
-    held = chat._drafter.drafter._text.tokens
-    assert alone.target.model.config.image_token_id not in held
-    assert held.count(alone.target.tokenizer.newline_id) >= 2
-
-
-def test_the_old_name_is_an_alias(alone):
-    chat = alone.chat(replace(OPTIONS, drafting="ngram"))
-    check(chat, AGAIN)
-    assert chat.answer.drafting.spec == "lookup"
-
-
-def test_a_draft_can_stay_aside(engine):
-    chat = engine.chat(replace(OPTIONS, drafting="lookup"))
-    check(chat, AGAIN, A)
-    assert chat.answer.drafting.spec == "lookup"
-    assert engine.draft.model.branches == []
-    chat.options = replace(OPTIONS, drafting="MT")
-    check(chat, AGAIN)
-    chat.options = replace(OPTIONS, drafting="lookup")
-    check(chat, AGAIN)
-
-
 def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(alone):
     assert alone.chat(OPTIONS).plain
     looking = replace(alone, draftless="lookup")
@@ -79,25 +52,6 @@ def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(alone):
     chat = looking.chat(replace(OPTIONS, drafting="none"))
     check(chat, AGAIN, A)
     assert (chat.answer.drafting, chat.plain) == (PLAIN, True)
-
-
-def test_lookup_has_nothing_to_weigh():
-    with pytest.raises(UsageError, match="`weights` needs `drafting` with letters"):
-        Options(drafting="lookup", weights=(1.0,))
-
-
-def test_check_compares_lookup_without_a_draft(alone):
-    report = compare(
-        alone, [user_prompt(AGAIN)], Options(drafting="lookup", gamma=5, max_new_tokens=400)
-    )
-    assert (report.outcome, report.draft, report.comparisons[0].drafting) == (
-        "identical",
-        "lookup",
-        "lookup",
-    )
-    assert report.comparisons[0].drafted > 0
-    with pytest.raises(UsageError, match="`draft`"):
-        compare(alone, [user_prompt(AGAIN)], Options())
 
 
 class Script:
@@ -159,22 +113,6 @@ def test_falling_back_is_noted_once_until_it_drafts_again(engine, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"gamma": "fast"},
-        {"gamma": "5"},
-        {"seed": "7"},
-        {"max_new_tokens": "9"},
-        {"sampling": Sampling("hot")},
-        {"sampling": Sampling(1.0, top_p="most")},
-    ],
-)
-def test_a_number_is_no_text(wrong):
-    with pytest.raises(UsageError, match=r"^`\w+='\w+'`: give a (whole )?number"):
-        Options(**wrong)
-
-
-@pytest.mark.parametrize(
     ("wrong", "allowed"),
     [
         ({"gamma": 5.0}, "a whole number from 1 to 64, or auto"),
@@ -192,11 +130,6 @@ def test_a_number_is_no_text(wrong):
 def test_an_option_of_another_kind_is_refused_by_name(wrong, allowed):
     with pytest.raises(UsageError, match=rf"^`\w+=.+`: give {allowed}"):
         Options(**wrong)
-
-
-def test_a_mode_of_another_kind_is_refused_with_the_modes():
-    with pytest.raises(UsageError, match="unknown exact mode True: use auto, on or off"):
-        Options(exact=True)
 
 
 def test_a_seed_fixes_the_text_whatever_drafts(engine):

@@ -28,34 +28,6 @@ def test_a_branch_too_long_for_the_draft(directory, overflow, word, change):
     assert (max(engine.draft.model.branches[-1].row_lengths) > 120) == (overflow == "run")
 
 
-def test_two_images_are_pooled_by_default_and_three_are_left_to_view_t(directory):
-    engine = scripted_engine(directory, draft=with_positions(SEES, 50))
-    for images, spec in ((2, "P"), (3, "T")):
-        chat = engine.chat(replace(OPTIONS, drafting="M"))
-        check(chat, "x", *map(picture, range(images)))
-        assert chat.answer.drafting.spec == spec
-
-
-def test_a_branch_grows_too_long_from_turn_to_turn(directory):
-    engine = scripted_engine(directory, draft=with_positions(SEES, 100))
-    chat = engine.chat(replace(OPTIONS, drafting="MT"))
-    words = []
-    for seed in range(4):
-        check(chat, "What is this?", picture(seed))
-        words.append(chat.answer.drafting.spec)
-    assert words[0] == "MT"
-    assert words[-1] in ("T", "none")
-    assert words == sorted(words, key=["MT", "PT", "T", "none"].index)
-
-
-def test_a_draft_without_room_leaves_plain_decoding(directory):
-    engine = scripted_engine(directory, draft=with_positions(SEES, 10))
-    chat = engine.chat(replace(OPTIONS, drafting="MT"))
-    check(chat, "What is this?", A)
-    assert chat.answer.drafting.spec == "none"
-    assert len(chat.answer.notes) == 2
-
-
 @pytest.mark.parametrize("overflow", ["auto", "pool", "drop", "run"])
 def test_positions_that_end_within_an_answer(directory, overflow, monkeypatch):
     monkeypatch.setattr("mmspec.chat.draft_selection.TYPICAL_ANSWER", 0)

@@ -10,7 +10,6 @@ from mmspec.chat.options import Options
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.check import (
-    EXIT_CODES,
     NEAR_TIES,
     Place,
     check,
@@ -18,7 +17,6 @@ from mmspec.diagnostics.check import (
     place_after,
 )
 from mmspec.diagnostics.prompts import user_prompt
-from mmspec.ground.errors import UsageError
 from mmspec_bench.prompts import world_prompts
 from support.stand_ins import Letters, Meddler
 
@@ -44,34 +42,6 @@ def test_a_wrong_token_is_a_bug_with_its_place_and_gap(pair_engine, monkeypatch)
     assert (report.outcome, report.exit_code) == ("bug", 1)
     assert comparison.divergence.second == 77
     assert comparison.divergence.shortfall >= comparison.divergence.gap > 0
-
-
-def test_the_divergence_names_both_tokens_and_the_gap():
-    logits = np.array([0.5, 3.0, 2.0, 2.9], dtype=np.float32)
-    found = diverged([0, 1, 2], [0, 3, 2], Place(logits), Letters())
-    assert (found.position, found.texts) == (1, ("b", "d"))
-    assert found.gap == pytest.approx(0.1)
-    assert found.shortfall == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize(
-    ("second", "expected"), [(1, "near-tie"), (2, "bug")], ids=["runner-up", "third"]
-)
-def test_a_tie_excuses_only_the_tied_tokens(second, expected):
-    logits = np.array([1.0, 1.0 - 5e-5, 0.2], dtype=np.float32)
-    found = diverged([0], [second], Place(logits), Letters())
-    assert found.gap <= NEAR_TIES["float32"]
-    assert found.outcome(NEAR_TIES["float32"]) == expected
-
-
-def test_an_answer_that_ends_early_is_a_bug():
-    found = diverged([0, 1], [0], Place(np.array([1.0, 1.0], dtype=np.float32)), Letters())
-    assert (found.second, found.texts[1]) == (-1, "")
-    assert found.outcome(NEAR_TIES["float32"]) == "bug"
-
-
-def test_exit_codes_are_the_contract():
-    assert EXIT_CODES == {"identical": 0, "near-tie": 3, "bug": 1}
 
 
 @pytest.mark.parametrize("sampling", [Sampling(0.8), Sampling(1.0, 20, 0.9)], ids=["T", "cut"])
@@ -129,15 +99,3 @@ def test_what_rounding_may_cut_off_is_a_near_tie_however_the_noise_falls(samplin
     found = diverged([kept], [2], place, Letters())
     assert found.outcome(NEAR_TIES["float32"]) == expected
     assert (found.shortfall is None) == (expected == "bug")
-
-
-def test_plain_decoding_alone_is_refused(pair_engine):
-    with pytest.raises(UsageError, match="`drafting`"):
-        check(pair_engine, [user_prompt("x")], replace(OPTIONS, drafting="none"))
-
-
-@pytest.mark.parametrize("drafting", [None, "lookup"])
-def test_answers_without_a_draft_check_nothing(pair_engine, drafting):
-    options = replace(OPTIONS, drafting=drafting, max_new_tokens=1)
-    with pytest.raises(UsageError, match="nothing was drafted"):
-        check(pair_engine, [user_prompt("x")], options)

@@ -63,36 +63,6 @@ def test_the_program_takes_every_command_of_the_gpu_script(tmp_path):
     assert options["tiny.md"]["out"] == out / "tiny.json"
 
 
-COUNTING = """#!{python}
-import os, sys
-from pathlib import Path
-if "--out" in sys.argv:
-    Path(sys.argv[sys.argv.index("--out") + 1]).write_text("kind,pairs\\n")
-elif sys.argv[1] not in ("-c", "-m"):
-    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
-"""
-"""A Python that finds a GPU, runs nothing of mmspec, and writes an empty table of counts."""
-
-
-def test_the_gpu_script_fails_where_a_command_writes_no_report(tmp_path):
-    python, out = tmp_path / "python", tmp_path / "out"
-    mute = STAND_IN.format(python=sys.executable).replace('write_text("a report")', "unlink(True)")
-    python.write_text(mute)
-    python.chmod(0o700)
-    done = gpu(out, "tiny", python=python, SYNTHETIC_DIR=str(tmp_path), **CPU)
-    assert done.returncode == 1
-
-
-def test_the_gpu_script_names_its_tables_after_what_they_hold(tmp_path):
-    python, out = tmp_path / "python", tmp_path / "out"
-    python.write_text(COUNTING.format(python=sys.executable))
-    python.chmod(0o700)
-    done = gpu(out, "tiny", python=python, QUANTIZE="none", PAIR="")
-    assert done.returncode == 0, done.stderr
-    tables = {file.name for file in out.iterdir() if file.name.startswith("exactness")}
-    assert tables == {"exactness.csv", "exactness--no-graphs.csv"}
-
-
 @pytest.mark.slow
 def test_the_gpu_script_measures_in_one_call(tmp_path):
     done = gpu(tmp_path / "out", "tiny", SYNTHETIC_DIR=str(tmp_path), **CPU)

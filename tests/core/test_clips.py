@@ -2,7 +2,6 @@
 
 import os
 import struct
-import sys
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -14,7 +13,6 @@ from PIL import Image
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 from transformers.video_utils import VideoMetadata
 
-import mmspec
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt import film as film_file
 from mmspec.prompt import images
@@ -37,18 +35,6 @@ def test_frames_are_those_that_transformers_takes(total, rate, fps, most):
     metadata = VideoMetadata(total_num_frames=total, fps=rate)
     expected = Qwen3VLVideoProcessor.sample_frames(theirs, metadata, fps=fps)
     assert FrameSampling(fps, most).frames(total, rate) == expected.tolist()
-
-
-@pytest.mark.parametrize("fps", [0, -1, 1001, float("nan")])
-def test_rates_out_of_range_are_refused(fps):
-    with pytest.raises(UsageError, match=r"`fps=.*`: give a number above 0 and at most 1000"):
-        FrameSampling(fps)
-
-
-@pytest.mark.parametrize("most", [0, -3, 769])
-def test_limits_out_of_range_are_refused(most):
-    with pytest.raises(UsageError, match=r"`max_frames=.*`: give a number from 1 to 768"):
-        open_clip("a.mp4", max_frames=most)
 
 
 def assert_shows(clip, numbers):
@@ -93,13 +79,6 @@ def counting(decoded):
         return number(*arguments)
 
     return counted
-
-
-def test_a_film_of_a_phone_is_upright(tmp_path):
-    clip = open_clip(turned(film(tmp_path / "a.mp4", 4)))
-    upright = drawing(0).rotate(-90, expand=True)
-    assert clip.frames[0] == picture_from(upright)
-    assert clip.image.size == (48, 64)
 
 
 QUARTERS = [(0, b, c, 0) for b in (1, -1) for c in (1, -1)]
@@ -167,17 +146,6 @@ def test_large_frames_are_made_smaller_until_they_fit(tmp_path, monkeypatch):
     assert "10 frames of this size are too many; take fewer" in refusal(path, fps=1000)
 
 
-def test_clips_are_equal_if_their_frames_times_and_sampling_are(tmp_path):
-    path = film(tmp_path / "a.mkv")
-    clip = open_clip(path)
-    assert clip == open_clip(film(tmp_path / "b.avi"))
-    assert clip != open_clip(film(tmp_path / "c.mkv", rate=20))
-    assert clip != open_clip(path, max_frames=3)
-    assert clip != open_clip(path, max_frames=len(clip.frames))  # which a target sees all
-    assert clip != clip.frames[0]
-    assert len({moment.digest for moment in clip.moments}) == len(clip.moments)
-
-
 # --- what is refused ------------------------------------------------------------------------
 
 
@@ -219,12 +187,6 @@ def test_a_film_whose_name_does_not_say_so_is_named(tmp_path, suffix):
         open_visual(named)
 
 
-def test_without_pyav_the_extra_is_named(tmp_path, monkeypatch):
-    path = film(tmp_path / "a.mp4", 4)
-    monkeypatch.setitem(sys.modules, "av", None)
-    assert refusal(path).endswith('clips need a decoder: pip install "mmspec[video]"')
-
-
 @pytest.mark.parametrize(
     ("limit", "value", "problem"),
     [
@@ -248,19 +210,6 @@ def test_frames_that_are_too_large_are_refused_by_their_header(tmp_path):
     size = struct.pack(">2I", 64, 48), struct.pack(">2I", 6200, 6200)
     path.write_bytes(path.read_bytes().replace(*size))
     assert "6200 x 6200 pixels; 1 to 36 million are allowed" in refusal(path)
-
-
-def test_strips_are_refused_by_what_is_shown_of_their_pixels(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "MAX_ASPECT", 2)
-    open_clip(film(tmp_path / "a.mp4", 4))
-    wide = film(tmp_path / "b.mp4", 4, aspect=Fraction(2))
-    assert "one side is over 2 times the other" in refusal(wide)
-
-
-def test_a_codec_that_is_not_known_is_named(tmp_path):
-    path = film(tmp_path / "a.mkv", 4, codec="libvpx-vp9")
-    path.write_bytes(path.read_bytes().replace(b"V_VP9", b"V_XX9"))
-    assert "its codec is not known" in refusal(path)
 
 
 KINDS = [
@@ -301,23 +250,6 @@ def test_damaged_films_open_or_are_named(content, damage, cut, tmp_path_factory)
 
 
 # --- clips in conversations -----------------------------------------------------------------
-
-
-def test_a_path_with_a_films_suffix_is_a_clip(tmp_path):
-    path = film(tmp_path / "A.MOV")
-    assert open_visual(path) == open_clip(path)
-    assert open_visual(str(path), FrameSampling(max_frames=2)) == open_clip(path, max_frames=2)
-    assert mmspec.open_clip is open_clip
-
-
-def test_frames_shown_as_images_are_spread_unless_their_number_was_named(tmp_path):
-    path = film(tmp_path / "a.mkv", 60)
-    clip = open_clip(path)
-    assert len(clip.frames) == 12
-    assert clip.shown(3) == tuple(clip.frames[n] for n in (0, 6, 11))
-    assert clip.shown(99) == clip.frames
-    named = open_clip(path, max_frames=5)
-    assert named.shown(3) == named.frames
 
 
 def test_clips_of_a_question_share_the_frames_that_are_shown(tmp_path):

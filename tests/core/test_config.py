@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from transformers import AutoConfig
 
-from mmspec.checkpoints.config import ModelConfig, Quantization, model_type, read_config
+from mmspec.checkpoints.config import ModelConfig, Quantization, read_config
 from mmspec.ground.errors import CheckpointError
 from support import factory
 
@@ -45,16 +45,13 @@ HUB_7B = {
 CONFIGS: dict[str, dict[str, Any]] = {
     "hub 7b": HUB_7B,
     "nothing but the type": LLAVA,
-    "empty blocks": LLAVA | {"text_config": {}, "vision_config": {}},
     "rope theta beside": LLAVA | {"text_config": {"rope_theta": 500000.0}},
     "rope parameters": LLAVA
     | {"text_config": {"rope_parameters": {"rope_type": "default", "rope_theta": 77.0}}},
-    "tied in the text": LLAVA | {"text_config": {"tie_word_embeddings": True}},
     "tied on top": LLAVA | {"tie_word_embeddings": True},
     "class token kept": LLAVA | {"vision_feature_select_strategy": "full"},
     "nulls": LLAVA | {"text_config": {"rope_scaling": None, "num_key_value_heads": None}},
     "head dimension": LLAVA | {"text_config": {"head_dim": 64, "num_key_value_heads": 8}},
-    "part of a tower": LLAVA | {"vision_config": {"image_size": 336, "patch_size": 14}},
     "llama": {"model_type": "llama", "hidden_size": 768, "num_attention_heads": 12},
     "llama of today": {"model_type": "llama", "rope_parameters": {"rope_theta": 5.0}},
     "bfloat16": LLAVA | {"dtype": "bfloat16"},
@@ -123,21 +120,6 @@ def test_written_checkpoints(tmp_path: Path, layout: factory.Layout, tied: bool)
     assert_reads_like_transformers(factory.tiny_llama(tmp_path / "llama", **options))
 
 
-def test_positions_of_an_image(tmp_path: Path) -> None:
-    config = read_config(written(tmp_path, HUB_7B))
-    assert config.image_tokens == 576
-    assert config.vision.layers == 23
-    kept = HUB_7B | {"vision_feature_select_strategy": "full", "vision_feature_layer": 0}
-    config = read_config(written(tmp_path, kept))
-    assert config.image_tokens == 577
-    assert config.vision.layers == 0
-
-
-def test_a_llama_sees_nothing(tmp_path: Path) -> None:
-    config = read_config(written(tmp_path, {"model_type": "llama"}))
-    assert (config.vision, config.image_token_id, config.image_tokens) == (None, None, 0)
-
-
 @pytest.mark.parametrize("layer", [-3, -2, -1, 0, 1, 2])
 def test_feature_layer_counts_the_layers_it_needs(tmp_path: Path, layer: int) -> None:
     vision = {"num_hidden_layers": 2}
@@ -178,9 +160,7 @@ def inside(block: str, **values: object) -> dict[str, Any]:
         ({}, 'model_type is null, but must be "llava" or "llama"'),
         ({"model_type": "qwen2_vl"}, 'model_type is "qwen2_vl"'),
         (inside("text_config", model_type="mistral"), 'text_config.model_type is "mistral"'),
-        (inside("vision_config", model_type="siglip_vision_model"), "siglip_vision_model"),
         (inside("text_config", hidden_act="gelu"), 'hidden_act is "gelu", but must be "silu"'),
-        (inside("vision_config", hidden_act="gelu"), 'vision_config.hidden_act is "gelu"'),
         (LLAVA | {"projector_hidden_act": "relu"}, 'projector_hidden_act is "relu"'),
         (LLAVA | {"multimodal_projector_bias": False}, "multimodal_projector_bias is false"),
         (LLAVA | {"vision_feature_layer": [-2, -5]}, r"vision_feature_layer is \[-2, -5\]"),
@@ -188,7 +168,6 @@ def inside(block: str, **values: object) -> dict[str, Any]:
         (LLAVA | {"vision_feature_select_strategy": "cls"}, 'strategy is "cls"'),
         (LLAVA | {"mm_vision_tower": "openai/clip"}, "mm_vision_tower.*llava-hf"),
         (inside("text_config", attention_bias=True), "attention_bias is true"),
-        (inside("text_config", mlp_bias=True), "mlp_bias is true"),
         (
             inside("text_config", rope_scaling={"type": "linear", "factor": 2.0}),
             'text_config.rope_scaling.type is "linear", but must be "default" or "llama3"',
@@ -202,20 +181,14 @@ def inside(block: str, **values: object) -> dict[str, Any]:
             "text_config.rope_scaling",
         ),
         (inside("text_config", hidden_size=0), "hidden_size is 0, .* an integer >= 1"),
-        (inside("text_config", hidden_size="big"), 'hidden_size is "big"'),
-        (inside("text_config", hidden_size=True), "hidden_size is true"),
         (inside("text_config", hidden_size=100), "a multiple of num_attention_heads .32"),
         (inside("text_config", num_key_value_heads=5), "a divisor of num_attention_heads"),
         (inside("text_config", rms_norm_eps=-1.0), "rms_norm_eps is -1.0"),
         (inside("text_config", tie_word_embeddings=1), "tie_word_embeddings is 1"),
-        (inside("text_config", eos_token_id="</s>"), "eos_token_id is"),
         (inside("vision_config", patch_size=500), "patch_size is 500, .* at most image_size"),
-        (inside("vision_config", num_channels=1), "num_channels is 1"),
         (LLAVA | {"text_config": 3}, "text_config is 3, but must be an object"),
         (LLAVA | {"dtype": "float64"}, 'dtype is "float64"'),
         (LLAVA | {"quantization": {"bits": 7}}, "quantization.bits is 7, but must be 2 or 3 or 4"),
-        (LLAVA | {"quantization": {"group_size": 16}}, "group_size is 16"),
-        (LLAVA | {"quantization": {"mode": "mxfp4"}}, 'mode is "mxfp4"'),
         (LLAVA | {"quantization": {"a.b": {"bits": 1}}}, "quantization.a.b.bits is 1"),
         (
             LLAVA | {"quantization": {"a.b": {"mode": "nvfp4", "group_size": 16}}},
@@ -230,9 +203,6 @@ def inside(block: str, **values: object) -> dict[str, Any]:
             inside("text_config", num_hidden_layers=10**9),
             "num_hidden_layers is 1000000000, .* <= 1000",
         ),
-        (inside("vision_config", num_hidden_layers=10**9), "vision_config.num_hidden_layers is"),
-        (inside("text_config", vocab_size=10**12), "vocab_size is 1000000000000"),
-        (inside("vision_config", image_size=10**7), "image_size is 10000000"),
         (inside("text_config", head_dim=63), "head_dim is 63, but must be even"),
         (inside("text_config", rms_norm_eps=1e300), "rms_norm_eps is 1e.300"),
         (inside("text_config", eos_token_id=[2, "x"]), r"eos_token_id\[1\] is \"x\""),
@@ -245,17 +215,8 @@ def test_refusals_name_the_key(tmp_path: Path, config: object, message: str) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_the_type_of_what_is_not_supported_can_be_asked(tmp_path: Path) -> None:
-    assert model_type(written(tmp_path, {"model_type": "florence2"})) == "florence2"
-
-
 @pytest.mark.parametrize("content", [b"", b'{"model_type": "llava"', b"\xff\xfe", b"[" * 99999])
 def test_bad_json_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"config\.json is not (valid JSON|text in UTF-8)"):
-        read_config(tmp_path)
-
-
-def test_no_config(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"cannot read .*config\.json: No such file"):
         read_config(tmp_path)

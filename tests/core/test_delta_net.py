@@ -101,28 +101,3 @@ def test_a_fault_within_a_forward_changes_nothing_that_was_there(states):
         states.among([], 9)
     assert states.resume(9) == 9
     assert held(states, 9) == before
-
-
-@pytest.mark.parametrize(("dtype", "bytes_"), [(np.float16, 0.99e6), (np.float32, 1.39e6)])
-def test_a_drafted_token_takes_its_own_rows_at_the_sizes_of_9b(dtype, bytes_):
-    """24 layers, whose keys, values and rates are in 32 bits: at most 1.5 MB in every type."""
-    sizes = DeltaNetConfig(tuple(range(24)), 16, 32, 128, 128, 4)
-    weights = DeltaNetWeights(
-        np.ones((sizes.channels, 1, 4)), np.zeros(32), np.zeros(32), np.ones(128)
-    )
-    net, states = DeltaNet(HOST, sizes, weights, 1e-6), new_states(HOST, sizes, dtype)
-    taken = {}
-    for count in (1, 9):
-        states.resume(0)
-        states.steps = None
-        memory = states.among([], 0)[0]
-        net(draws(count, sizes.channels + 32 * 130).astype(dtype), memory)
-        [(inputs, changes, _)] = memory._held.rows
-        owners = {id(whole): whole for whole in map(_owner, (inputs, *changes))}
-        taken[count] = 24 * sum(whole.nbytes for whole in owners.values())
-    assert (taken[9] - taken[1]) / 8 == pytest.approx(bytes_, rel=0.01)
-
-
-def _owner(array):
-    """The array whose memory a view keeps."""
-    return array if array.base is None else _owner(array.base)

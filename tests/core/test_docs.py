@@ -101,16 +101,6 @@ def test_links_and_images_lead_somewhere(page):
     assert not broken
 
 
-def test_every_figure_is_shown_by_a_page():
-    shown = {
-        (page.parent / target).resolve()
-        for page in TEXTS
-        for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
-    }
-    figures = {file for file in (ROOT / "docs" / "figures").rglob("*.*") if file.is_file()}
-    assert figures <= shown
-
-
 @pytest.mark.parametrize("page", TEXTS, ids=name)
 def test_files_named_in_backticks_exist(page):
     text = "\n".join(line for _, line in lines(page))

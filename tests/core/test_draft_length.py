@@ -3,16 +3,12 @@
 import random
 from dataclasses import dataclass, field
 from functools import partial
-from statistics import fmean, median
+from statistics import fmean
 
-import pytest
-
-from mmspec.decoding.acceptance import FirstChoices
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
-from mmspec.draft_length.rank_model import surest_paths
 
 
 @dataclass
@@ -95,12 +91,6 @@ def machine(verify, draft, acceptance, seed=0, **named):
 # Where drafting pays
 
 
-def test_a_good_draft_is_used_at_once():
-    chosen, _ = run(machine(1.1, 0.05, 0.9), 60)
-    assert max(chosen[:8]) >= 4
-    assert sum(gamma == 0 for gamma in chosen) <= 4
-
-
 def test_a_calibrated_length_is_drafted_at_once():
     each = machine(1.1, 0.05, 0.9)
     length = AdaptiveDraftLength(each.calibration(1.0))
@@ -132,19 +122,6 @@ def test_a_loss_is_stopped_however_wrong_the_estimates():
     assert lost < 9 * 9
 
 
-def test_a_burst_of_slow_plain_rounds_starts_no_drafting():
-    """Most of the last plain rounds took twice as long; drafts, always rejected, do not pay."""
-    each, length = machine(1.9, 0.1, 0.0, noise=0), AdaptiveDraftLength()
-    run(each, 300, length)
-    answer, drafted = Answer(length), 0
-    for turn in range(200):
-        gamma = answer.choose().gamma
-        drafted += gamma > 0
-        slow = 2.0 if turn < 9 and turn % 3 else 1.0
-        answer.observe(Round([0], gamma, gamma, 0, cost_seconds=slow * each.cost(gamma)))
-    assert drafted < 20
-
-
 # What changes
 
 
@@ -157,30 +134,6 @@ def test_a_longer_context_changes_the_length_at_once():
     assert max(length.choose(50, 100).gamma for _ in range(3)) >= 6  # not a trial
     assert length.choose(50, 5000).gamma <= 1
     assert 0 < length.choose(50, 2500).gamma < 8
-
-
-def switching(first, second, tokens=1500):
-    length = AdaptiveDraftLength()
-    run(first, tokens, length)
-    return run(second, tokens, length)
-
-
-def test_when_acceptance_falls_it_turns_to_plain_decoding():
-    chosen, cost = switching(machine(1.1, 0.6, 0.9), machine(1.1, 0.6, 0.05, seed=1))
-    assert sum(gamma > 0 for gamma in chosen) < 50
-    assert cost < 1.03 * 1500
-
-
-@pytest.mark.parametrize(("verify", "draft"), [(1.1, 0.05), (2.0, 0.2)])
-def test_when_acceptance_rises_it_drafts_again(verify, draft):
-    rates = []
-    for seed in range(8):
-        each = machine(verify, draft, 0.9, seed)
-        chosen, cost = switching(machine(verify, draft, 0.05, seed), each)
-        assert max(chosen[-20:]) >= 2
-        rates.append(1500 / cost / each.best())
-    assert fmean(rates) > 0.94
-    assert min(rates) > 0.85
 
 
 # Rounds that say less
@@ -198,93 +151,11 @@ def test_a_draft_that_finds_nothing_counts_as_plain():
     assert fmean(gamma > 0 for gamma in chosen[100:]) > 0.9
 
 
-def test_tokens_after_the_end_of_an_answer_count_as_rejected():
-    """Answers of three tokens: two drafted ones are enough, however good the draft is."""
-    length = AdaptiveDraftLength(lambda _: {0: 1.0, 8: 2.0})
-    answer = Answer(length)
-    for _ in range(100):
-        gamma = answer.choose().gamma
-        accepted = min(gamma, 3)
-        tokens = accepted + (accepted < 3)
-        answer.observe(Round([0] * tokens, gamma, gamma, accepted, cost_seconds=1.0 + gamma / 8))
-    assert answer.choose().gamma == 2
-
-
-def test_the_verdict_says_what_a_round_gives_and_costs():
-    length = AdaptiveDraftLength()
-    assert length.plain_reason() is None
-    each = machine(3.3, 0.6, 0.05, noise=0)
-    run(each, 1000, length)
-    words = length.plain_reason().split()
-    assert "plainly," in words
-    assert float(words[words.index("tokens") - 1]) == pytest.approx(1.2, abs=0.2)
-    assert float(words[words.index("plain") - 1]) == pytest.approx(each.cost(1), abs=0.01)
-    run(machine(1.1, 0.05, 0.9), 1000, length)
-    assert length.plain_reason() is None
-
-
 def test_fixed_lengths_end_with_the_budget():
     assert [FixedDraftLength(4).choose(limit, 100).gamma for limit in (9, 4, 2, 0)] == [4, 4, 2, 0]
 
 
 # Trees
-
-
-def trees(each, level=0.05):
-    """Calibrated costs of trees on a machine, by their nodes."""
-
-    def costs(nodes):
-        levels = {depth: 1 + nodes * each.row + depth * level for depth in range(1, 9)}
-        return lambda context: {0: 1.0} | levels
-
-    return {nodes: costs(nodes) for nodes in (8, 60)}
-
-
-SECOND = 0.4
-"""Probability that the next token is right if all that are ranked higher are wrong."""
-
-
-def tree_round(plan, acceptance, dice, seconds):
-    """A round of a tree, or of a chain, whose right tokens have random ranks."""
-    tree = plan.nodes > plan.gamma
-    paths = surest_paths(acceptance, plan.nodes, plan.gamma) if tree else []
-    paths = {path for _, path in paths} or {(0,) * length for length in range(1, plan.gamma + 1)}
-    right = []
-    while (*right, rank := drawn_rank(acceptance, dice)) in paths:
-        right.append(rank)
-    first = next((place for place, rank in enumerate(right) if rank), len(right))
-    judged = first + (first < len(right) or (0,) * (first + 1) in paths)
-    return Round(
-        [0] * (len(right) + 1),
-        *(plan.nodes if tree else plan.gamma, plan.gamma, len(right)),
-        cost_seconds=seconds,
-        first_choices=FirstChoices(first, judged),
-    )
-
-
-def drawn_rank(acceptance, dice):
-    rank = 0
-    while dice.random() > (SECOND if rank else acceptance):
-        rank += 1
-    return rank
-
-
-@pytest.mark.parametrize(("four", "nodes"), [(1.0, 60), (1.05, 8), (1.5, 5), (3.3, 0)])
-def test_a_tree_is_chosen_only_where_rows_cost_little(four, nodes):
-    """Of four tokens two are accepted: at four rows for 1.5 a chain of 2 or 3 is best."""
-    drafted = []
-    for seed in range(5):
-        each = machine(four, 0.05, 0.5, seed, noise=0)
-        answer = Answer(AdaptiveDraftLength(each.calibration(1.0), trees(each)))
-        for _ in range(60):
-            plan = answer.choose()
-            drafted.append(plan.nodes if plan.gamma else 0)
-            tree = plan.nodes > plan.gamma
-            seconds = trees(each)[plan.nodes](0)[plan.gamma] if tree else each.cost(plan.gamma)
-            answer.observe(tree_round(plan, each.acceptance, each.dice, seconds))
-    usual = median(drafted)
-    assert usual == nodes if nodes != 5 else 0 < usual <= 5
-    assert nodes > 8 or max(drafted) <= 8
 
 
 def test_chains_are_told_to_the_drafter_as_chains():

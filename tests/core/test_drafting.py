@@ -132,60 +132,27 @@ def lengths(images, text=20, captions=10):
     return lambda branch: text + images * (branch.positions or sizes[branch.letter])
 
 
-def fitted(word, room, images, rule, weights=()):
-    drafting = parse_drafting(word, SEES, weights)
-    return fit(drafting, room, lengths(images), SEES, rule)
-
-
-def test_what_fits_is_left_alone():
-    for rule in ("pool", "drop", "run"):
-        drafting, notes = fitted("MTCP", 20 + 16 * 5, 5, rule)
-        assert drafting == parse_drafting("MTCP", SEES)
-        assert notes == []
-
-
-def test_run_lets_a_branch_run_past():
-    assert fitted("MTCP", 1, 5, "run") == (parse_drafting("MTCP", SEES), [])
-
-
-def test_drop_leaves_out_what_is_too_long_and_shares_its_weight():
-    drafting, notes = fitted("MTC", 20 + 10 * 5, 5, "drop", (2, 1, 1))
-    assert drafting == Drafting((T, C), (0.5, 0.5))
-    (note,) = notes
-    assert note == "drafting M: 100 prompt positions, the draft has room for 70: left out"
-
-
-def test_pool_takes_the_largest_size_that_fits():
-    drafting, notes = fitted("MT", 20 + 4 * 5, 5, "pool")
-    assert drafting == Drafting((P, T), (0.5, 0.5))
-    assert "pooled to 4 positions per image" in notes[0]
-    drafting, notes = fitted("M", 20 + 4 * 5 - 1, 5, "pool")
-    assert drafting.branches == (Branch("P", 1),)
-    drafting, notes = fitted("M", 20 + 5 - 1, 5, "pool")
-    assert drafting == PLAIN
-    assert "left out" in notes[0]
-
-
-def test_text_drafts_where_no_branch_is_left_and_it_has_room():
-    drafting, notes = fitted("MC", 20 + 5, 5, "drop")
-    assert drafting == Drafting((T,), (1.0,))
-    assert notes[-1] == "no branch is left: T drafts in their place"
-    assert len(notes) == 3
-    assert fitted("MC", 20 + 5 - 1, 5, "drop")[0] == PLAIN
-
-
-def test_branches_that_become_equal_are_merged():
-    drafting, notes = fitted("MTP", 20 + 4 * 5, 5, "pool", (2, 1, 1))
-    assert drafting == Drafting((P, T), (0.75, 0.25))
-    assert len(notes) == 1
-
-
-def test_what_is_left_may_weigh_nothing():
-    assert fitted("MT", 20 + 5, 5, "drop", (1, 0))[0] == PLAIN
-
-
-def test_captions_too_long_are_left_out_under_pool_too():
-    assert fitted("CT", 20 + 5, 5, "pool")[0].branches == (T,)
+@pytest.mark.parametrize(
+    ("word", "weights", "room", "rule", "left"),
+    [
+        ("MTCP", (), 100, "pool", parse_drafting("MTCP", SEES)),
+        ("MTCP", (), 1, "run", parse_drafting("MTCP", SEES)),
+        ("MTC", (2, 1, 1), 70, "drop", Drafting((T, C), (0.5, 0.5))),
+        ("MT", (), 40, "pool", Drafting((P, T), (0.5, 0.5))),
+        ("M", (), 39, "pool", Drafting((Branch("P", 1),), (1.0,))),
+        ("M", (), 24, "pool", PLAIN),
+        ("MC", (), 25, "drop", Drafting((T,), (1.0,))),  # where no branch is left
+        ("MC", (), 24, "drop", PLAIN),
+        ("MTP", (2, 1, 1), 40, "pool", Drafting((P, T), (0.75, 0.25))),  # M becomes P
+        ("MT", (1, 0), 25, "drop", PLAIN),  # all that is left weighs nothing
+        ("CT", (), 25, "pool", Drafting((T,), (1.0,))),
+    ],
+)
+def test_branches_without_room_are_pooled_dropped_or_run(word, weights, room, rule, left):
+    """Five images: M takes 100 positions, P 40, C 70, T 25."""
+    drafting, notes = fit(parse_drafting(word, SEES, weights), room, lengths(5), SEES, rule)
+    assert drafting == left
+    assert bool(notes) == (drafting != parse_drafting(word, SEES, weights))
 
 
 def test_a_class_token_before_the_grid_is_not_pooled():

@@ -13,10 +13,5 @@ def test_escapes_read_as_terminals_show_them():
     assert visible("a\x1b[31mb\rc\x07\x9b\u202e") == r"a^[[31mb^Mc^G\x9b\u202e"
 
 
-def test_letters_of_every_script_and_joined_emoji_pass():
-    text = "tab\tnewline\n äöü 漢字 👩‍👩‍👧 [bold]"
-    assert visible(text) == text
-
-
 def test_one_line_has_one_line():
     assert one_line(" a\n\tb\x1b  ") == "a b^["

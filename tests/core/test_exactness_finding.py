@@ -1,15 +1,13 @@
 """What is found out about exact decoding: when it is measured, kept, used and refused."""
 
 import json
-import os
 from types import SimpleNamespace
 
 import pytest
 
-from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.exactness import finding as module
-from mmspec.exactness.finding import DEAR, Finding, FindingFile, exact_rows
+from mmspec.exactness.finding import DEAR, FindingFile, exact_rows
 from mmspec.ground.errors import UsageError
 from mmspec.ground.progress import Notice, silent
 
@@ -44,11 +42,6 @@ def rows(mode, file, progress=silent):
     return exact_rows(MODEL, mode, file, "tiny", progress, measure=True)
 
 
-def test_off_measures_nothing(machine, file):
-    assert rows("off", file) is None
-    assert (machine.prices, machine.probes, file.path.exists()) == (0, 0, False)
-
-
 def test_auto_costs_nothing_until_something_is_found(machine, file):
     assert exact_rows(MODEL, "auto", file, "tiny", silent) is None
     assert (machine.prices, machine.probes, file.path.exists()) == (0, 0, False)
@@ -81,20 +74,6 @@ def test_auto_is_off_where_no_rows_are_exact_and_on_is_refused_by_name(machine, 
     assert machine.probes == 1
 
 
-def test_progress_is_shown_only_while_something_is_measured(machine, file):
-    machine.price, shown = 5.0, []
-    for mode in ("auto", "auto", "on", "on", "auto"):
-        rows(mode, file, shown.append)
-    assert len(shown) == 2
-
-
-def test_a_long_probe_is_announced_with_its_minutes(machine, file, monkeypatch):
-    times, shown = iter([0.0, 37.5]), []
-    monkeypatch.setattr(module, "perf_counter", lambda: next(times))
-    rows("auto", file, shown.append)
-    assert shown[1] == f"{shown[0]}: about 5 min; `exact=off` decodes at once"
-
-
 def test_a_finding_of_another_key_is_not_used(machine, file):
     rows("auto", file)
     rows("auto", FindingFile(file.path, {"dtype": "float16"}))
@@ -122,23 +101,3 @@ def test_a_cache_that_cannot_be_written_is_no_error_but_a_notice(machine, tmp_pa
     assert rows("auto", file, shown.append) == ROWS
     assert isinstance(shown[-1], Notice)
     assert "is not kept" in shown[-1]
-
-
-def test_lines_say_what_was_found():
-    assert Finding(1.04, True, ROWS).line().startswith("on: forwards of 4, 8, … 64 rows")
-    assert Finding(1.5, True, ROWS).line().endswith("with --exact on: forwards of 4, 8, … 64 rows")
-    assert Finding(1.5).line().startswith("off: a plain token costs 1.50 times as much")
-    assert "no number of rows" in Finding(1.0, True).line()
-
-
-def test_a_mode_that_is_none_is_refused():
-    with pytest.raises(UsageError, match="'maybe': use auto, on or off"):
-        Options(exact="maybe")
-
-
-def test_a_pipe_in_place_of_the_file_is_not_waited_for(file):
-    file.path.parent.mkdir(parents=True)
-    os.mkfifo(file.path)
-    assert file.read() is None
-    with pytest.raises(OSError, match="a named pipe"):
-        file.write(Finding(1.02, True, None))

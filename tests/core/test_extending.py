@@ -14,7 +14,6 @@ from mmspec.chat.loaded_model import LoadedHead
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind, load_head
 from mmspec.ground.errors import UsageError
-from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_cli.main import main
@@ -122,18 +121,6 @@ def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
         load(pair_paths[0], 3, backend="torch")
     with pytest.raises(UsageError, match="`model` is a int: give a name, a path or another"):
         load(3, backend="torch")
-
-
-def test_its_kind_is_a_drafting_and_a_method(headed):
-    assert is_kind("repeat")
-    method = read_method("repeat")
-    assert (method.name, method.options(Options()).drafting) == ("repeat", "repeat")
-    headed.chat(method.options(Options()))
-    assert read_method("tree3x2:MSD").own["tree"].branching == (3, 2)
-    with pytest.raises(UsageError, match="repeat has one view"):
-        read_method("repeat:2,1")
-    with pytest.raises(UsageError, match="is a repeat head: use repeat"):
-        headed.chat(Options(drafting="T"))
 
 
 def test_without_the_package_its_kind_is_unknown():

@@ -11,14 +11,6 @@ from support import factory
 PROMPT = "USER: what is there? ASSISTANT:"
 
 
-def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
-    first, again = (factory.tiny_llava(tmp_path / name) for name in ("first", "again"))
-    for file in first.iterdir():
-        assert file.read_bytes() == (again / file.name).read_bytes()
-    other = factory.tiny_llava(tmp_path / "other", seed=1) / "model.safetensors"
-    assert other.read_bytes() != (first / "model.safetensors").read_bytes()
-
-
 def test_text_varies_and_the_draft_is_sometimes_right(pair_paths: tuple[Path, Path]) -> None:
     from transformers import AutoTokenizer, LlavaForConditionalGeneration
 
@@ -50,19 +42,3 @@ def test_mlx_lm_reads_the_conversion(
         plain = LlamaForCausalLM.from_pretrained(llama_path)(torch.tensor([ids])).logits[0].numpy()
     correlation = np.corrcoef(ours.ravel(), plain.ravel())[0, 1]
     assert correlation > (0.999 if bits == 8 else 0.8)
-
-
-@pytest.mark.parametrize("layout", ["hub", "transformers"])
-def test_the_processor_counts_the_image_as_the_config_does(
-    tmp_path: Path, layout: factory.Layout
-) -> None:
-    from PIL import Image
-    from transformers import AutoProcessor
-
-    path = factory.tiny_llava(tmp_path / "llava", layout=layout)
-    processor = AutoProcessor.from_pretrained(path, backend="pil")
-    message = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Why?"}]}
-    prompt = processor.apply_chat_template([message], add_generation_prompt=True)
-    assert prompt == "USER: <image>\nWhy? ASSISTANT:"
-    inputs = processor(images=Image.new("RGB", (40, 50)), text=prompt, return_tensors="pt")
-    assert (inputs["input_ids"] == factory.IMAGE_TOKEN_ID).sum() == factory.Sizes().image_tokens

@@ -2,7 +2,6 @@
 
 import pytest
 
-from mmspec.chat import first_costs
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.first_costs import measure_first_costs
 from mmspec.chat.options import Options
@@ -36,16 +35,7 @@ def test_nothing_is_measured_where_nothing_is_chosen(engine: Engine, options: Op
     assert not measured(engine, options).target
 
 
-def test_lookup_costs_what_its_rows_cost(engine: Engine):
-    assert measured(engine, Options(drafting="lookup")).round_costs(0, 64)
-
-
 def test_calibrated_costs_stay(engine: Engine):
     known = Calibration({64: {1: 1.0, 2: 1.1}}, {64: {1: 0.1}})
     engine.calibrations[engine.exact_rows("auto")] = known
     assert measured(engine, Options()) is known
-
-
-def test_a_slow_model_is_not_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(first_costs, "SECONDS", 0.0)
-    assert not measured(engine, Options()).target

@@ -74,17 +74,6 @@ def test_a_whole_vocabulary_has_a_map_for_sglang_alone(tmp_path, llava_path):
     assert config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] == [-1, 0, 1]
 
 
-def test_an_eagle_head_of_a_text_model_goes_to_sglang(tmp_path, llama_path):
-    head = tiny_head(tmp_path / "head", "eagle")
-    export_head(head, llama_path, "sglang", tmp_path / "out", "some/target")
-    before, after = read_head_config(head), read_head_config(tmp_path / "out")
-    assert (after.kind, after.bias, after.layer) == ("eagle", True, before.layer)
-    old, new = (load_file(place / "model.safetensors") for place in (head, tmp_path / "out"))
-    assert all(np.array_equal(old[name], new[name]) for name in old | new)
-    with pytest.raises(UsageError, match=r"speculators dropped EAGLE-1.*--kind eagle3"):
-        export_head(head, llama_path, "speculators", tmp_path / "other", "some/target")
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in BLOCKS])
 def test_heads_that_are_fed_images_are_refused_with_what_to_train(
@@ -96,12 +85,6 @@ def test_heads_that_are_fed_images_are_refused_with_what_to_train(
     with pytest.raises(UsageError, match=f"{reason}.*train --kind eagle3 without --image-emb"):
         export_head(head, llava_path, layout, tmp_path / "out", "some/target")
     assert not (tmp_path / "out").exists()
-
-
-def test_nothing_is_written_over(tmp_path, llava_path):
-    head = tiny_head(tmp_path / "head", "eagle3")
-    with pytest.raises(UsageError, match="is not empty: give a new directory"):
-        export_head(head, llava_path, "sglang", head, "some/target")
 
 
 SLIDING = {"layer_types": ["sliding_attention"] * 2, "use_sliding_window": True}

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
@@ -11,7 +10,6 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.head_config import is_head, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import head_manifest, plan_head, read_draft_ids
 from mmspec.drafters.heads.block import sights
-from mmspec.drafters.heads.packing import Outline
 from mmspec.ground.errors import CheckpointError, UsageError
 from support.factory_blocks import deepspec, speculators_block, z_lab
 from support.factory_heads import tiny_head
@@ -95,26 +93,15 @@ def test_every_tensor_is_required_and_named(tmp_path, layout):
         plan_head(directory, config)
 
 
-def test_a_small_vocabulary_has_a_matrix_and_a_map(tmp_path):
-    directory = speculators_block(tmp_path / "head", "dflash", draft_vocab_size=100)
-    config = read_head_config(directory)
-    assert read_draft_ids(directory, config) == np.linspace(2, 319, 100).astype(int).tolist()
-    assert head_manifest(config)["lm_head.weight"] == (100, 64)
-
-
 @pytest.mark.parametrize(
     ("layout", "given", "said"),
     [
         ("z-lab", {"dflash_config": {"target_layer_ids": [0]}}, "mask_token_id"),
-        ("z-lab", {"dflash_config": {"mask_token_id": 320, "target_layer_ids": [0]}}, "320"),
         ("z-lab", {"dflash_config": {"mask_token_id": 5}}, "target_layer_ids"),
         ("z-lab", {"dflash_config": {"mask_token_id": 5, "target_layer_ids": [1, 0]}}, "ascend"),
         ("z-lab", {"rope_is_neox_style": False}, "rope_is_neox_style is false"),
-        ("z-lab", {"attention_bias": True}, "attention_bias is true"),
         ("z-lab", {"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30"),
-        ("z-lab", {"block_size": 1}, "block_size"),
         ("z-lab", {"layer_types": [SLIDING]}, "layer_types .*2 times"),
-        ("z-lab", WINDOW | {"sliding_window": None}, "sliding_window"),
         ("z-lab", WINDOW | {"use_sliding_window": False}, "use_sliding_window is false"),
         ("DeepSpec", {"markov_head_type": "cubic"}, 'markov_head_type is "cubic"'),
         ("DeepSpec", {"markov_rank": 0}, "confidence_head_with_markov is true"),
@@ -139,10 +126,3 @@ def test_another_target_is_refused(tmp_path, llava_path):
         config = read_head_config(z_lab(tmp_path / str(given), **given))
         with pytest.raises(UsageError, match=r"width (32|64) and (320|100000) tokens; this target"):
             require_fit(config, read_config(llava_path), directory)
-
-
-def test_text_columns_are_those_outside_images():
-    outline = Outline(columns=12, images=((1, 3), (3, 5), (9, 11)))
-    assert list(outline.text_runs(0, 12)) == [(0, 1), (5, 9), (11, 12)]
-    assert list(outline.text_runs(2, 6)) == [(5, 6)]
-    assert list(outline.text_runs(9, 11)) == []

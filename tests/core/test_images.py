@@ -3,7 +3,6 @@
 import io
 import struct
 import sys
-import warnings
 import zlib
 from pathlib import Path
 
@@ -62,9 +61,7 @@ def saved(directory: Path, image: Image.Image, name: str, **options) -> Path:
     ("mode", "name", "tolerance"),
     [
         ("RGB", "a.png", 0),
-        ("P", "a.png", 0),
         ("P", "a.gif", 0),
-        ("RGBA", "a.png", 0),
         ("RGB", "a.bmp", 0),
         ("RGB", "a.webp", 8),
         ("RGB", "a.jpg", 8),
@@ -100,49 +97,15 @@ def test_exif_orientation_is_undone(tmp_path, orientation, name):
     assert_quadrants(open_picture(saved(tmp_path, image, name, exif=exif, **options)), 8)
 
 
-def test_sixteen_bits_are_scaled_not_clipped(tmp_path):
-    ramp = np.linspace(0, 65535, 256).round().astype(np.uint16).reshape(1, 256)
-    for name in ("a.png", "a.tif"):
-        path = saved(tmp_path, Image.fromarray(ramp), name)
-        found = np.asarray(open_picture(path).image)
-        np.testing.assert_array_equal(found[0, :, 0], np.arange(256))
-        np.testing.assert_array_equal(found[..., 0], found[..., 2])
-
-
-def test_a_rotated_sixteen_bit_image_is_upright(tmp_path):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    values = np.array([[0, 65535], [0, 0], [0, 0]], dtype=np.uint16)
-    picture = open_picture(saved(tmp_path, Image.fromarray(values), "a.png", exif=exif))
-    expected = np.rot90(values // 257, -1)
-    np.testing.assert_array_equal(np.asarray(picture.image)[..., 0], expected)
-
-
-def test_floats_and_thirty_two_bit_integers():
-    ramp = np.linspace(0, 1, 256, dtype=np.float32).reshape(1, 256)
-    expected = np.arange(256)
-    for image in (
-        Image.fromarray(ramp),
-        Image.fromarray(ramp * 255),
-        Image.fromarray((np.arange(256, dtype=np.int32) * 257).reshape(1, 256)),
-    ):
-        np.testing.assert_array_equal(np.asarray(picture_from(image).image)[0, :, 1], expected)
-    broken = Image.fromarray(np.array([[np.nan, 1.0]], dtype=np.float32))
-    assert picture_from(broken).image.getpixel((0, 0)) == (0, 0, 0)
-
-
 RAMP = np.arange(256).reshape(1, 256)
 
 
 @pytest.mark.parametrize(
     "values",
     [
-        RAMP.astype(np.int32),
         (RAMP * 257).astype(np.int32),
-        (RAMP * 65793).astype(np.int32),
         (RAMP / 255).astype(np.float32),
         RAMP.astype(np.float32),
-        (RAMP * 257).astype(np.float32),
         (RAMP * 1e5).astype(np.float32),
         (RAMP * 257).astype(np.uint16),
     ],
@@ -283,24 +246,17 @@ def test_files_that_are_no_image_are_named(tmp_path):
         open_picture("a\0b")
 
 
-@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.gif", "a.bmp", "a.tif", "a.webp"])
-def test_truncated_files_are_named(tmp_path, name):
-    path = saved(tmp_path, noise(40, 30), name)
-    content = path.read_bytes()
-    for length in (len(content) // 10, len(content) // 2, len(content) * 9 // 10):
-        path.write_bytes(content[:length])
-        refusal(path)
-
-
 @settings(max_examples=120)
 @given(
     kind=st.sampled_from(["PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP"]),
-    damage=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=8),
+    damage=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=8),
+    cut=st.floats(0.05, 1),
 )
-def test_corrupt_files_open_or_are_named(tmp_path_factory, kind, damage):
+def test_corrupt_files_open_or_are_named(tmp_path_factory, kind, damage, cut):
     buffer = io.BytesIO()
     noise(20, 10).save(buffer, kind)
     content = bytearray(buffer.getvalue())
+    del content[max(int(cut * len(content)), 1) :]
     for place, value in damage:
         content[min(int(place * len(content)), len(content) - 1)] = value
     path = tmp_path_factory.getbasetemp() / "corrupt.img"
@@ -344,14 +300,6 @@ def test_a_strip_is_refused_and_a_panorama_is_not(tmp_path):
     assert f"over {MAX_ASPECT} times the other" in refusal(path)
 
 
-def test_a_large_photo_opens_without_a_warning(tmp_path):
-    path = saved(tmp_path, Image.new("1", (12_000, 9_000), 1), "photo.png")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        picture = open_picture(path)
-    assert picture.image.size == (12_000, 9_000)
-
-
 def test_a_tilde_is_a_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     saved(tmp_path, noise(4, 4), "a.png")
@@ -379,18 +327,6 @@ def test_a_phone_s_picture_without_its_decoder_names_what_installs_it(tmp_path, 
     path = heic(tmp_path, noise(64, 48))
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     assert 'pip install "mmspec[heic]"' in refusal(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "help_"),
-    [("a.pdf", "pdftoppm"), ("a.svg", "rsvg-convert"), ("a.jp2", "magick FILE.jp2 image.png")],
-)
-def test_another_kind_is_named_with_what_makes_an_image_of_it(tmp_path, name, help_):
-    if name == "a.jp2":  # which Pillow could read
-        saved(tmp_path, quadrants(), name)
-    else:
-        (tmp_path / name).write_bytes(b"%PDF-1.7 or anything else")
-    assert help_ in refusal(tmp_path / name)
 
 
 # --- images as callers give them --------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from mmspec.checkpoints.safetensors_header import read_header
 from mmspec.ground.errors import CheckpointError, MmspecError
-from mmspec.ground.input_files import is_there, open_file, read_text
+from mmspec.ground.input_files import is_there, open_file
 from mmspec.ground.json_file import JSON_BYTES, read_json, read_lines
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.images import open_picture
@@ -51,16 +51,6 @@ def test_what_is_no_file_is_refused(tmp_path, monkeypatch, kind, name):
     IMPOSTORS[kind](Path(name))
     with pytest.raises(MmspecError, match=f"^cannot read .*{name}: it is {kind}, not a file$"):
         READERS[name](tmp_path / name)
-
-
-def test_a_file_is_opened_and_read(tmp_path):
-    file = tmp_path / "text"
-    file.write_text("é\n")
-    with open_file(file) as opened:
-        assert opened.read() == "é\n".encode()
-    assert read_text(file, 3) == "é\n"
-    with pytest.raises(OSError, match="it has 3 bytes, and 2 are allowed"):
-        read_text(file, 2)
 
 
 def test_a_name_that_no_file_can_have_is_not_there(tmp_path):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import pytest
 
-from mmspec.ground.json_reader import MismatchError, parse_json, read_value, shown
+from mmspec.ground.json_reader import MismatchError, parse_json, read_value
 from mmspec.ground.limits import Length, Matches, Range
 
 
@@ -59,23 +59,17 @@ def test_what_is_described_is_read():
     ("change", "message"),
     [
         ({"name": ""}, 'name is "", but must be a text of length >= 1'),
-        ({"name": 3}, "name is 3, but must be a text"),
         ({"flag": 1}, "flag is 1, but must be true or false"),
-        ({"steps": {}}, "steps is {}, but must be a list"),
         ({"steps": [[0, 0], [10, 0]]}, "steps[1][0] is 10, but must be an integer <= 9"),
-        ({"steps": [[True, 0]]}, "steps[0][0] is true"),
         ({"steps": [[1]]}, "steps[0] is [1], but must be a list of length 2 to 3"),
         ({"steps": [[1, float("nan")]]}, "steps[0][1] is NaN, but must be a number"),
         ({"steps": [[1, 10**400]]}, "steps[0][1] is 1000"),
         ({"ids": [1, None]}, "ids[1] is null, but must be an integer"),
-        ({"ids": "1"}, 'ids is "1", but must be a list or null'),
         ({"costs": {"9": 1}}, 'costs is {"9": 1}, but must be an object with each key an integer'),
-        ({"costs": {"1": "x"}}, 'costs.1 is "x", but must be a number'),
         ({"costs": {"1": 1, "2": "x"}}, 'costs is {"1": 1, "2": "x"}, but must be an object with'),
         ({"shard": "1/22"}, 'shard is "1/22", but must be a text matching regex'),
         ({"shard": "1/2\n"}, 'shard is "1/2\\n"'),
         ({"place": {}}, "place.file is missing, but must be there"),
-        ({"kind": "end"}, 'kind is "end", but must be "stop" or "length"'),
         ({"notes": ["a", 3]}, "notes[1] is 3, but must be a text"),
     ],
 )  # fmt: skip
@@ -85,22 +79,7 @@ def test_what_is_not_is_refused_by_its_place(change, message):
     assert str(error.value).startswith(message)
 
 
-def test_a_wrong_entry_of_an_object_is_named():
-    with pytest.raises(MismatchError, match=r"^b\\u001b\.c\[0\] is \"x\", but must be an integer"):
-        read_value(dict[str, dict[str, list[int]]], {"a": {}, "b\x1b": {"c": ["x"]}})
-
-
 @pytest.mark.parametrize("text", ["[NaN]", "[Infinity]", "[1e400]", r'["\ud800"]', "[" * 99_999])
 def test_text_that_no_value_stands_for_is_refused(text):
     with pytest.raises(ValueError, match=r"malformed|truncated|range|nested"):
         parse_json(text)
-
-
-def test_a_name_that_is_no_text_is_refused():
-    with pytest.raises(MismatchError, match="without half of a surrogate pair"):
-        read_value(dict[str, Whole], {"a": {"\ud800": 1}})
-
-
-def test_a_long_value_is_cut():
-    assert len(shown(list(range(100_000)))) == 61
-    assert shown([[[1]], {"a": None}]) == '[[[1]], {"a": null}]'

@@ -2,17 +2,15 @@
 
 import stat
 from dataclasses import replace
-from time import process_time
 
 import numpy as np
 import pytest
 
 from mmspec.chat import memory as module
-from mmspec.chat.draft_text import read_draft_text
 from mmspec.chat.memory import HEADER, IDS, MOST_TOKENS, Memory
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.errors import CheckpointError
 from mmspec.ground.tokens import NO_TOKEN
 from support.chat_turns import OPTIONS, A, check
 from support.scripted_engine import scripted_engine
@@ -68,19 +66,6 @@ def test_a_damaged_file_is_refused_by_name(tmp_path, content):
         Memory(10, tmp_path / "a.ids")
 
 
-@pytest.mark.slow
-def test_the_largest_file_is_loaded_in_a_tenth_of_a_second(tmp_path):
-    ids = np.random.default_rng(0).zipf(1.3, MOST_TOKENS) % 30_000
-    (tmp_path / "a.ids").write_bytes(HEADER + ids.astype(IDS).tobytes())
-    seconds = []  # of a CPU: other programs may be busy
-    for _ in range(5):
-        started = process_time()
-        memory = Memory(30_000, tmp_path / "a.ids")
-        seconds.append(process_time() - started)
-    assert memory.text.index.length == MOST_TOKENS
-    assert min(seconds) < 0.1
-
-
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.9)], ids=["greedy", "drawn"])
 def test_what_was_answered_before_is_drafted_and_changes_no_token(directory, sampling):
     engine, options = scripted_engine(directory, draft=None), replace(LOOKUP, sampling=sampling)
@@ -96,36 +81,3 @@ def test_what_was_answered_before_is_drafted_and_changes_no_token(directory, sam
         for _ in chat.retry():
             pass
     assert rounds[2] < rounds[0]
-
-
-def test_only_what_lookup_drafts_is_remembered(engine):
-    engine.memory = Memory(300)
-    check(engine.chat(OPTIONS), "What is this?", A)
-    assert tokens_of(engine.memory) == []
-    chat = engine.chat(LOOKUP)
-    check(chat, "What is this?", A)
-    question = engine.target.tokenizer.encode("What is this?")
-    tokens = tokens_of(engine.memory)
-    assert tokens[-1] == NO_TOKEN
-    assert tokens[-1 - len(chat.answer.token_ids) : -1] == list(chat.answer.token_ids)
-    assert all(token in tokens for token in question)
-
-
-def test_a_draft_text_is_drafted(directory, tmp_path):
-    engine = scripted_engine(directory, draft=None)
-    chat = engine.chat(LOOKUP)
-    check(chat, "What is this?")
-    before = chat.answer
-    file = tmp_path / "page.txt"
-    file.write_text(f"Is it? {before.text}", encoding="utf-8")
-    engine.draft_text = read_draft_text([file, file], engine.target.tokenizer)
-    chat = engine.chat(LOOKUP)
-    check(chat, "What is this?")
-    assert chat.answer.statistics.rounds < before.statistics.rounds
-
-
-def test_a_draft_text_that_cannot_be_read_is_named(directory, tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"\xff")
-    for name in ("a.txt", "none.txt", "."):
-        with pytest.raises(UsageError, match="draft_text"):
-            read_draft_text([tmp_path / name], scripted_engine(directory).target.tokenizer)

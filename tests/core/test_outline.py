@@ -1,6 +1,5 @@
 """Slots, runs and packing against the slot-by-slot rule, written out without any arithmetic."""
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,33 +69,6 @@ def test_runs_are_the_slots_one_by_one_however_they_are_fed(parts, packed, cuts)
     assert outline.rows(slots) == rows
 
 
-@settings(max_examples=60)
-@given(PARTS, st.sampled_from([0, 1, 3, 7]))
-def test_packing_loses_no_text(parts, packed):
-    """Every text column but the first is the next column of exactly one pair."""
-    segment, columns = sequence([1, *parts, 1])
-    outline = Outline(apart=True, packed=packed).extended(segment)
-    runs = list(outline.runs(0, outline.slots))
-    paired = [slot + 1 for run in runs if run.image is None for slot in range(run.start, run.stop)]
-    assert paired == [place for place, column in enumerate(columns) if column is None][1:]
-    images = sum(part < 0 for part in parts)
-    assert outline.rows(outline.slots) == len(paired) + (
-        images * packed if packed else len(columns) - 1 - len(paired)
-    )
-
-
-@pytest.mark.parametrize("packed", [0, 3])
-def test_an_image_at_the_end_waits_for_what_follows(packed):
-    segment, _ = sequence([2, -4])
-    outline = Outline(apart=True, packed=packed).extended(segment)
-    assert outline.ends_in_image
-    assert outline.settled(outline.slots - 1) == 1
-    followed = outline.grown(1)
-    assert not followed.ends_in_image
-    assert list(followed.runs(1, followed.slots)) == [(1, 5, (2, 6)), (5, 6, None)]
-    assert followed.rows(followed.slots) == 2 + (packed or 4)
-
-
 def test_rows_in_place_stand_at_their_slots_and_images_at_their_last():
     """Two words, four patches, one word, three patches, two words; two rows an image."""
     segment, _ = sequence([2, -4, 1, -3, 2])
@@ -114,12 +86,3 @@ def test_rows_in_place_stand_at_their_slots_and_images_at_their_last():
     counted = Outline(apart=True, packed=2).extended(segment)
     assert counted.positions(0, counted.slots) == list(range(8))
     assert counted.position(counted.slots) == 8
-
-
-def test_cutting_forgets_images_and_slots():
-    segment, _ = sequence([2, -4, 2, -4, 2])
-    outline = Outline(apart=True, packed=3).extended(segment)
-    cut = outline.cut(8)
-    assert (cut.columns, cut.images, cut.slots) == (8, ((2, 6),), 7)
-    assert outline.cut(0) == Outline(apart=True, packed=3)
-    assert outline.cut(8).extended(sequence([-4, 2])[0]) == outline

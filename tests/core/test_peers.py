@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from mmspec.checkpoints.head_config import read_head_config
-from mmspec.diagnostics.prompts import user_prompt
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.clips import clip_of
-from mmspec.prompt.images import open_picture, picture_from
-from mmspec_bench.commands.peers import COLUMNS, rows
+from mmspec_bench.commands.peers import rows
 from mmspec_bench.compare import script_io
 from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods, vllm_methods
 from mmspec_bench.compare.runner import (
@@ -20,14 +17,11 @@ from mmspec_bench.compare.runner import (
     PeerError,
     compare,
     own_task,
-    question_of,
     run_script,
 )
 from mmspec_bench.compare.script_io import ProgramRun
 from mmspec_bench.measure.timing import Spread, Timing, figures
-from mmspec_bench.prompts import world_prompts
 from support.factory_heads import tiny_head
-from support.films import drawing
 from support.stand_ins import quiet
 
 TEXT = [{"text": "one "}, {"text": "two"}]
@@ -42,11 +36,6 @@ def reply(rate, first=1.0, tokens=(7, 7), known=5, rounds=2):
     """An answer of `rate` tokens a second after the first one; None for an answer of one token."""
     timed = known - 1 if rate else 0
     return Timing(list(tokens), known, rounds, timed, timed / (rate or 1), first)
-
-
-def test_a_question_has_its_text_and_its_images():
-    assert (script_io.text_of(TEXT), script_io.images_of(TEXT)) == ("one two", [])
-    assert (script_io.text_of(SEEN), script_io.images_of(SEEN)) == ("what?", ["a.png"])
 
 
 class Sevens(script_io.Program):
@@ -95,12 +84,6 @@ def test_a_script_warms_up_answers_every_set_and_says_why_not(tmp_path, monkeypa
     assert report["peak_bytes"] > 2**20
 
 
-def test_an_answer_without_a_token_is_refused(tmp_path, monkeypatch, capsys):
-    silent = script_io.Task("model", None, "cpu", "float32", {}, 0, {"text": [TEXT]})
-    report = reported(tmp_path, monkeypatch, capsys, Sevens, silent)
-    assert report["reasons"] == {"text": "ValueError: it answered without a token"}
-
-
 def missing(_):
     import no_such_package  # noqa: F401
 
@@ -130,30 +113,6 @@ def test_why_nothing_is_loaded_is_one_line(tmp_path, monkeypatch, capsys, load, 
 def test_a_process_that_reports_nothing_is_a_reason(code, limit_seconds, reason):
     with pytest.raises(PeerError, match=reason):
         run_script([sys.executable, "-c", code], task(text=[TEXT]), limit_seconds)
-
-
-def test_an_interpreter_that_is_not_there_is_a_reason():
-    with pytest.raises(PeerError, match="cannot start /no/python"):
-        run_script(["/no/python", "-m", "x"], task(text=[TEXT]))
-
-
-class Timed(Sevens):
-    """Knows tokens at given times."""
-
-    events = ((2, 1.0), (5, 1.5), (8, 3.0))
-
-    def answer(self, question, clock):
-        clock.events += self.events
-        return [7] * 8, 4
-
-
-def test_speed_counts_what_came_after_the_first_tokens(tmp_path, monkeypatch, capsys):
-    asked = task(text=[TEXT])
-    first = reported(tmp_path, monkeypatch, capsys, Timed, asked)["replies"]["text"][0]
-    assert (first["timed_tokens"], first["seconds"], first["first_token_seconds"]) == (6, 2.0, 1.0)
-    monkeypatch.setattr(Timed, "events", ((4, 1.0),))
-    alone = reported(tmp_path, monkeypatch, capsys, Timed, asked)["replies"]["text"][0]
-    assert alone["timed_tokens"] == 0
 
 
 def test_figures_are_of_pairs():
@@ -214,25 +173,6 @@ def test_answers_are_compared_with_the_same_programs_plain_ones():
     assert [row[-1] for row in rows([plain, drafted], "text")] == ["yes", "0 of 2, from 1"]
 
 
-def test_what_cannot_be_answered_is_a_reason_and_stops_no_other():
-    results, log = compared(["a", "absent", "blind"], {"images": [SEEN], "text": [TEXT]}, 2)
-    able, absent, blind = results
-    assert absent.reasons == {"images": "not there", "text": "not there"}
-    assert log.count("absent") == 1
-    assert blind.reasons == {"images": "sees no images"}
-    assert list(blind.figures) == ["text"]
-    assert not able.reasons
-    images = rows(results, "images")
-    assert [len(row) for row in images] == [len(COLUMNS)] * 3
-    assert images[2][1] == "cannot: sees no images"
-    assert images[0][-1] == "yes"
-
-
-def test_a_method_that_drafts_needs_a_draft():
-    results, _ = compared(["a"], {"text": [TEXT]}, drafts=True)
-    assert results[0].reasons == {"text": "needs a draft: name one with --draft"}
-
-
 def test_every_peer_has_methods_and_others_are_refused():
     pythons = {"mlx-vlm": "/vlm/python", "vllm": "/vllm/python", "llama.cpp": "/llama/python"}
     methods = peer_methods(PEERS, ["M", "lookup"], 5, "auto", pythons)
@@ -247,18 +187,6 @@ def test_every_peer_has_methods_and_others_are_refused():
         peer_methods(["tgi"], ["M"], 5)
     with pytest.raises(UsageError, match="unknown exact mode 'maybe'"):
         peer_methods(PEERS, ["M"], 5, "maybe")
-
-
-def test_prompts_keep_their_order_and_their_pictures(tmp_path):
-    prompt = world_prompts(1, size=32)[0]
-    question = question_of(prompt, tmp_path)
-    text = "".join(part for part in prompt.message.parts if isinstance(part, str))
-    assert script_io.text_of(question) == text
-    files = script_io.images_of(question)
-    assert [open_picture(file) for file in files] == list(prompt.message.pictures)
-    clip = clip_of([picture_from(drawing(1))], [0], 4, 2.0, name="a.mp4")
-    with pytest.raises(UsageError, match=r"a\.mp4: programs are compared on images, not on clips"):
-        question_of(user_prompt("what happens?", [clip]), tmp_path)
 
 
 def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path, pair_paths):

@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from PIL import Image
 from test_qwen_images import CLIP, patches, written
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
@@ -42,11 +40,7 @@ def clip(frames, size, rate=10.0, step=5):
 
 CLIPS = [
     (2, (64, 64), 10.0),
-    (3, (200, 120), 30000 / 1001),
-    (5, (31, 90), 25.0),
     (7, (640, 360), 24.0),
-    (8, (360, 202), 10.0),
-    (12, (500, 281), 60.0),
     (3, (640, 128), 10.0),  # of which four frames have too large an area
     (5, (512, 128), 10.0),  # and of which four have not
 ]
@@ -96,18 +90,6 @@ def test_pixels_and_ids_equal_the_processors(folder, kind, frames, size, rate):
     parts = prompt(folder, kind, seen, "What is it?")
     runs = (part if isinstance(part, tuple) else [VIDEO_ID] * positions for part in parts)
     assert [token for run in runs for token in run] == expected["input_ids"][0].tolist()
-
-
-@pytest.mark.parametrize("sides", [(320, 192), (512, 288), (96, 64)])
-def test_torch_resizes_frames_as_pillow_does_but_for_rounding(sides):
-    """Transformers' video processors call torch; one of 255 in few of the values."""
-    image = drawing(3, (500, 281))
-    ours = np.asarray(image.resize(sides, Image.Resampling.BICUBIC), int)
-    tensor = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
-    theirs = F.interpolate(tensor, sides[::-1], mode="bicubic", antialias=True)[0]
-    difference = np.abs(theirs.permute(1, 2, 0).numpy().astype(int) - ours)
-    assert difference.max() <= 1
-    assert difference.mean() < 0.01
 
 
 class At:
@@ -177,9 +159,7 @@ def test_text_follows_the_last_moment_of_a_clip_that_outruns_its_sides(tmp_path)
 FILES = [
     {"video_preprocessor_config.json": {"size": {"shortest_edge": 5000, "longest_edge": 90000}}},
     {"video_preprocessor_config.json": {"image_mean": [0.1, 0.2, 0.3], "resample": 2}},
-    {"video_preprocessor_config.json": {}},
     {"preprocessor_config.json": {"size": {"shortest_edge": 9000, "longest_edge": 40000}}},
-    {"preprocessor_config.json": {"min_pixels": 7000, "max_pixels": 50000}},
     {
         "processor_config.json": {
             "video_processor": {"size": {"shortest_edge": 4096, "longest_edge": 60000}}

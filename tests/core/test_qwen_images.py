@@ -1,7 +1,6 @@
 """Qwen's pixel values, prompts and windows: those of transformers' own processor and tower."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +9,11 @@ from test_images import noise
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.vision_utils import get_vision_window_index
 
-from mmspec.families.processor_file import CLIP_MEAN, CLIP_STD, PixelValues
+from mmspec.families.processor_file import CLIP_MEAN, CLIP_STD
 from mmspec.families.qwen2_5_vl import Qwen25VLVision, windows
 from mmspec.families.qwen3_vl import Qwen3VLVision
-from mmspec.families.qwen_images import QwenClips, QwenImages
 from mmspec.families.qwen_vision import IMAGE_TOKENS, patch_positions
-from mmspec.ground.errors import CheckpointError, ImageError, UsageError
+from mmspec.ground.errors import CheckpointError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.conversation import Conversation, interleaved, render
 from mmspec.prompt.images import picture_from
@@ -95,14 +93,6 @@ def test_a_file_means_what_the_processor_reads(tmp_path, settings):
     np.testing.assert_array_equal(patches(ours.pixels(image), Qwen3VLVision()), theirs)
 
 
-def test_without_a_file_the_settings_are_those_that_were_published(tmp_path):
-    clips = QwenClips(QwenImages(32, 4096, 25165824), together=True)
-    assert Qwen3VLVision().preprocessing(tmp_path) == QwenImages(cell=32, clips=clips)
-    published = QwenImages(28, 3136, 12845056, values=PixelValues())
-    clips = QwenClips(published, together=False)
-    assert Qwen25VLVision().preprocessing(tmp_path) == replace(published, clips=clips)
-
-
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
@@ -117,30 +107,6 @@ def test_without_a_file_the_settings_are_those_that_were_published(tmp_path):
 def test_what_the_tower_cannot_take_is_named(tmp_path, settings, problem):
     with pytest.raises(CheckpointError, match=problem):
         Qwen3VLVision().preprocessing(written(tmp_path, **settings))
-
-
-def test_a_strip_is_refused():
-    with pytest.raises(ImageError, match="over 200 times the other; crop it first"):
-        QwenImages(cell=32).size(2001, 10)
-
-
-def test_larger_images_are_made_smaller_and_others_left_alone():
-    whole = QwenImages(cell=32)
-    limited = whole.limited(100)
-    assert limited.size(320, 320) == whole.size(320, 320) == (320, 320)
-    assert not limited.is_reduced(320, 320)
-    height, width = limited.size(4000, 3000)
-    assert height * width <= 100 * 1024 < whole.size(4000, 3000)[0] * 3000
-    assert limited.is_reduced(4000, 3000)
-    assert whole.limited(None).size(4000, 3000) == (960, 1312)
-    assert not whole.limited(20000).is_reduced(5000, 5000)
-    assert whole.limited(9).size(320, 320) == whole.limited(9).size(40, 40) == (96, 96)
-    with pytest.raises(UsageError, match="`max_image_tokens=0`: give 1 or more"):
-        whole.limited(0)
-
-
-def test_images_of_a_square_have_as_many_tokens_as_cells():
-    assert Qwen3VLVision().grid(480, 640).positions == 300
 
 
 @pytest.mark.parametrize("size", [(28, 28), (112, 112), (140, 308), (448, 84), (700, 588)])

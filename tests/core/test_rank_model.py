@@ -30,18 +30,6 @@ def test_the_likeliest_nodes_of_all_are_in_the_tree(acceptance, nodes, depth):
     assert all(each == pytest.approx(chance(path, acceptance, 0.45)) for each, path in paths)
 
 
-def test_no_node_comes_before_its_parent():
-    paths = [path for _, path in surest_paths(0.7, 60, 6)]
-    assert all(not path[:-1] or path[:-1] in paths[:place] for place, path in enumerate(paths))
-
-
-def test_a_tree_is_expected_to_give_what_its_nodes_do():
-    nodes = surest_paths(0.5, 12, 3)
-    assert tree_tokens(0.5, 12)[3] == pytest.approx(1 + sum(chance for chance, _ in nodes))
-    assert tree_tokens(0.5, 60)[3] > tree_tokens(0.5, 12)[3] > tree_tokens(0.5, 12)[2]
-    assert tree_tokens(1.0, 12)[3] > tree_tokens(0.0, 12)[3]  # at the ends of the grid
-
-
 @pytest.mark.parametrize(
     ("chain", "trees"),
     [(0.82, (4.60, 4.93, 5.11)), (0.71, (3.88, 4.25, 4.58)), (0.72, (4.04, 4.52, 4.85))],

@@ -38,15 +38,6 @@ def test_the_cut_is_the_definition_s_in_rounds_of_any_size(head, part, limit, si
     assert cut == slow_cut(tokens, limit)
 
 
-def test_no_limit_never_cuts():
-    assert Repetition(0).cut([1] * 1000) is None
-
-
-def test_a_part_longer_than_the_longest_is_no_repetition():
-    assert Repetition(200).cut([*range(LONGEST)] * 5) == 200
-    assert Repetition(200).cut([*range(LONGEST + 1)] * 5) is None
-
-
 def periodic(seed, sequence, vocabulary):
     """Logits of a target that says 5, 6, 7 by position; other seeds, of drafts, err at times."""
     token = 5 + len(sequence) % 3 if seed == 0 or len(sequence) % 4 else 9
@@ -73,8 +64,3 @@ def test_an_answer_that_repeats_itself_ends_at_one_token_however_it_is_drafted(l
     assert any(f"the last {limit} tokens repeat themselves" in note for note in drafted.notes)
     assert list(chat.conversation.turns[0].answer) == drafted.token_ids
     check(chat, "And this?", A)
-
-
-def test_without_a_limit_the_whole_answer_is_given(looping):
-    answer = looping.chat(replace(OPTIONS, max_new_tokens=60)).reply("What is this?", A)
-    assert (len(answer.token_ids), answer.finish_reason) == (60, "length")

@@ -8,16 +8,7 @@ from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import read_paper
 from mmspec_bench.report.write import REPORT, csv_text
 from mmspec_bench.report.write import write as write_report
-from mmspec_bench.table import Table, escaped
 from support.synthetic_run import METHODS, provenance, rows_of, write
-
-
-def test_markdown_shows_text_as_it_is():
-    assert escaped("a|b\n<i> & *c* [d]_e") == "a\\|b &lt;i&gt; &amp; \\*c\\* \\[d\\]\\_e"
-    table = Table("T|t", ("x", "y"), [("a|b", "1\n2")], "A <note>.")
-    lines = ["## T\\|t", "", "A &lt;note&gt;.", ""]
-    lines += ["| x | y |", "| --- | --: |", "| a\\|b | 1 2 |"]
-    assert table.markdown().splitlines() == lines
 
 
 def test_csv_reads_back_and_holds_no_formulas(tmp_path):

@@ -7,8 +7,7 @@ from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import read_paper
 from mmspec_bench.report.write import REPORT
 from mmspec_bench.report.write import write as write_report
-from support.suite_row import row
-from support.synthetic_run import answer, provenance, rows_of, write
+from support.synthetic_run import provenance, rows_of, write
 
 METHODS = ("M", "adaptive:MTC", "none")
 TASKS = ("chart", "vist")
@@ -45,13 +44,6 @@ def test_two_shards_report_what_the_whole_run_reports(rows, tmp_path):
         assert first == second, name
 
 
-def test_samples_come_in_the_order_of_their_numbers(tmp_path):
-    order = [("chart", 10), ("chart", 9), ("vist", 0)]
-    rows = [answer(task, number, 0, "none", 0) for task, number in order]
-    run = merge([write(tmp_path, rows, provenance(["none"]))])
-    assert [each.sample for each in run.rows] == ["chart/9", "chart/10", "vist/0"]
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -70,14 +62,6 @@ def test_other_settings_are_refused_by_name(change, words, rows, tmp_path):
     assert all(word in str(raised.value) for word in [*words, str(first), str(second)])
 
 
-def test_the_same_model_may_lie_elsewhere(rows, tmp_path):
-    one, two = halves(rows)
-    first = write(tmp_path / "a", one, provenance(METHODS, "1/2"))
-    second = provenance(METHODS, "2/2")
-    second["models"]["target"]["name"] = "/elsewhere/mini"
-    assert len(merge([first, write(tmp_path / "b", two, second)]).rows) == len(rows)
-
-
 def test_rows_that_are_there_twice_are_named(rows, tmp_path):
     first = write(tmp_path / "a", rows, provenance(METHODS, "1/2"))
     second = write(tmp_path / "b", rows[:3], provenance(METHODS, "2/2"))
@@ -85,30 +69,8 @@ def test_rows_that_are_there_twice_are_named(rows, tmp_path):
         merge([first, second])
 
 
-def test_a_folder_without_a_run_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"holds no run: there is no provenance\.json"):
-        merge([tmp_path])
-    write(tmp_path / "empty", [], provenance(METHODS))
-    with pytest.raises(UsageError, match="has no rows: no sample"):
-        merge([tmp_path / "empty"])
-    other = write(tmp_path / "other", [row()], {"suite": "offline"})
-    with pytest.raises(UsageError, match="'methods' is missing"):
-        merge([other])
-
-
-def test_a_shard_that_is_missing_is_told(rows, tmp_path):
-    run = merge([write(tmp_path, halves(rows)[0], provenance(METHODS, "2/3"))])
-    assert run.missing_shards == ["1/3", "3/3"]
-
-
 @pytest.mark.parametrize("name", ["methods", "shard", "models", "dtype"])
 def test_a_provenance_with_null_in_a_place_is_refused_by_name(name, rows, tmp_path):
     folder = write(tmp_path / "run", rows, provenance(METHODS) | {name: None})
     with pytest.raises(UsageError, match=f"'{name}' is missing; give a run of this version"):
         merge([folder])
-
-
-def test_a_report_without_what_it_shows_of_the_run_is_written(rows, tmp_path):
-    nothing = dict.fromkeys(("command", "skipped", "versions", "date", "commit"))
-    folder = write(tmp_path / "run", rows, provenance(METHODS) | nothing)
-    assert write_report(merge([folder]), [], folder).files

@@ -21,15 +21,6 @@ def fixed(machine, acceptance, gamma, nodes=None, tokens=120, seed=0):
     return answer_cost(machine, acceptance, tokens, policy, seed)
 
 
-def test_plain_decoding_costs_a_plain_round_a_token():
-    assert fixed(M3, 0.9, 0) == pytest.approx(120)
-
-
-def test_a_round_costs_its_rows_and_its_drafted_tokens():
-    """Always right: 120 tokens are 30 rounds of four, with three drafted tokens each."""
-    assert fixed(M3, 1.0, 3) == pytest.approx(30 * (3.26 + 3 * 0.05))
-
-
 @pytest.mark.parametrize("acceptance", [0.2, 0.9])
 def test_a_tree_accepts_what_its_nodes_promise(acceptance):
     """Every node of the tree is accepted as often as its path is the right one."""

@@ -124,38 +124,11 @@ def test_second_turns_without_images_follow_a_question_about_one(tmp_path, name)
         assert (texts(second), second.pictures) == (expected, ())
 
 
-@pytest.mark.parametrize("count", [2, 9, 16])
-def test_there_may_be_fewer_or_more_columns_of_images(tmp_path, count):
-    columns = [(f"image_{n}", IMAGE) for n in range(count)]
-    row = {"sub_task": "IEdit", "question": "<image> <image>"}
-    rows = [row | {"image_0": image(3), "image_1": image(4)}]
-    schema = [("sub_task", pa.string()), ("question", pa.string()), *columns]
-    write(tmp_path / "in_domain" / "test-00000-of-00001.parquet", schema, rows)
-    (item,) = suite_samples(f"iedit={tmp_path}", 16)
-    assert colours(item.read()[0]) == [3, 4]
-
-
 def test_markers_and_images_must_agree(tmp_path):
     folder = interleaved(tmp_path, ["Spot-the-Diff"], 3, "<image> <image>")
     (item,) = suite_samples(f"spot={folder}", 16)
     with pytest.raises(UsageError, match=r"row 0: 2 <image> for 3 images"):
         item.read()
-
-
-def test_shards_of_a_table_follow_one_another(tmp_path):
-    for part in range(2):
-        rows = [{"question": "q", "image": image(part * 5 + n)} for n in range(5)]
-        write(tmp_path / "data" / f"test-0000{part}-of-00002.parquet", COLUMNS, rows)
-    samples = suite_samples(f"pope={tmp_path}", 16, limit=7)
-    assert [colours(each.read()[0]) for each in samples] == [[n] for n in range(7)]
-
-
-def test_images_may_lie_beside_the_table(tmp_path):
-    Image.new("RGB", (8, 8), (3, 0, 0)).save(tmp_path / "a.png")
-    row = {"question": "What?", "image": {"bytes": None, "path": "a.png"}}
-    write(tmp_path / "x.parquet", COLUMNS, [row])
-    (item,) = suite_samples(f"chartqa={tmp_path}", 16)
-    assert colours(item.read()[0]) == [3]
 
 
 @pytest.mark.parametrize(
@@ -178,18 +151,6 @@ def test_a_broken_row_names_row_column_and_value(tmp_path, changes, error, messa
     with pytest.raises(error) as raised:
         first.read()
     assert message in str(raised.value)
-
-
-def test_a_missing_column_is_named_with_those_that_are_there(tmp_path):
-    write(tmp_path / "lite.parquet", [("query", pa.string()), ("image", IMAGE)], [{"query": "?"}])
-    with pytest.raises(UsageError, match=r"no column 'question' \(there are: query, image\)"):
-        suite_samples(f"chartqa={tmp_path}", 16)
-
-
-def test_what_rows_are_chosen_by_must_be_there(tmp_path):
-    write(tmp_path / "x.parquet", [("question", pa.string())], [{"question": "?"}])
-    with pytest.raises(UsageError, match=r"no column 'sub_task' \(there are: question\)"):
-        suite_samples(f"vist={tmp_path}", 16)
 
 
 def test_a_file_that_is_no_table_is_named(tmp_path):

@@ -1,6 +1,5 @@
 """Measures over rows, by hand and by numpy."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -29,34 +28,6 @@ def test_block_efficiency_pools_rounds_or_averages_answers():
     )
 
 
-def test_plain_decoding_is_one_token_a_round():
-    whole = metrics.summarise(PLAIN, [])
-    assert whole["block_efficiency"] == whole["macro_block_efficiency"] == 1
-    assert whole["acceptance_rate"] == 0
-    assert metrics.acceptance_by_position(PLAIN) == []
-
-
-def test_acceptance():
-    assert metrics.summarise(ROWS, [])["acceptance_rate"] == 6 / 13
-    # Position 1 was drafted five times and kept in rounds 1, 3 and 5; the short round counts once.
-    assert metrics.acceptance_by_position(ROWS) == [3 / 5, 2 / 4, 1 / 4]
-    assert metrics.acceptance_by_position(ROWS, conditional=True) == [3 / 5, 2 / 3, 1 / 2]
-
-
-def test_acceptance_by_position_against_numpy():
-    draws = np.random.default_rng(0)
-    drafted = draws.integers(1, 6, 200)
-    accepted = np.minimum(draws.integers(0, 6, 200), drafted)
-    rounds = [(int(d), int(a), int(a) + 1) for d, a in zip(drafted, accepted, strict=True)]
-    expected = [(accepted[drafted >= i] >= i).mean() for i in range(1, 6)]
-    assert metrics.acceptance_by_position([row(rounds=rounds)]) == pytest.approx(expected)
-    reached = [(drafted >= i) & (accepted >= i - 1) for i in range(1, 6)]
-    expected = [(accepted[some] >= i).mean() for i, some in enumerate(reached, start=1)]
-    assert metrics.acceptance_by_position([row(rounds=rounds)], conditional=True) == pytest.approx(
-        expected
-    )
-
-
 def test_of_a_tree_one_node_of_a_level_can_be_accepted():
     tree = row(rounds=[(20, 3, 4, 3), (20, 1, 2, 3), (6, 0, 1, 2)])
     assert metrics.summarise([tree], [])["acceptance_rate"] == 4 / 8
@@ -73,10 +44,6 @@ def test_speed_ups_pair_the_same_questions():
     assert metrics.global_speed_up(paired, "decode") == pytest.approx((10 / 6) / (10 / 6))
     assert metrics.paired_speed_ups(paired, "total") == pytest.approx([5 / 4, 5 / 6])
     assert metrics.global_speed_up(paired, "total") == pytest.approx(1.0)
-
-
-def test_turns_are_different_questions():
-    assert not metrics.pairs([row(turn=1)], [plain()])
 
 
 def test_percentiles_of_speeds_name_the_slow_end():
@@ -103,16 +70,6 @@ def test_what_was_not_compared_counts_neither_way():
     rows = [row(identical=True), row(identical=False), row(identical=None), row(identical=True)]
     assert metrics.summarise(rows, [])["identical"] == pytest.approx(2 / 3)
     assert metrics.summarise([row()], [])["identical"] is None
-
-
-def test_a_summary_holds_everything_and_nothing_of_nothing():
-    whole = metrics.summarise(ROWS, PLAIN)
-    assert [whole[name] for name in ("method", "answers", "rounds", "tokens")] == ["M", 2, 5, 10]
-    assert whole["speed_up_paired"] == pytest.approx(1.4)
-    assert whole["first_token_p50"] == 0.5
-    assert json.loads(json.dumps(whole))["block_efficiency"] == 2
-    empty = metrics.summarise([], PLAIN)
-    assert (empty["answers"], empty["block_efficiency"], empty["identical"]) == (0, 0, None)
 
 
 def test_the_memory_bound_speed_up_is_gagranis_formula_for_full_rounds():

@@ -5,15 +5,12 @@ import random
 import pytest
 
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.conversation import Message
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
-from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample, shard, with_follow_up
-from mmspec_bench.suite.sources import suite_samples
-from mmspec_world import TASKS, sample, split_of
+from mmspec_bench.suite.samples import FOLLOW_UPS, shard
+from mmspec_world import sample, split_of
 from mmspec_world.prompts import REASONED
 from mmspec_world.split import KEY_SEPARATOR
 
-IMAGES = {"spot": 2, "edit": 2, "video": 4, "pororo": 5, "vist": 5}
 SIZE = 16
 
 
@@ -30,32 +27,12 @@ def few():
     return offline(SIZE, limit=3)
 
 
-def test_every_task_has_a_hundred_samples():
-    every = offline(SIZE)
-    assert len(every) == 100 * len(OFFLINE_TASKS)
-    assert len({item.name for item in every}) == len(every)
-    assert OFFLINE_TASKS.keys() == set(TASKS) - {"chat", "swap", "told", "drill"}
-
-
 def test_samples_are_the_same_for_the_same_seed_and_others_for_another(few):
     again = offline(SIZE, limit=3)
     assert [digests(item) for item in few] == [digests(item) for item in again]
     other = offline(SIZE, limit=3, seed=3)
     assert not {item.name for item in few} & {item.name for item in other}
     assert digests(few[0]) != digests(other[0])
-
-
-def test_the_text_suite_shows_nothing():
-    samples = suite_samples("offline-text", SIZE, limit=4)
-    assert [item.task for item in samples] == ["told"] * 4
-    assert not any(question.pictures for item in samples for question in item.read())
-
-
-def test_the_suite_of_clips_shows_eight_and_sixteen_frames():
-    samples = suite_samples("offline-clips", SIZE, limit=2)
-    assert [item.name for item in samples] == ["clip8/0", "clip8/1", "clip16/0", "clip16/1"]
-    questions = [item.read()[0] for item in samples]
-    assert [len(question.pictures) for question in questions] == [8, 8, 16, 16]
 
 
 @pytest.mark.parametrize("task", [*OFFLINE_TASKS, *TEXT_TASKS, *CLIP_TASKS])
@@ -70,13 +47,6 @@ def test_nothing_that_is_asked_was_trained_on(task):
         assert {split_of(key) for key in held_out.key.split(KEY_SEPARATOR)} == {"held-out"}
         trained = sample(task, seed, split="train", size=SIZE)
         assert {split_of(key) for key in trained.key.split(KEY_SEPARATOR)} == {"train"}
-
-
-@pytest.mark.parametrize("task", OFFLINE_TASKS)
-def test_first_questions_show_the_papers_number_of_images(few, task):
-    for item in few:
-        if item.task == task:
-            assert len(item.read()[0].pictures) == IMAGES.get(task, 1)
 
 
 def test_questions_are_asked_as_the_papers_ask(few):
@@ -102,26 +72,6 @@ def test_second_turns_are_built_as_tabed_builds_them(few):
     assert texts(by_task["reasoning"][0].read()[1]) == FOLLOW_UPS["caption"]
     assert all(len(item.read()) == 1 for item in by_task["pororo"])
     assert all(len(item.read()) >= 2 for item in by_task["conversation"])
-
-
-def asking(text):
-    return SuiteSample(text, "t", lambda: (Message("user", (text,)),))
-
-
-def test_each_item_is_followed_by_its_own_neighbour():
-    samples = with_follow_up([asking("a"), asking("b"), asking("c")], "next")
-    assert ["".join(map(texts, item.read())) for item in samples] == ["ab", "bc", "ca"]
-
-
-def test_turns_and_tasks_can_be_chosen():
-    few = suite_samples("offline", SIZE, limit=2, turns=1, tasks=["spot", "chart"])
-    assert [item.name for item in few] == ["chart/0", "chart/1", "spot/0", "spot/1"]
-    assert all(len(item.read()) == 1 for item in few)
-
-
-def test_a_task_that_is_not_there_is_named():
-    with pytest.raises(UsageError, match=r"unknown task 'chrat'.*nearest: chart"):
-        suite_samples("offline", SIZE, tasks=["chrat"])
 
 
 def test_shards_share_all_out_with_their_places():

@@ -142,8 +142,3 @@ def test_what_is_wrong_is_named(tmp_path, suite, file, content, message):
     (tmp_path / file).write_text(content)
     with pytest.raises(UsageError, match=message):
         suite_samples(f"{suite}={tmp_path}", 16)
-
-
-def test_a_dataset_without_table_needs_its_folder():
-    with pytest.raises(UsageError, match="nearest: coco=DIR"):
-        suite_samples("coco", 16)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from mmspec.ground.errors import UsageError
-from mmspec_bench.suite.rows import append, lines, read_rows, rewrite
+from mmspec_bench.suite.rows import append, read_rows
 from support.suite_row import plain, row
 
 FULL = row(
@@ -24,32 +24,12 @@ def test_rows_come_back_as_they_were(tmp_path):
     assert len(file.read_text().splitlines(keepends=False)) >= 3
 
 
-def test_the_json_of_a_row_is_the_contract(tmp_path):
-    tree = row(rounds=[(20, 2, 3, 4)])
-    [line] = lines([tree])
-    entry = json.loads(line)
-    assert entry["rounds"] == [[20, 2, 3, 0.1, 0.2, 4]]
-    assert (entry["identical"], entry["divergence"]) == (None, None)
-    assert (tree.drafted, tree.depth) == (20, 4)
-    file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps(entry | {"mood": "good"}) + "\n")  # a later version's key
-    assert read_rows(file) == [tree]
-
-
 @pytest.mark.parametrize("cut", [1, 10, 200])
 def test_a_torn_last_line_is_left_out(tmp_path, cut):
     file = tmp_path / "rows.jsonl"
     append(file, [FULL, FULL])
     file.write_bytes(file.read_bytes()[:-cut])
     assert read_rows(file) == [FULL]
-
-
-def test_a_line_torn_inside_a_character_is_left_out(tmp_path):
-    file = tmp_path / "rows.jsonl"
-    append(file, [plain()])
-    with file.open("ab") as opened:
-        opened.write('{"sample": "é'.encode()[:-1])
-    assert read_rows(file) == [plain()]
 
 
 @pytest.mark.parametrize(
@@ -72,16 +52,3 @@ def test_a_broken_line_is_named(tmp_path, line, entry):
     with pytest.raises(UsageError) as error:
         read_rows(file)
     assert entry in str(error.value)
-
-
-def test_rewriting_replaces_the_whole_file(tmp_path):
-    file = tmp_path / "rows.jsonl"
-    append(file, [row(), row("b/0")])
-    rewrite(file, [row("c/0")])
-    assert read_rows(file) == [row("c/0")]
-    assert [each.name for each in tmp_path.iterdir()] == ["rows.jsonl"]
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(UsageError, match="no_such"):
-        read_rows(tmp_path / "no_such.jsonl")

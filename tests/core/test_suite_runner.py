@@ -6,7 +6,7 @@ import pytest
 
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics.check import NEAR_TIES
-from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError
 from mmspec.prompt.conversation import Message
 from mmspec_bench.suite.answerer import open_answerer
 from mmspec_bench.suite.methods import read_methods
@@ -15,7 +15,7 @@ from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_bench.suite.runner import Runner
 from mmspec_bench.suite.samples import SuiteSample
 from support.chat_turns import OPTIONS
-from support.scripted_engine import SEES, picture, scripted_engine, with_positions
+from support.scripted_engine import picture
 from support.stand_ins import Meddler
 from support.suite_row import without_times
 from support.synthetic_run import provenance, write
@@ -44,21 +44,6 @@ def rows_of(*arguments, **options):
     return [row for rows in runner(*arguments, **options).run([]) for row in rows]
 
 
-def test_every_method_answers_every_turn_and_rows_are_on_disk_at_once(engine, tmp_path):
-    bench = runner(engine, "M,MTC,none", tmp_path, conversation(1, 2), conversation(2))
-    count = 0
-    for rows in bench.run([]):
-        count += len(rows)
-        assert read_rows(bench.file)[-len(rows) :] == rows
-    assert count == 3 * 2 + 3
-
-
-def test_the_order_rotates_with_the_sample(engine, tmp_path):
-    rows = rows_of(engine, "M,T,none", tmp_path, *map(conversation, (1, 2, 3)))
-    assert [row.method for row in rows] == ["M", "T", "none", "T", "none", "M", "none", "M", "T"]
-    assert [row.position for row in rows] == [0, 1, 2] * 3
-
-
 def test_drafted_answers_are_compared_with_the_plain_one(engine, tmp_path):
     rows = rows_of(engine, "none,MT,T", tmp_path, conversation(1, 2))
     plain = {row.turn: row for row in rows if row.method == "none"}
@@ -80,11 +65,6 @@ def test_a_row_says_what_happened(engine, tmp_path):
     assert first.finish_reason == "length"
     assert 0 < first.seconds["first_token"] < first.seconds["total"]
     assert "".join(first.pieces) == engine.target.tokenizer.decode(first.token_ids)
-
-
-def test_without_plain_decoding_nothing_is_compared(engine, tmp_path):
-    rows = rows_of(engine, "M,T", tmp_path, conversation(1))
-    assert [row.identical for row in rows] == [None, None]
 
 
 def test_each_method_pays_for_the_picture_and_its_caption(engine, tmp_path):
@@ -127,13 +107,6 @@ def test_with_exact_rows_no_difference_is_a_near_tie(engine, tmp_path, monkeypat
     assert drafted.divergence["outcome"] == outcome
 
 
-def test_a_broken_sample_ends_the_run_by_name(engine, tmp_path):
-    bench = runner(engine, "none", tmp_path, conversation(1), broken(2), conversation(3))
-    with pytest.raises(ImageError, match=r"t/2: no picture; --skip-bad leaves it out"):
-        list(bench.run([]))
-    assert [row.sample for row in read_rows(bench.file)] == ["t/1"]
-
-
 def test_a_broken_sample_can_be_left_out(engine, tmp_path):
     write(tmp_path, [], provenance(["none"]))
     noted = []
@@ -143,12 +116,6 @@ def test_a_broken_sample_can_be_left_out(engine, tmp_path):
     assert [len(rows) for rows in groups] == [1, 0, 1]
     assert noted == ["left out t/2: no picture"]
     assert read_provenance(tmp_path)["skipped"] == [{"sample": "t/2", "reason": "no picture"}]
-
-
-def test_a_prompt_without_room_is_a_broken_sample(directory, tmp_path):
-    engine = scripted_engine(directory, target=with_positions(SEES, 40))
-    with pytest.raises(Exception, match="t/1: prompt and images take"):
-        rows_of(engine, "none,M", tmp_path, conversation(1))
 
 
 @pytest.mark.parametrize("length", range(1, 9))
@@ -165,14 +132,3 @@ def test_wherever_a_kill_cuts_the_file_resuming_completes_it(engine, tmp_path, l
         bench.file.write_bytes(b"".join(lines[:length]))
     list(bench.run(done))
     assert list(map(without_times, read_rows(bench.file))) == list(map(without_times, whole))
-
-
-def test_warming_up_writes_nothing(engine, tmp_path):
-    bench = runner(engine, "M,none", tmp_path, broken(2), conversation(1))
-    bench.warm_up()
-    assert not bench.file.exists()
-
-
-def test_what_the_models_cannot_do_is_refused_before_the_first_answer(directory):
-    with pytest.raises(UsageError, match="the grid divides into"):
-        runner(scripted_engine(directory), "P5", directory)

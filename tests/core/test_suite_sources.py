@@ -4,11 +4,10 @@ import json
 
 import pytest
 from PIL import Image
-from test_suite_datasets import single, texts
+from test_suite_datasets import texts
 
 from mmspec.ground.errors import HubError, UsageError
 from mmspec_bench.suite import sources
-from mmspec_bench.suite.datasets import DATASETS, GROUPS
 from mmspec_bench.suite.sources import suite_samples
 from mmspec_world.prompts import VIDEO
 from support.films import film
@@ -37,19 +36,6 @@ def test_a_folder_of_clips_is_captioned_at_a_frame_a_second(tmp_path):
     assert len(suite_samples(str(tmp_path), 16, limit=2)) == 2
 
 
-def test_the_hubs_cache_is_looked_into(tmp_path, monkeypatch):
-    single(tmp_path, "chartqa", 3)
-    asked = []
-
-    def cached(repository, pattern):
-        asked.append(repository)
-        return sorted(tmp_path.glob(pattern))
-
-    monkeypatch.setattr(sources, "cached_dataset", cached)
-    assert len(suite_samples("chartqa", 16)) == 3
-    assert asked == ["lmms-lab-encoder/LMMs-Eval-Lite"]
-
-
 def test_what_is_not_on_this_machine_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(sources, "cached_dataset", lambda *_: [])
     with pytest.raises(HubError, match=r"hf download --repo-type dataset lmms-lab-encoder/POPE"):
@@ -71,8 +57,3 @@ def test_what_is_no_suite_is_named(tmp_path, suite, message):
     with pytest.raises(UsageError) as raised:
         suite_samples(suite.format(path=tmp_path), 16)
     assert message in str(raised.value)
-
-
-def test_groups_name_datasets_that_are_there():
-    assert all(name in DATASETS for group in GROUPS.values() for name in group)
-    assert (len(GROUPS["ibed"]), len(GROUPS["tabed"])) == (8, 11)

@@ -3,10 +3,8 @@
 import json
 import struct
 from pathlib import Path
-from shutil import copytree
 
 import pytest
-from safetensors import safe_open
 from test_checkpoint import planned
 
 from mmspec.ground.errors import CheckpointError
@@ -25,21 +23,15 @@ def entry(start: int = 0, end: int = 8, dtype: str = "F32", shape: object = (2,)
     ("content", "message"),
     [
         (b"", "truncated or not a safetensors file: 0 bytes"),
-        (b"\x01\x02", "truncated"),
         (struct.pack("<Q", 2**63) + b"{}", "header of 9223372036854775808 bytes"),
         (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer"),
         (raw(b"{nonsense"), "header is not JSON"),
-        (raw(b"\xff\xfe{}"), "header is not JSON"),
         (raw(b"[" * 100_000), "header is not JSON"),
-        (raw([1]), "not a JSON object"),
         (raw({"a\nb": entry()}), r'header .*"a\\nb": .* but must be .* each key'),
         (raw({"a": 3}), "in the safetensors header a is 3, but must be an object"),
         (raw({"a": entry(shape=[-2])}, bytes(8)), r"header a.shape\[0\] is -2"),
-        (raw({"a": entry(shape="2")}, bytes(8)), 'header a.shape is "2"'),
-        (raw({"a": entry(dtype="Q7")}, bytes(8)), 'header a.dtype is "Q7"'),
         (raw({"a": entry(shape=[3])}, bytes(8)), "a takes 8 bytes, but F32 .* needs 12"),
         (raw({"a": entry()}, bytes(5)), "truncated or overlong"),
-        (raw({"a": entry()}, bytes(9)), "truncated or overlong"),
         (raw({"a": entry(4, 12)}, bytes(12)), "overlaps another tensor or leaves a gap"),
         (raw({"a": entry(), "b": entry(4, 12)}, bytes(12)), "b overlaps another"),
         (raw({"a": entry(-8, 0)}, bytes(8)), r"header a.data_offsets\[0\] is -8"),
@@ -54,17 +46,3 @@ def test_broken_files_are_named(
     with pytest.raises(CheckpointError, match=message) as caught:
         planned(tmp_path)
     assert "model.safetensors" in str(caught.value)
-
-
-@pytest.mark.parametrize("kept", [100, 5_000, -1])
-def test_truncation_is_found_where_the_library_finds_it(
-    tmp_path: Path, llava_path: Path, kept: int
-) -> None:
-    path = tmp_path / "cut"
-    copytree(llava_path, path)
-    file = path / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:kept])
-    with pytest.raises(Exception, match=r"."), safe_open(file, "np"):
-        pass
-    with pytest.raises(CheckpointError, match="truncated"):
-        planned(path)

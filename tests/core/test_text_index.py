@@ -80,18 +80,6 @@ def test_an_index_that_is_made_at_once_finds_the_same_and_goes_on(tokens, more):
     assert index.places(whole.context) == whole.places(whole.context)
 
 
-def test_large_tables_that_are_made_at_once_grow_on():
-    tokens = np.random.default_rng(0).integers(0, 200, 9 * BUCKETS, np.int32)
-    whole = index_of(tokens.tolist())
-    for count in (2 * BUCKETS - CONTEXTS[0], 5 * BUCKETS, len(tokens)):
-        index = TextIndex.of(tokens[:count])
-        index.extend(tokens[count:].tolist())
-        for at in range(0, len(tokens) - LONGEST, 97):
-            context = tokens[at : at + LONGEST].tolist()
-            found_long = [each.places(context)[CONTEXTS[0] :] for each in (index, whole)]
-            assert found_long[0] == found_long[1]
-
-
 def test_tables_that_grew_shrink_again():
     draws = Random(0)
     tokens = [draws.randrange(40) for _ in range(9 * BUCKETS)]
@@ -132,12 +120,6 @@ def test_after_an_interrupt_anywhere_the_old_text_is_there(monkeypatch, length, 
     index.extend([3, 4, 3])
     fresh.extend([3, 4, 3])
     assert found(index) == found(fresh) == searched([*tokens, 3, 4, 3], index.context)
-
-
-@pytest.mark.parametrize("length", [-1, 4])
-def test_lengths_that_are_not_there_cannot_be_rewound_to(length):
-    with pytest.raises(ValueError, match="3 tokens"):
-        index_of([1, 2, 3]).rewind(length)
 
 
 HOSTILE = {

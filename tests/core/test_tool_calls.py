@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers.models import WordLevel
@@ -53,6 +53,7 @@ def test_a_template_without_calls_in_json_has_no_form(source):
     assert call_form(ChatTemplate(source)) is None
 
 
+@settings(max_examples=40)
 @given(st.sampled_from([*FORMS.values()]), st.text(max_size=9), st.lists(calls, min_size=1))
 def test_what_is_written_is_read(form, text, some):
     if not form.mark:

@@ -54,19 +54,6 @@ def ranked(rule, path):
 
 
 @pytest.mark.parametrize(
-    ("word", "tree"),
-    [("none", None), ("dynamic", Tree((), 4, 9)), ("3,2,1", Tree((3, 2, 1), 4, 9))],
-)
-def test_words_are_trees(word, tree):
-    assert parse_tree(word, 4, 9) == tree
-    assert tree is None or tree.spec == word
-
-
-def test_a_tree_has_the_published_size_where_nothing_is_said():
-    assert parse_tree("dynamic") == Tree((), 10, 60)
-
-
-@pytest.mark.parametrize(
     ("given", "told"),
     [
         (lambda: parse_tree("wide"), "`tree='wide'`"),
@@ -80,11 +67,6 @@ def test_what_is_no_tree_is_named(given, told):
     with pytest.raises(UsageError) as error:
         given()
     assert told in str(error.value)
-
-
-def test_gamma_bounds_the_depth():
-    assert [Tree((3, 2, 1)).depth(k) for k in (1, 3, 5)] == [1, 3, 3]
-    assert [Tree().depth(k) for k in (1, 3, 5)] == [1, 3, 5]
 
 
 # Static shapes
@@ -123,12 +105,6 @@ def test_a_static_tree_takes_each_nodes_likeliest_children(branching, nodes, rul
     assert depth == max(map(len, found))
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_no_path_of_a_static_tree_is_longer_than_asked(k):
-    ids, parents, depth = drafted(said, Tree((2, 2, 2)), k)
-    assert max(map(len, paths(ids.tolist(), parents.tolist()))) == depth == min(k, 3)
-
-
 def test_no_node_has_more_children_than_there_are_tokens():
     for tree in (Tree((50, 2)), Tree((), 50, 300)):
         ids, parents, _ = drafted(said, tree, 2)
@@ -162,14 +138,6 @@ def test_a_dynamic_tree_is_eagles(rule, width, nodes, depth):
     tree = Tree((), width, nodes)
     ids, parents, _ = drafted(rule, tree, depth)
     assert paths(ids.tolist(), parents.tolist()) == eagle(rule, tree, depth)
-
-
-def test_a_dynamic_tree_of_width_one_is_the_argmax_chain():
-    ids, parents, depth = drafted(said, Tree((), 1, 60), 4)
-    chain = []
-    for _ in range(4):
-        chain.append(int(said(chain).argmax()))
-    assert (ids.tolist(), parents.tolist(), depth) == (chain, [-1, 0, 1, 2], 4)
 
 
 # Which nodes the draft's own outputs are known after
@@ -262,8 +230,3 @@ def test_a_node_sees_its_path_alone(branching, nodes):
 )
 def test_a_tree_shrinks_to_a_number_of_nodes(nodes, k, tree):
     assert Tree().within(nodes, k) == tree
-
-
-def test_a_shrunken_tree_is_no_wider_than_it_was_and_a_static_one_keeps_its_shape():
-    assert Tree((), 4, 60).within(32, 5) == Tree((), 4, 32)
-    assert Tree((3, 2), nodes=60).within(5, 2).branching == (3, 2)

@@ -9,23 +9,17 @@ import tomllib
 from dataclasses import astuple
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mmspec_world import (
-    LABELS,
     SCRIPTS,
     Fact,
     JudgedTurn,
     judge,
-    labelled_picture,
     sample,
     split_of,
     wording,
 )
-from mmspec_world.drawing import COLOURS, SHAPES, render
-from mmspec_world.pictures import Scene, Thing
-from mmspec_world.questions import relation
 from mmspec_world.split import KEY_SEPARATOR
 
 SEEDS = range(60)
@@ -75,14 +69,6 @@ def test_samples_are_those_that_published_models_were_trained_on(task: str) -> N
     assert hashlib.sha256(texts.encode()).hexdigest()[:12] == TEXT_DIGESTS[task]
 
 
-def test_labels_are_those_that_the_tower_was_trained_on() -> None:
-    total = hashlib.sha256()
-    for seed in range(60):
-        _, labels = labelled_picture(seed, split="train", size=8, grid=12)
-        total.update(b"".join(labels[name].tobytes() for name in LABELS))
-    assert total.hexdigest()[:12] == "93516894cb23"
-
-
 def test_every_phrase_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     said = set()
 
@@ -95,7 +81,7 @@ def test_every_phrase_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         if hasattr(module, "say"):
             monkeypatch.setattr(module, "say", recorded)
     for task, seed in itertools.product(SCRIPTS, range(120)):
-        sample(task, seed, split="train", size=48)
+        sample(task, seed, split="train", size=8)
     table = Path(wording.__file__).with_name("phrases.toml").read_text(encoding="utf-8")
     sections = tomllib.loads(table)
     del sections["facts"]
@@ -142,44 +128,3 @@ def test_the_judge_takes_the_last_statement_and_wants_one() -> None:
     assert not judge(fact, "I see a star, and red.")
     assert not judge(fact, "The star is reddish.")
     assert not judge(fact, "")
-
-
-def test_label_colours_match_the_pixels() -> None:
-    """A cell's label is the colour name nearest to the middle of what covers the cell."""
-    palette = np.array([*COLOURS.values()])
-    right = total = 0
-    for seed in range(60):
-        image, labels = labelled_picture(seed, split="train", size=144, grid=12)
-        pixels = np.asarray(image, dtype=float).reshape(12, 12, 12, 12, 3).swapaxes(1, 2)
-        flat = labels["shape"] > 0
-        spread = pixels.reshape(12, 12, 144, 3).std(axis=2).max(axis=-1)
-        for row, column in np.argwhere(flat & (spread < 12)):
-            middle = pixels[row, column].reshape(144, 3).mean(axis=0)
-            nearest = 1 + int(((palette - middle) ** 2).sum(axis=-1).argmin())
-            right += nearest == labels["colour"][row, column]
-            total += 1
-    assert total > 200
-    assert right == total
-
-
-@pytest.mark.parametrize("place", range(9))
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_thing_is_drawn_in_its_place_and_colour(shape: str, place: int) -> None:
-    rng = random.Random(place)
-    scene = Scene("white", (Thing("blue", shape, place),))
-    pixels = np.asarray(render(rng, scene.marks(rng), "white", 144), dtype=int)
-    blue = pixels[..., 2] - pixels[..., :2].max(axis=-1) > 80
-    row, column = np.argwhere(blue).mean(axis=0) // 48
-    assert (row, column) == divmod(place, 3)
-    assert 250 < blue.sum() < 9000
-
-
-def test_relations_are_true_of_the_places() -> None:
-    unit = {"left of": (0, -1), "right of": (0, 1), "above": (-1, 0), "below": (1, 0)}
-    for first, second in itertools.permutations(range(9), 2):
-        row, column = np.subtract(divmod(first, 3), divmod(second, 3))
-        side = relation(Thing("red", "star", first), Thing("blue", "circle", second))
-        if abs(row) == abs(column):
-            assert not side
-        else:
-            assert np.dot(unit[side], (row, column)) == max(abs(row), abs(column))

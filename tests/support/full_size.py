@@ -63,14 +63,6 @@ def hub_layout(config: dict[str, Any]) -> Entries:
             for name, entry in entries.items()}  # fmt: skip
 
 
-def old_hub_layout(config: dict[str, Any]) -> Entries:
-    """List what early files hold: also the tables that a model computes itself."""
-    positions = {"vision_tower.vision_model.embeddings.position_ids": ("I64", (1, 577))}
-    layers = config["text_config"].get("num_hidden_layers", 32)
-    stem = "language_model.model.layers.{}.self_attn.rotary_emb.inv_freq"
-    return hub_layout(config) | positions | {stem.format(n): ("F32", (64,)) for n in range(layers)}
-
-
 def mlx_layout(config: dict[str, Any]) -> Entries:
     """List a 4-bit conversion of 2024: tower and projector quantized too."""
     entries = mlx_layout_plain_vision(config)
@@ -160,18 +152,13 @@ def _write_sparse(file: Path, entries: Entries) -> None:
 
 FULL_SIZE = {
     "llava-1.5-7b hub": FullSize(llava(text("vicuna-7b")), hub_layout, 14.127e9, shards=3),
-    "llava-1.5-7b early hub": FullSize(
-        llava(text("vicuna-7b")), old_hub_layout, 14.127e9, shards=3
-    ),
     "llava-1.5-7b transformers": FullSize(llava(text("vicuna-7b")), transformers_layout, 14.127e9),
     "llava-1.5-13b hub": FullSize(llava(text("vicuna-13b")), hub_layout, 26.70e9, shards=6),
-    "llava-1.5-13b transformers": FullSize(llava(text("vicuna-13b")), transformers_layout, 26.70e9),
     "llava-1.5-7b mlx": FullSize(llava(text("vicuna-7b")), mlx_layout, 3.975e9, quantized=True),
     "llava-1.5-7b mlx, vision plain": FullSize(
         llava(text("vicuna-7b")), mlx_layout_plain_vision, 4.44e9, quantized=True
     ),
     "lvlm68m hub": FullSize(llava(text("draft-68m")), hub_layout, 0.746e9),
-    "lvlm160m hub": FullSize(llava(text("draft-160m"), "bfloat16"), hub_layout, 0.934e9),
     "llama-68m hub": FullSize(text("llama-68m"), transformers_layout, 0.272e9),
 }
 """Checkpoints by name; `bytes` as published, or as the parameter count has it."""

@@ -49,18 +49,6 @@ class Served:
             assert self.process.is_alive(), self.said
             sleep(0.02)
 
-    def wait_for_health(self) -> None:
-        """Wait until it answers, whatever it could say."""
-        end = monotonic() + PATIENCE
-        while True:
-            try:
-                httpx2.get(f"{self.url}/health", timeout=PATIENCE).raise_for_status()
-                return
-            except httpx2.HTTPError:
-                assert monotonic() < end
-                assert self.process.is_alive()
-                sleep(0.05)
-
     def ask(self, **fields: Any) -> httpx2.Response:
         """The reply to a question."""
         return httpx2.post(self.url + CHAT, json=QUESTION | fields, timeout=PATIENCE)

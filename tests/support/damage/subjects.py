@@ -1,36 +1,7 @@
-"""All subjects by name, and faults that the fuzzer must notice."""
+"""All subjects by name."""
 
-import os
-import time
-from pathlib import Path
-
-import numpy as np
-
-from mmspec.ground.errors import UsageError
 from support.damage import chat_files, measured_files, model_files, training_files
 from support.damage.subject import Subject
-
-
-def use_fault(file: Path, _: str) -> None:
-    """Do what no reader may, if the file is damaged: the fuzzer must notice."""
-    if not file.is_file() or file.read_bytes() == b"good":
-        return
-    match file.name:
-        case "hang":
-            time.sleep(1e6)
-        case "abort":
-            os.abort()
-        case "memory":
-            np.ones(70_000_000)
-        case "time":
-            started = time.process_time()
-            while time.process_time() < started + 2.5:
-                pass
-        case "unnamed":
-            raise UsageError("something is wrong")
-        case "traceback":
-            raise ValueError(file.name)
-
 
 WEIGHTS = ("model.safetensors",) * 8
 CONFIGS = ("config.json",) * 4
@@ -96,5 +67,4 @@ PICKLES = {
     ),
 }
 """What PyTorch alone reads."""
-FAULTS = ("hang", "abort", "memory", "time", "traceback", "unnamed")
-SUBJECTS = CORE | MODELS | PICKLES | {name: Subject(use_fault, (name,)) for name in FAULTS}
+SUBJECTS = CORE | MODELS | PICKLES
