@@ -35,12 +35,3 @@ def test_a_wrong_file_is_one_line(run: Run, config, text, words):
     assert result.status == 2
     assert words in result.err
     assert result.err.count("\n") == 1
-
-
-def test_doctor_prints_the_file_and_fits_a_screen(run: Run, config):
-    config("model = 'mini'\n")
-    lines = run("doctor").out.splitlines()
-    assert lines[0] == "mmspec works here."
-    assert any("config.toml" in line and "model = mini" in line for line in lines)
-    assert len(lines) < 24
-    assert len(run("doctor", "--full").out.splitlines()) > len(lines)

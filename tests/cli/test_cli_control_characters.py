@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from mmspec.chat.chat import Chat
-from mmspec_bench.suite.rows import ROWS
 from support import hostile
 from support.hostile import EVIL, TITLE, reached, talking
 from support.hub_server import serving
@@ -119,20 +118,6 @@ def test_answers_of_a_hub_spell_them_out(at_terminal, llama_path, tmp_path, foun
         status, screen = at_terminal("models", "pull", "org/model", HF_ENDPOINT=address, **cache)
     assert status == (0 if found else 2)
     assert "owned" in screen
-
-
-def test_a_run_and_its_report_spell_them_out(at_terminal, evil, tmp_path):
-    out = tmp_path / f"out {EVIL}"
-    few = ["--tasks", "chart", "--limit", "1", "--methods", "none", "--max-new-tokens", "4"]
-    asked = ["bench", "run", *evil[:-2], *few, "--out", out]
-    assert at_terminal(*asked)[0] == 0
-    assert at_terminal(*asked)[0] == 2
-    rows = out / ROWS
-    row = json.loads(rows.read_text().splitlines()[0])
-    names = {"task": EVIL, "sample": f"{EVIL}/0"}
-    rows.write_text(json.dumps(row | names | {"method": f"M{EVIL}", "pieces": [EVIL]}) + "\n")
-    at_terminal("bench", "report", out)
-    at_terminal("bench", "report", out, "--json")
 
 
 def conversations(folder: Path) -> Path:

@@ -131,7 +131,7 @@ LINES = st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(MARKUP | LINES, st.lists(st.integers(1, 7), max_size=60))
 @example("-:1", [1, 1])
 @example("*.`*.`", [5])

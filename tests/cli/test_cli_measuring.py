@@ -105,11 +105,3 @@ def test_a_probe_is_shown_while_it_goes_on(run, pair_paths, tmp_path, monkeypatc
     exact = () if name == "calibrate" else ("--exact", "on")
     assert run(*PROBING[name], "--model", target, "--draft", draft, *exact, *out).status == 130
     assert shown[-1].startswith("measuring once whether this machine can decode")
-
-
-def test_doctor_names_what_is_missing(run):
-    result = run("doctor", "--full")
-    assert "mmspec models pull llava-1.5-7b" in result.out
-    told = json.loads(run("doctor", "--json").out)
-    assert told["backends"]["torch"]["threads"] >= 1
-    assert told["exit_code"] == result.status

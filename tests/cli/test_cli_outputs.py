@@ -7,16 +7,6 @@ import pytest
 
 from mmspec.prompt.images import READ
 
-
-@pytest.mark.parametrize("out", ["missing/report.json", "."])
-@pytest.mark.parametrize("command", ["speed", "peers"])
-def test_a_report_that_cannot_be_written_is_refused_at_once(run, tmp_path, command, out):
-    result = run("bench", command, "--out", tmp_path / out)
-    assert result.status == 2
-    assert result.out == ""
-    assert "cannot be written" in result.err
-
-
 NO_IMAGE = f"mmspec: standard input: not an image that can be read: {READ} are\n"
 NO_OUTPUT = "mmspec: standard output is closed: nothing could be shown\n"
 

@@ -44,8 +44,9 @@ def test_a_chat_that_is_ended_at_its_prompt_gives_the_terminal_back(open_termina
     end(terminal, number)
 
 
-@pytest.mark.parametrize("number", ENDING)
-@pytest.mark.parametrize("command", ["chat", "generate"])
+@pytest.mark.parametrize(
+    ("command", "number"), [("chat", signal.SIGHUP), ("generate", signal.SIGTERM)]
+)
 def test_an_answer_that_is_ended_gives_the_terminal_back(open_terminal, long, command, number):
     prompt = ["--prompt", "what is it?"] if command == "generate" else []
     terminal = open_terminal(endless.main, [command, *prompt, *long])
@@ -76,12 +77,11 @@ def bench_run(models: list[str], out: Path, *more: str) -> list[str]:
     return ["bench", "run", *models, *few, "--max-new-tokens", "8", "--out", str(out), *more]
 
 
-@pytest.mark.parametrize("number", ENDING)
-def test_a_run_of_the_suite_that_is_ended_goes_on(open_terminal, run, models, tmp_path, number):
+def test_a_run_of_the_suite_that_is_ended_goes_on(open_terminal, run, models, tmp_path):
     out = tmp_path / "out"
     terminal = open_terminal(main, bench_run(models, out))
     terminal.wait(r"[1-9]\d*/30")
-    end(terminal, number)
+    end(terminal, signal.SIGTERM)
     assert "the rows so far are in" in terminal.screen
     kept = read_rows(out / ROWS)
     assert 0 < len(kept) < 60

@@ -233,16 +233,6 @@ def test_what_breaks_before_an_answer_begins_leaves_the_conversation(engine, mon
     check(chat, "Why?")
 
 
-def test_an_answer_never_started_changes_nothing(engine):
-    chat = engine.chat(OPTIONS)
-    asked(chat, "What is this?", A)
-    before = list(chat.conversation.turns)
-    chat.ask("Why?").close()
-    chat.retry().close()
-    assert chat.conversation.turns == before
-    check(chat, "Why?")
-
-
 def test_an_interrupted_answer_stays_as_far_as_it_got(engine):
     chat = engine.chat(OPTIONS)
     answering = chat.ask("What is this?", [A])

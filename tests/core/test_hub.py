@@ -1,8 +1,6 @@
 """Names to directories, with a real hub cache filled from a hub that runs in this process."""
 
-import os
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
@@ -17,7 +15,6 @@ from mmspec.checkpoints.cards import card, present
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.ground.errors import CheckpointError, HubError, UsageError, WriteError
-from mmspec.ground.output_files import ABANDONED_SECONDS
 from support.factory_blocks import deepspec, z_lab
 from support.factory_heads import specforge, speculators
 from support.full_disk import Disk
@@ -171,19 +168,6 @@ def test_an_interrupted_file_goes_on_where_it_was(hub: type[FakeHub], empty_cach
     assert note.endswith(f" free in {empty_cache}")
     pull("llama-68m", "torch", note=notes.append)
     assert notes == [note]
-
-
-def test_what_is_left_of_files_that_the_hub_has_replaced_is_deleted(
-    hub: type[FakeHub], empty_cache: Path
-) -> None:
-    blobs = empty_cache / "models--JackFram--llama-68m" / "blobs"
-    blobs.mkdir(parents=True)
-    for name, age in (("old", 2 * ABANDONED_SECONDS), ("growing", 0.0)):
-        partial = blobs / f"{name}.incomplete"
-        partial.write_bytes(b"x" * 100)
-        os.utime(partial, (time.time() - age,) * 2)
-    pull("llama-68m", "torch")
-    assert [file.name for file in blobs.glob("*.incomplete")] == ["growing.incomplete"]
 
 
 def test_what_a_broken_download_left_is_not_trusted(hub: type[FakeHub], empty_cache: Path) -> None:

@@ -72,13 +72,13 @@ def refusal(path: Path) -> str:
 
 
 def test_what_takes_too_much_memory_is_refused_with_both_figures(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "MAX_MEMORY", 200_000_000)
-    path = saved(tmp_path / "a.png", Image.new("RGB", (6000, 5000)))
+    monkeypatch.setattr(images, "MAX_MEMORY", 50_000_000)
+    path = saved(tmp_path / "a.png", Image.new("RGB", (3000, 2500)))
     assert refusal(path).endswith(
-        "a.png: 6000 x 5000 pixels take 0.2 GB to open, and 0.2 GB of memory is allowed; "
+        "a.png: 3000 x 2500 pixels take 0.1 GB to open, and 0.1 GB of memory is allowed; "
         "make it smaller first"
     )
-    assert open_picture(saved(tmp_path / "grey.png", Image.new("L", (6000, 5000))))
+    assert open_picture(saved(tmp_path / "grey.png", Image.new("L", (3000, 2500))))
 
 
 def test_a_progressive_jpeg_needs_its_coefficients_at_any_scale(tmp_path, monkeypatch):

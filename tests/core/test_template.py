@@ -112,7 +112,6 @@ ENDLESS = {
 @pytest.fixture
 def _no_collection():
     """Python drops a KeyboardInterrupt that arrives while the collector calls somebody back."""
-    gc.collect()
     gc.disable()
     yield
     gc.enable()
