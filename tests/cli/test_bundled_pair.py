@@ -45,14 +45,3 @@ def test_both_backends_say_the_same_with_every_view_and_without(engines, image):
         for name, drafting in [("torch", "none"), ("torch", "MTCP"), ("mlx", "MTCP")]
     ]
     assert answers[0] == answers[1] == answers[2]
-
-
-def test_the_draft_is_kept_more_often_with_the_image_than_without(engines):
-    rounds = {
-        drafting: sum(
-            len(answer_once(engines["torch"], question(DRAWINGS / image, text), options).rounds)
-            for image, text, _ in SEEN[::2]
-        )
-        for drafting, options in ((word, Options(drafting=word, gamma=4)) for word in ("M", "T"))
-    }
-    assert rounds["M"] < rounds["T"]

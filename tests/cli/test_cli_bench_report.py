@@ -33,7 +33,7 @@ def test_a_report_is_shown_and_written(run, ran):
     assert any(line.startswith("MT ") for line in lines)
     assert any("2-image mean, IbED" in line for line in lines)
     assert {file.name for file in ran.iterdir()} == {
-        *("rows.jsonl", "provenance.json", "report.md", "methods.csv", "tasks.csv"),
+        *("rows.jsonl", "provenance.json", "report.md", "methods.csv", "tasks.csv")
     }
     assert any(line.startswith("Tokens per round, the target's own") for line in lines)
     assert f"More: {SITE}/measuring/#measures-over-a-run" in lines

@@ -6,7 +6,6 @@ import re
 import pytest
 
 from mmspec.draft_length.policy import FixedDraftLength
-from support.commands import Run
 
 
 def test_each_line_is_a_question_and_the_end_leaves(chat):
@@ -14,13 +13,6 @@ def test_each_line_is_a_question_and_the_end_leaves(chat):
     assert status == 0
     assert len(re.findall(r"\d+ tokens?, [\d.]+/s", err)) == 2
     assert out.endswith("\n")
-
-
-def test_a_block_between_quotes_is_one_question_and_the_end_of_input_ends_it(chat):
-    talk = chat('"""one', "", 'three"""', '"""on one line"""', "/history", '"""four', "five")
-    assert len(talk.answers) == 3
-    turns = talk.records[2]["history"]
-    assert [turn["question"] for turn in turns] == ["one\n\nthree", "on one line"]
 
 
 def test_a_later_turn_reads_only_what_is_new(chat, red):
@@ -40,7 +32,7 @@ def test_a_later_turn_reads_only_what_is_new(chat, red):
         (["which?"], ["red.png"]),
     ],
 )
-def test_four_ways_to_show_an_image(chat, run: Run, pair, red, lines, images):
+def test_four_ways_to_show_an_image(chat, run, pair, red, lines, images):
     talk = chat(*lines, images=images)
     alone = json.loads(run("generate", red, "--prompt", "which?", *pair, "--json").out)
     assert talk.ids == [alone["token_ids"]]
@@ -137,12 +129,6 @@ def test_every_line_is_json_where_that_was_asked_for(chat):
     assert records[3]["stats"] == records[2]["stats"]
     assert records[4]["images"][0]["with"] == "next question"
     assert records[0]["help"]["/quit"] == "Leave."
-
-
-@pytest.mark.parametrize("word", ["exit", "Quit"])
-def test_what_people_type_to_leave_leaves(chat, word):
-    assert chat(word, "one") == (0, "", "")
-    assert len(chat(f"{word} strategy").answers) == 1
 
 
 def test_one_line_says_that_drafts_cease_to_pay_or_pay_again(chat, monkeypatch):

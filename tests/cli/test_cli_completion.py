@@ -7,11 +7,10 @@ import pytest
 
 from mmspec_cli.completion import SHELLS
 from mmspec_cli.main import COMMANDS, main
-from support.commands import Run
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_shell_accepts_its_script(run: Run, shell):
+def test_a_shell_accepts_its_script(run, shell):
     script = run("completion", shell).out
     assert "_MMSPEC_COMPLETE" in script
     if shutil.which(shell):
@@ -19,7 +18,7 @@ def test_a_shell_accepts_its_script(run: Run, shell):
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_completes_where_its_completion_was_not_started(run: Run, tmp_path, monkeypatch):
+def test_zsh_completes_where_its_completion_was_not_started(run, tmp_path, monkeypatch):
     monkeypatch.setenv("ZDOTDIR", str(tmp_path))  # where zsh writes what it found
     script = run("completion", "zsh").out
     shell = ["zsh", "-f", "-c", f"{script}\nprint $_comps[mmspec]"]

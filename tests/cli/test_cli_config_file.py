@@ -2,8 +2,6 @@
 
 import pytest
 
-from support.commands import Run
-
 
 @pytest.fixture
 def config(monkeypatch, tmp_path):
@@ -29,7 +27,7 @@ def test_an_option_has_the_file_s_value_unless_it_is_given(chat, config):
         ("[chat]\ngamma = 'many'", "many"),
     ],
 )
-def test_a_wrong_file_is_one_line(run: Run, config, text, words):
+def test_a_wrong_file_is_one_line(run, config, text, words):
     config(text)
     result = run("chat")
     assert result.status == 2

@@ -8,7 +8,7 @@ import pytest
 
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_train.mini import stages
-from support.commands import Result, Run
+from support.commands import Result
 from support.suite_row import without_times
 
 OLD = '{"old": "content"}\n'
@@ -33,7 +33,7 @@ def partials(folder: Path) -> list[Path]:
     return list(folder.rglob("*partial*"))
 
 
-def test_save_leaves_the_old_conversation(run: Run, pair, disk):
+def test_save_leaves_the_old_conversation(run, pair, disk):
     file = disk.folder / "talk.json"
     assert run("chat", *pair, stdin=f"hello\n/save {file}\n").status == 0
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -46,7 +46,7 @@ def test_save_leaves_the_old_conversation(run: Run, pair, disk):
 
 
 @pytest.mark.parametrize("free", [4096, 120_000], ids=["while copying", "while quantizing"])
-def test_quantize_leaves_no_directory(run: Run, pair_paths, disk, free):
+def test_quantize_leaves_no_directory(run, pair_paths, disk, free):
     copy = disk.folder / "copies" / "q4"
     with disk.full(free=free):
         result = run("models", "quantize", pair_paths[0], copy, "--group-size", "32")
@@ -56,7 +56,7 @@ def test_quantize_leaves_no_directory(run: Run, pair_paths, disk, free):
     assert (copy / "model.safetensors").exists()
 
 
-def test_a_report_of_a_measurement_is_shown_and_the_old_file_stands(run: Run, models, disk):
+def test_a_report_of_a_measurement_is_shown_and_the_old_file_stands(run, models, disk):
     file = disk.folder / "report.json"
     file.write_text(OLD)
     few = ["--count", "1", "--repeats", "1", "--max-new-tokens", "2", "--drafting", "T"]
@@ -72,7 +72,7 @@ def bench_run(out: Path, models: list[str], *more: str) -> list[str]:
     return ["bench", "run", *models, *few, "--max-new-tokens", "4", "--out", str(out), *more]
 
 
-def test_a_run_of_the_suite_keeps_its_rows_and_is_resumed(run: Run, models, disk, tmp_path):
+def test_a_run_of_the_suite_keeps_its_rows_and_is_resumed(run, models, disk, tmp_path):
     out = disk.folder / "out"
     with disk.full(free=12_288 if disk.is_tmpfs else 6_000):
         result = run(*bench_run(out, models))
@@ -97,7 +97,7 @@ def train(out: Path, *stage: str) -> list[str]:
     return ["train", "mini", *chosen, *budgets, *options, "--out", str(out)]
 
 
-def test_training_stops_before_its_result_and_goes_on(run: Run, disk, monkeypatch, tmp_path):
+def test_training_stops_before_its_result_and_goes_on(run, disk, monkeypatch, tmp_path):
     monkeypatch.setattr(stages, "TOKENIZER_SAMPLES", 160)
     out = disk.folder / "run"
     assert run(*train(out, "tokenizer")).status == 0

@@ -25,7 +25,7 @@ def report_of(run: Run, *arguments):
     return json.loads(out)
 
 
-def test_json_has_every_field_of_the_contract(run: Run, pair, red):
+def test_json_has_every_field_of_the_contract(run, pair, red):
     report = report_of(run, red, "--drafting", "MTC", *pair)
     assert report.keys() >= FIELDS
     assert report["stats"].keys() >= STATS
@@ -41,7 +41,7 @@ def test_json_has_every_field_of_the_contract(run: Run, pair, red):
     )
 
 
-def test_trees_are_reported_and_change_no_token(run: Run, pair, red):
+def test_trees_are_reported_and_change_no_token(run, pair, red):
     asked = (red, *pair, "--drafting", "MT")
     chain = report_of(run, *asked)
     tree = ("--tree", "dynamic", "--tree-width", "3", "--tree-nodes", "8", "--gamma", "4")
@@ -56,7 +56,7 @@ def test_trees_are_reported_and_change_no_token(run: Run, pair, red):
     assert (static["tree"]["branching"], static["token_ids"]) == ([3, 2], chain["token_ids"])
 
 
-def test_text_goes_to_stdout_and_the_footer_to_stderr(run: Run, pair, red):
+def test_text_goes_to_stdout_and_the_footer_to_stderr(run, pair, red):
     expected = report_of(run, red, *pair)
     status, out, err = run("generate", red, "--prompt", "What?", *pair, "--details")
     assert (status, out) == (0, expected["text"] + "\n")
@@ -69,7 +69,7 @@ def test_text_goes_to_stdout_and_the_footer_to_stderr(run: Run, pair, red):
     [("{red}", 1), ("https://a.org/cat.jpg", 1), ("https://a.org/cats", 0), ("gone.png", 0)],
 )
 def test_an_image_that_only_the_prompt_names_is_said_to_be_text(
-    run: Run, pair, red, name, images, remarks
+    run, pair, red, name, images, remarks
 ):
     named = name.format(red=red)
     asked = ["generate", *[red] * images, "--prompt", f"What is in {named}?", *pair]
@@ -77,7 +77,7 @@ def test_an_image_that_only_the_prompt_names_is_said_to_be_text(
     assert run(*asked).err.split("\n").count(expected) == (0 if images else remarks)
 
 
-def test_the_same_seed_draws_the_same_text(run: Run, pair):
+def test_the_same_seed_draws_the_same_text(run, pair):
     def drawn(seed: int) -> str:
         return run(
             "generate", "--prompt", "x", *pair, "--gamma", "5", "--temperature", "1", "--seed", seed
@@ -109,7 +109,7 @@ without_cuda = pytest.mark.skipif(torch.version.cuda is not None, reason="this P
         (["--dtype", "float8"], ["float8", "float32"]),
     ],
 )
-def test_choices_that_cannot_be_had_are_named(run: Run, pair, red, extra, words, monkeypatch):
+def test_choices_that_cannot_be_had_are_named(run, pair, red, extra, words, monkeypatch):
     if "--max-new-tokens" not in extra:  # the others are refused before a framework is loaded
         monkeypatch.setattr("mmspec.chat.engine.load_backend", None)
     status, out, err = run("generate", red, "--prompt", "x", *pair, *extra)
@@ -118,21 +118,21 @@ def test_choices_that_cannot_be_had_are_named(run: Run, pair, red, extra, words,
         assert word in err
 
 
-def test_a_directory_is_named_by_its_whole_path(run: Run, llama_path, monkeypatch):
+def test_a_directory_is_named_by_its_whole_path(run, llama_path, monkeypatch):
     monkeypatch.chdir(llama_path)
     few = "--prompt", "x", "--max-new-tokens", "1"
     err = run("generate", *few, "--model", ".").err
     assert f"draft: none ({llama_path} has no card; --draft takes one)" in err
 
 
-def test_an_over_long_prompt_is_told_what_works_here(run: Run, pair):
+def test_an_over_long_prompt_is_told_what_works_here(run, pair):
     status, out, err = run("generate", "--prompt", "long " * 9000, *pair)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "shorter prompt or a smaller --max-new-tokens" in err
     assert "/reset" not in err
 
 
-def test_captions_from_a_file_replace_the_captioner(run: Run, red, pair, tmp_path):
+def test_captions_from_a_file_replace_the_captioner(run, red, pair, tmp_path):
     file = tmp_path / "captions.jsonl"
     arguments = ["generate", red, "--prompt", "What is it?", *pair, "--drafting", "C", "--json"]
     file.write_text('{"image": "other.png", "caption": "A box."}\n')

@@ -7,7 +7,6 @@ import pytest
 
 from mmspec_cli.main import cli
 from mmspec_terminal.help_pages import EverydayCommand
-from support.commands import Run
 
 
 def pages(command=cli, words=()):
@@ -29,7 +28,7 @@ def options(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ["chat", "generate", "serve"])
-def test_help_is_one_screen_and_help_all_shows_every_option(run: Run, command):
+def test_help_is_one_screen_and_help_all_shows_every_option(run, command):
     page = run(command, "--help").out
     assert len(page.splitlines()) <= 30
     shown = options(page)
@@ -39,7 +38,7 @@ def test_help_is_one_screen_and_help_all_shows_every_option(run: Run, command):
 
 
 @pytest.mark.parametrize("words", PAGES)
-def test_every_option_is_described_once(run: Run, words):
+def test_every_option_is_described_once(run, words):
     declared = [param for param in PAGES[words].params if isinstance(param, click.Option)]
     assert [param.opts[-1] for param in declared if not param.help] == []
     everyday = isinstance(PAGES[words], EverydayCommand)
@@ -62,7 +61,7 @@ def narrow(monkeypatch):
 
 @pytest.mark.parametrize("plain", [[], ["--plain"]])
 @pytest.mark.parametrize("words", ["models list", "models show mini", "doctor --full"])
-def test_tables_fit_a_narrow_terminal_and_break_no_name(run: Run, narrow, words, plain):
+def test_tables_fit_a_narrow_terminal_and_break_no_name(run, narrow, words, plain):
     narrow()
     out = re.sub(r"\x1b\[[\d;]*m", "", run(*words.split(), *plain).out)
     assert max(map(len, out.splitlines())) <= 60

@@ -1,7 +1,6 @@
 """24 kills (SIGKILL) in each of bench, train, pull and serve, at moments drawn by seed."""
 
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from mmspec.checkpoints.hub_cache import cached
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 from mmspec_cli.main import main
 from support import factory
-from support.commands import Run, start_process
+from support.commands import start_process
 from support.hub_server import FakeHub, serving
 from support.lessons import write_lessons
 from support.suite_row import without_times
@@ -39,7 +38,7 @@ def kill(process: BaseProcess, seconds: float) -> None:
     assert process.exitcode == -signal.SIGKILL
 
 
-def test_a_run_of_the_suite_loses_no_row(run: Run, pair_paths, tmp_path):
+def test_a_run_of_the_suite_loses_no_row(run, pair_paths, tmp_path):
     """Every third kill comes from the start on, the others after some rows."""
     target, draft = map(str, pair_paths)
     few = ["--tasks", "chart", "--limit", SAMPLES, "--methods", "MT,none", "--gamma", "2"]
@@ -86,34 +85,6 @@ def train(out: Path, target: Path, lessons: list[str]) -> list[str]:
     few += ["--batch", "256", "--gamma", "2", "--device", "cpu", "--threads", "1"]
     command = [sys.executable, "-m", "mmspec_cli", "train", "distill", "--kind", "medusa"]
     return [*command, "--target", str(target), *lessons, *few, "--out", str(out)]
-
-
-def test_training_ends_at_the_same_weights(pair_paths, lessons, tmp_path):
-    """Every third kill comes from the start on, the others after some steps."""
-    out, draws, done = tmp_path / "killed", Random(0), [0]
-    for number in range(KILLS):
-        child = subprocess.Popen(
-            train(out, pair_paths[0], lessons), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
-        more = draws.randint(1, 4) if number % 3 else 0
-        while more and len(steps(out)) < done[-1] + more:
-            assert child.poll() is None, child.communicate()
-            time.sleep(0.01)
-        time.sleep(draws.uniform(0, 0.05 if more else 8))
-        assert child.poll() is None, child.communicate()
-        child.kill()
-        child.communicate()
-        done.append(len(steps(out)))
-    assert done[-1] > KILLS
-    whole = tmp_path / "whole"
-    for folder in (out, whole):
-        subprocess.run(train(folder, pair_paths[0], lessons), check=True, capture_output=True)
-    assert steps(out) == steps(whole) == [*range(1, STEPS + 1)]
-    for name in ("model.safetensors", "config.json"):
-        assert (out / name).read_bytes() == (whole / name).read_bytes(), name
-    answers = [sorted((folder / "answers").rglob("*.jsonl")) for folder in (out, whole)]
-    assert [file.read_bytes() for file in answers[0]] == [file.read_bytes() for file in answers[1]]
-    assert answers[0]
 
 
 def steps(out: Path) -> list[int]:

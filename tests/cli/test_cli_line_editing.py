@@ -10,12 +10,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from mmspec_cli.chat_commands.table import COMMANDS
-from mmspec_cli.terminal.line_editor import (
-    ChatCompleter,
-    LineEditor,
-    PrivateHistory,
-    history_file,
-)
+from mmspec_cli.terminal.line_editor import ChatCompleter, LineEditor, PrivateHistory, history_file
 
 
 def completed(line: str) -> list[str]:

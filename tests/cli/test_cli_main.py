@@ -2,17 +2,15 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from mmspec.chat.options import Options
 from mmspec_terminal.setup import Setup
-from support.commands import Run
 
 
 @pytest.mark.parametrize("arguments", [[], ["models"], ["--version"], ["chat", "--help"]])
-def test_help_and_version_succeed(run: Run, arguments):
+def test_help_and_version_succeed(run, arguments):
     assert run(*arguments).status == 0
 
 
@@ -40,7 +38,7 @@ def test_help_and_version_succeed(run: Run, arguments):
         (["bench", "speed", "--repeats", "0"], ["--repeats"]),
     ],
 )
-def test_errors_are_one_line_that_says_what_to_do(run: Run, monkeypatch, arguments, words):
+def test_errors_are_one_line_that_says_what_to_do(run, monkeypatch, arguments, words):
     monkeypatch.setattr("mmspec.chat.engine.load_model", None)  # it is said before anything is read
     status, out, err = run(*arguments)
     assert (status, out) == (2, "")
@@ -51,7 +49,7 @@ def test_errors_are_one_line_that_says_what_to_do(run: Run, monkeypatch, argumen
         assert word in err
 
 
-def test_a_reader_that_leaves_is_no_error(tmp_path: Path):
+def test_a_reader_that_leaves_is_no_error(tmp_path):
     command = f"{sys.executable} -m mmspec_cli models list --json | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""

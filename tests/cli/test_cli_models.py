@@ -5,7 +5,6 @@ import pytest
 from huggingface_hub import constants
 
 from mmspec.checkpoints.cards import card
-from support.commands import Run
 from support.hub_server import reach, serving
 
 
@@ -15,18 +14,7 @@ def bundled(name: str) -> Path:
     return path
 
 
-def test_the_list_says_what_a_model_drafts_for_and_a_card_its_memory(run: Run):
-    assert (
-        "target and draft for qwen3-vl-8b, qwen3-vl-32b: Qwen3-VL 2B" in run("models", "list").out
-    )
-    assert (
-        "16 bits: 17.5 GB, 8 bits: 9.9 GB, 4 bits: 5.8 GB"
-        in run("models", "show", "qwen3-vl-8b").out
-    )
-    assert json.loads(run("models", "show", "mini", "--json").out)["memory"] is None
-
-
-def test_the_list_says_how_large_models_are_and_which_to_take(run: Run, monkeypatch):
+def test_the_list_says_how_large_models_are_and_which_to_take(run, monkeypatch):
     monkeypatch.setattr("mmspec.checkpoints.recommendation.memory_bytes", lambda: 16 * 2**30)
     *lines, last = run("models", "list", "--backend", "mlx").out.splitlines()
     assert next(line for line in lines if line.startswith("qwen3-vl-8b")).split()[2:4] == [
@@ -36,7 +24,7 @@ def test_the_list_says_how_large_models_are_and_which_to_take(run: Run, monkeypa
     assert "`mmspec models pull qwen3-vl-8b` (qwen3-vl-8b, with its draft qwen3-vl-2b: 8 GB" in last
 
 
-def test_a_pulled_model_is_removed(run: Run, pair_paths, tmp_path, monkeypatch):
+def test_a_pulled_model_is_removed(run, pair_paths, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     with serving({"mjbooo/lvlm68m": pair_paths[1]}) as (_, address):
         reach(address, monkeypatch)
@@ -50,7 +38,7 @@ def test_a_pulled_model_is_removed(run: Run, pair_paths, tmp_path, monkeypatch):
     assert run("models", "rm", "mini").status == 2
 
 
-def test_a_target_is_pulled_with_its_draft(run: Run, pair_paths, tmp_path, monkeypatch):
+def test_a_target_is_pulled_with_its_draft(run, pair_paths, tmp_path, monkeypatch):
     served = dict(zip(("llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"), pair_paths, strict=True))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     with serving(served) as (hub, address):
@@ -71,7 +59,7 @@ def test_a_target_is_pulled_with_its_draft(run: Run, pair_paths, tmp_path, monke
     assert "model.safetensors is not the file that the hub names" in error
 
 
-def test_a_model_is_pulled_quantized_and_chatted_with(run: Run, pair_paths, tmp_path, monkeypatch):
+def test_a_model_is_pulled_quantized_and_chatted_with(run, pair_paths, tmp_path, monkeypatch):
     served = dict(zip(("llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"), pair_paths, strict=True))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)
@@ -93,7 +81,7 @@ def test_a_model_is_pulled_quantized_and_chatted_with(run: Run, pair_paths, tmp_
     assert len(json.loads(talk.out)["token_ids"]) == 3
 
 
-def test_quantize_writes_what_can_be_chatted_with(run: Run, llava_path, tmp_path):
+def test_quantize_writes_what_can_be_chatted_with(run, llava_path, tmp_path):
     done = run(
         "models", "quantize", llava_path, tmp_path / "q4", "--bits", "4", "--group-size", "32"
     )
@@ -111,14 +99,14 @@ def test_quantize_writes_what_can_be_chatted_with(run: Run, llava_path, tmp_path
     ("backend", "scheme", "words"),
     [("mlx", "int8", "mmspec models quantize"), ("torch", "int3", "unknown quantization 'int3'")],
 )
-def test_a_quantization_that_cannot_be_had_is_one_line(run: Run, backend, scheme, words):
+def test_a_quantization_that_cannot_be_had_is_one_line(run, backend, scheme, words):
     chosen = "--model", "mini", "--backend", backend, "--quantize", scheme
     status, out, err = run("generate", "--prompt", "hello", *chosen)
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert words in err
 
 
-def test_a_directory_is_described_from_its_files(run: Run, pair_paths, tmp_path):
+def test_a_directory_is_described_from_its_files(run, pair_paths, tmp_path):
     target = json.loads(run("models", "show", str(pair_paths[0]), "--json").out)
     config = json.loads((pair_paths[0] / "config.json").read_text())
     assert (target["kind"], target["family"]) == ("model for images", config["model_type"])
@@ -129,7 +117,7 @@ def test_a_directory_is_described_from_its_files(run: Run, pair_paths, tmp_path)
 
 
 @pytest.mark.parametrize("command", [("chat", "--model"), ("serve",), ("models", "show")])
-def test_a_gguf_file_is_named(run: Run, tmp_path: Path, command: tuple[str, ...]):
+def test_a_gguf_file_is_named(run, tmp_path, command):
     file = tmp_path / "model-Q4_K_M.gguf"
     file.write_bytes(b"GGUF")
     for place in (file, tmp_path):
@@ -137,9 +125,3 @@ def test_a_gguf_file_is_named(run: Run, tmp_path: Path, command: tuple[str, ...]
         assert failed.status != 0
         assert "GGUF" in failed.err
         assert "safetensors" in failed.err
-
-
-def test_serve_takes_one_model_by_argument_or_option(run: Run, tmp_path: Path):
-    for arguments in (("serve", "--model", str(tmp_path)), ("serve", str(tmp_path))):
-        assert f"{tmp_path} has no config.json" in run(*arguments).err
-    assert "--model b" in run("serve", "a", "--model", "b").err

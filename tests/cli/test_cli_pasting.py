@@ -10,7 +10,6 @@ from mmspec.ground.errors import UsageError
 from mmspec.prompt.images import open_picture
 from mmspec_cli.main import main
 from mmspec_cli.terminal.image_sources import clipboard_picture
-from support.commands import Run
 
 
 @pytest.fixture
@@ -63,12 +62,6 @@ def test_a_copied_image_is_the_picture(desktop, red):
     assert (picture, picture.name) == (open_picture(red), "clipboard")
 
 
-@pytest.mark.parametrize("kind", ["path", "url"])
-def test_a_copied_path_or_url_is_the_file_s_picture(desktop, red, blue, kind):
-    desktop(kind)
-    assert clipboard_picture().name == str(red if kind == "path" else blue)
-
-
 @pytest.mark.parametrize("kind", ["text", "nothing"])
 def test_a_clipboard_without_an_image_is_said(desktop, kind):
     desktop(kind)
@@ -93,7 +86,7 @@ def test_a_clipboard_that_cannot_be_read_ends_in_one_line(programs, monkeypatch,
 
 
 def test_a_pasted_image_goes_with_the_question_and_is_saved(
-    run: Run, pair, red, programs, monkeypatch, tmp_path
+    run, pair, red, programs, monkeypatch, tmp_path
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
@@ -109,7 +102,7 @@ def piped(monkeypatch, content: bytes) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
-def test_generate_reads_an_image_from_standard_input(run: Run, pair, red, monkeypatch, capsys):
+def test_generate_reads_an_image_from_standard_input(run, pair, red, monkeypatch, capsys):
     alone = json.loads(run("generate", red, "--prompt", "which?", *pair, "--json").out)
     piped(monkeypatch, red.read_bytes())
     assert main(["generate", "-", "--prompt", "which?", *pair, "--json"]) == 0

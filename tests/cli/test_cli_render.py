@@ -95,15 +95,3 @@ def test_an_answer_on_a_terminal_is_markdown_unless_that_is_switched_off(termina
     screen.piece(Piece("", "a **bold** word"))
     screen.end_line()
     assert capsys.readouterr().out == "a **bold** word\n"
-
-
-def test_accepted_letters_are_marked_in_markdown(terminal, capsys):
-    terminal()
-    screen = Screen(accepted=True)
-    for accepted, own in (("- a **b", "o"), ("ld", "** "), ("", "c\n"), ("- d", "")):
-        screen.piece(Piece(accepted, own))
-    screen.end_line()
-    green = re.findall(r"\x1b\[([\d;]*)m(.*?)\x1b\[0m", capsys.readouterr().out)
-    assert [(style, text.strip()) for style, text in green] == [
-        *(("32", "a"), ("1;32", "b"), ("1", "o"), ("1;32", "ld"), ("32", "d"))
-    ]

@@ -7,7 +7,6 @@ from contextlib import ExitStack, nullcontext
 import pytest
 
 from mmspec_cli.chat import read_pipe
-from support.commands import Run
 
 
 @pytest.fixture(autouse=True)
@@ -50,14 +49,14 @@ def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, p
     assert questions(file) == ["which?", "and?"]
 
 
-def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run: Run, pair, monkeypatch):
+def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run, pair, monkeypatch):
     chat("one", more=["--private"])
     monkeypatch.setattr("mmspec_cli.chat.is_interactive", lambda: False)
     run("chat", *pair, stdin="one")
     assert not state.exists()
 
 
-def test_lookup_remembers_what_is_kept_until_it_is_cleared(chat, state, run: Run):
+def test_lookup_remembers_what_is_kept_until_it_is_cleared(chat, state, run):
     lookup = ["--drafting", "lookup"]
     (state.parent / "lookup").mkdir(parents=True)
     (state.parent / "lookup" / "other.ids").write_bytes(b"damaged")
@@ -90,13 +89,6 @@ def test_an_earlier_conversation_is_chosen_by_its_number(chat, state):
     assert "/sessions 3: give a number from 1 to 2" in talk.err
     assert "/sessions x: give a number" in talk.err
     assert sorted(map(questions, state.iterdir())) == [["one", "more"], ["two"]]
-
-
-def test_what_is_undone_replaced_and_brought_back_is_kept_in_the_right_file(chat, state):
-    chat("one", "two", "/undo", "/reset", "three", "/undo", "/undo", "four")
-    assert [questions(file) for file in state.iterdir()] == [["one", "four"]]
-    chat("five", "/reset", "six")
-    assert sorted(map(questions, state.iterdir())) == [["five"], ["one", "four"], ["six"]]
 
 
 def test_a_conversation_whose_image_is_away_stays_in_its_file(chat, state, red):

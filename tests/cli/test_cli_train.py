@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from support.commands import Run
 from support.lessons import write_lessons
 
 KINDS = ("msd", "hydra")
@@ -39,7 +38,7 @@ def answer(run, red, pair_paths, *draft):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_head_trained_by_one_command_decodes_as_plain(
-    run: Run, kind, lessons, answers, red, pair_paths, tmp_path
+    run, kind, lessons, answers, red, pair_paths, tmp_path
 ):
     out = tmp_path / kind
     status, said, err = run(
@@ -58,7 +57,7 @@ def test_a_head_trained_by_one_command_decodes_as_plain(
 
 
 @pytest.mark.parametrize("command", ["distill --kind msd", "draft"])
-def test_a_plan_prints_five_lines_and_writes_nothing(run: Run, pair_paths, tmp_path, command):
+def test_a_plan_prints_five_lines_and_writes_nothing(run, pair_paths, tmp_path, command):
     weightless = tmp_path / "target"
     weightless.mkdir()
     (weightless / "config.json").write_bytes((pair_paths[0] / "config.json").read_bytes())
@@ -73,7 +72,7 @@ def test_a_plan_prints_five_lines_and_writes_nothing(run: Run, pair_paths, tmp_p
 
 
 def test_a_draft_trained_by_one_command_decodes_and_is_taught(
-    run: Run, lessons, answers, red, pair_paths, tmp_path
+    run, lessons, answers, red, pair_paths, tmp_path
 ):
     sizes = SIZES.split()
     target = "--target", pair_paths[0]
@@ -119,7 +118,7 @@ def broken(lessons):
         ("draft --width 65", "65 columns cannot be divided among 8 heads"),
     ],
 )
-def test_what_is_refused_leaves_nothing_behind(run: Run, broken, pair_paths, tmp_path, given, said):
+def test_what_is_refused_leaves_nothing_behind(run, broken, pair_paths, tmp_path, given, said):
     command = given.format(broken=broken, images=broken.parent).split()
     out = tmp_path / "out"
     status, told, err = run("train", *command, "--target", pair_paths[0], "--out", out)
@@ -138,7 +137,7 @@ def test_what_is_refused_leaves_nothing_behind(run: Run, broken, pair_paths, tmp
         ("--steps tokenizer 3", "'tokenizer' is not one of"),
     ],
 )
-def test_a_pair_that_cannot_be_trained_leaves_nothing_behind(run: Run, tmp_path, given, said):
+def test_a_pair_that_cannot_be_trained_leaves_nothing_behind(run, tmp_path, given, said):
     status, told, err = run("train", "mini", "--out", tmp_path / "out", *given.split())
     assert (status, told) == (2, "")
     assert said in err
@@ -147,15 +146,11 @@ def test_a_pair_that_cannot_be_trained_leaves_nothing_behind(run: Run, tmp_path,
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["distill", "--kind", "msd", "--target", "mini"],
-        ["draft", "--target", "mini"],
-        ["mini"],
-    ],
+    [["distill", "--kind", "msd", "--target", "mini"], ["draft", "--target", "mini"], ["mini"]],
     ids=lambda command: command[0],
 )
 @pytest.mark.parametrize("package", ["torch", "transformers"])
-def test_training_names_the_package_that_is_missing(run: Run, tmp_path, without, package, command):
+def test_training_names_the_package_that_is_missing(run, tmp_path, without, package, command):
     without(package)
     status, out, err = run("train", *command, "--out", tmp_path / "out")
     assert (status, out, err.count("\n")) == (2, "", 1)

@@ -39,12 +39,6 @@ def test_nothing_is_lost_and_no_line_is_too_long(text, width, data):
     assert max(map(cell_len, lines)) < width
 
 
-def test_a_mark_stays_with_what_it_marks_and_is_shown_once():
-    for pieces in (["aa日\u0301aa"], ["aa日\u0301", "aa"], ["aa日", "\u0301aa"]):
-        assert shown(pieces, 4) == ["aa", "日\u0301", "aa"]
-    assert shown(["a xe", "\u0301y"], 5) == ["a", "xe\u0301y"]
-
-
 def test_a_word_is_held_back_until_it_ends_or_the_text_does():
     wrap = Wrap()
     assert wrap.lay("one tw", None, 40) == [("one ", None)]

@@ -15,7 +15,7 @@ CARDS = load_cards()
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_pairs_are_drafts_that_serve_their_target(name: str) -> None:
+def test_pairs_are_drafts_that_serve_their_target(name):
     chosen = CARDS[name]
     assert chosen.name == name
     if chosen.pair is not None:
@@ -42,7 +42,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_the_configs_of_cards_have_as_many_parameters_as_the_models(name: str) -> None:
+def test_the_configs_of_cards_have_as_many_parameters_as_the_models(name):
     assert weight_bytes(CARDS[name].model, 16) / 2 == pytest.approx(PARAMETERS[name], rel=0.01)
 
 
@@ -52,7 +52,7 @@ BILLIONS |= {"qwen3.8-27b": 27.0}
 
 
 @pytest.mark.parametrize("name", BILLIONS)
-def test_sizes_without_a_file_are_those_of_transformers_class(name: str) -> None:
+def test_sizes_without_a_file_are_those_of_transformers_class(name):
     import torch
     from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
@@ -65,16 +65,7 @@ def test_sizes_without_a_file_are_those_of_transformers_class(name: str) -> None
     assert "read from no file" in chosen.note
 
 
-@pytest.mark.parametrize("name", CARDS)
-def test_every_backend_finds_every_model(name: str) -> None:
-    chosen = CARDS[name]
-    assert chosen.description
-    assert chosen.licence
-    assert (chosen.bundled is None) == (bool(chosen.repositories("torch")))
-    assert (chosen.bundled is None) == (bool(chosen.repositories("mlx")))
-
-
-def test_reading_cards_imports_nothing_heavy() -> None:
+def test_reading_cards_imports_nothing_heavy():
     heavy = "{'torch', 'mlx', 'transformers', 'huggingface_hub', 'tokenizers'}"
     code = (
         "import sys, mmspec.checkpoints.hub as hub, mmspec.checkpoints.loading_plan; "
@@ -92,17 +83,17 @@ COLUMNS += [f"qwen3.5-{size}b" for size in ("0.8", "2", "4", "9", "27")]
 
 
 @pytest.mark.parametrize("bits", PRECISIONS)
-def test_the_documented_memory_of_weights_is_that_of_the_cards(bits: int) -> None:
+def test_the_documented_memory_of_weights_is_that_of_the_cards(bits):
     sizes = [f"{weight_bytes(CARDS[name].model, bits) / 1e9:.1f}" for name in COLUMNS]
     assert f"| {bits} bits | {' | '.join(sizes)} |" in BACKENDS.read_text()
 
 
-def test_the_documented_memory_of_an_image_is_that_of_the_cards() -> None:
+def test_the_documented_memory_of_an_image_is_that_of_the_cards():
     sizes = [f"{image_bytes(CARDS[name].model) / 1e9:.2f}" for name in COLUMNS]
     assert f"| {IMAGE_TOKENS} tokens | {' | '.join(sizes)} |" in BACKENDS.read_text()
 
 
-def test_the_documented_memory_of_a_state_is_that_of_the_cards() -> None:
+def test_the_documented_memory_of_a_state_is_that_of_the_cards():
     sizes = [f"{state_bytes(CARDS[name].model.text) / 1e9:.2f}" for name in COLUMNS[-5:]]
     assert f"| a state | {' | '.join(['-'] * 6 + sizes)} |" in BACKENDS.read_text()
 

@@ -9,7 +9,6 @@ from PIL import Image
 from mmspec.chat.answer import Piece
 from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
-from mmspec.chat.session import Prefilled
 from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
 from mmspec.prompt.conversation import Conversation, Message, Turn
 from support.chat_turns import OPTIONS, A, B, asked, check
@@ -76,17 +75,6 @@ def test_a_line_that_is_no_caption_is_named(tmp_path, line):
     file.write_text('{"image": "a.png", "caption": "x"}\n\n' + line)
     with pytest.raises(UsageError, match=r"captions\.jsonl:3: give a line like"):
         read_captions(file)
-
-
-def test_events_are_progress_then_text(engine):
-    chat = engine.chat(OPTIONS)
-    events = list(chat.ask("What is this?", [A]))
-    kinds = [type(event) for event in events]
-    assert kinds == sorted(kinds, key=[Prefilled, Piece].index)
-    assert "".join(event.text for event in events if isinstance(event, Piece)) == chat.answer.text
-    ids = [id for id in chat.answer.token_ids if id not in engine.target.stop]
-    assert chat.answer.text == engine.target.tokenizer.decode(ids).removeprefix(" ")
-    assert chat.conversation.turns[0].answer == tuple(ids)
 
 
 def test_a_stream_has_its_answer_and_its_texts(engine):

@@ -9,13 +9,7 @@ import pytest
 from mmspec.chat.options import Options
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
-from mmspec.diagnostics.check import (
-    NEAR_TIES,
-    Place,
-    check,
-    diverged,
-    place_after,
-)
+from mmspec.diagnostics.check import NEAR_TIES, Place, check, diverged, place_after
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec_bench.prompts import world_prompts
 from support.stand_ins import Letters, Meddler

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
-from typing import Any
 
 import numpy as np
 import pytest
@@ -48,9 +47,7 @@ def values(source: TensorSource) -> np.ndarray:
     ids=str,
 )
 @pytest.mark.parametrize("make", [factory.tiny_llava, factory.tiny_llama])
-def test_every_layout_is_planned(
-    tmp_path: Path, make: Callable[..., Path], options: dict[str, Any]
-) -> None:
+def test_every_layout_is_planned(tmp_path, make, options):
     path = make(tmp_path / "model", **options)
     config = read_config(path)
     sources = plan(path, config)
@@ -59,7 +56,7 @@ def test_every_layout_is_planned(
     assert {source.layout for source in sources.values()} == {"torch"}
 
 
-def test_layouts_agree_with_transformers(tmp_path: Path) -> None:
+def test_layouts_agree_with_transformers(tmp_path):
     from transformers import LlavaForConditionalGeneration
 
     hub = factory.tiny_llava(tmp_path / "hub", sharded=True)
@@ -74,9 +71,7 @@ def test_layouts_agree_with_transformers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("group_size", [32, 64])
 @pytest.mark.parametrize("vision", [True, False])
-def test_mlx_conversions(
-    tmp_path: Path, llava_path: Path, bits: int, group_size: int, vision: bool
-) -> None:
+def test_mlx_conversions(tmp_path, llava_path, bits, group_size, vision):
     path = factory.quantized(llava_path, tmp_path / "mlx", bits, group_size, vision=vision)
     sources = planned(path)
     packed = {name for name, source in sources.items() if source.packing}
@@ -90,7 +85,7 @@ def test_mlx_conversions(
     assert packing.scales.name == "language_model.lm_head.scales"
 
 
-def test_patches_as_wide_as_deep_are_told_apart_by_the_writer(tmp_path: Path) -> None:
+def test_patches_as_wide_as_deep_are_told_apart_by_the_writer(tmp_path):
     torch_path = factory.tiny_llava(tmp_path / "torch", image_size=12, patch_size=3)
     mlx_path = factory.quantized(torch_path, tmp_path / "mlx", bits=0)
     assert planned(torch_path)[PATCHES].layout == "torch"
@@ -126,9 +121,7 @@ LAST_NORM = "vision_tower.vision_model.post_layernorm.weight"
         (lambda t: t.update({"lm_head.weight": t[UP]}), "lm_head.weight .*the same tensor twice"),
     ],
 )
-def test_misfits_are_named(
-    tmp_path: Path, llava_path: Path, edit: Callable[..., object], message: str
-) -> None:
+def test_misfits_are_named(tmp_path, llava_path, edit, message):
     path = edited(llava_path, tmp_path / "broken", edit)
     with pytest.raises(CheckpointError, match=message) as caught:
         planned(path)
@@ -150,9 +143,7 @@ def test_misfits_are_named(
         ("biases", None, "lm_head.weight has scales but no biases"),
     ],
 )
-def test_packed_misfits_are_named(
-    tmp_path: Path, mlx_path: Path, part: str, value: np.ndarray | None, message: str
-) -> None:
+def test_packed_misfits_are_named(tmp_path, mlx_path, part, value, message):
     def edit(tensors: dict[str, np.ndarray]) -> None:
         name = f"language_model.lm_head.{part}"
         del tensors[name]
@@ -163,7 +154,7 @@ def test_packed_misfits_are_named(
         planned(edited(mlx_path, tmp_path / "broken", edit))
 
 
-def test_only_the_indexed_shards_are_read(tmp_path: Path) -> None:
+def test_only_the_indexed_shards_are_read(tmp_path):
     path = factory.tiny_llama(tmp_path / "model", sharded=True)
     (path / "consolidated.safetensors").write_bytes(b"not read")
     planned(path)
@@ -175,7 +166,7 @@ def test_only_the_indexed_shards_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shard", ["../model.safetensors", "/etc/passwd", "..", "", "a\nb", 3])
-def test_an_index_cannot_point_elsewhere(tmp_path: Path, shard: object) -> None:
+def test_an_index_cannot_point_elsewhere(tmp_path, shard):
     path = factory.tiny_llama(tmp_path / "model", sharded=True)
     index = path / "model.safetensors.index.json"
     content = json.loads(index.read_text())
@@ -189,7 +180,7 @@ def test_an_index_cannot_point_elsewhere(tmp_path: Path, shard: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
-def test_pickles_are_never_opened(tmp_path: Path, llama_path: Path, name: str) -> None:
+def test_pickles_are_never_opened(tmp_path, llama_path, name):
     (tmp_path / "config.json").write_bytes((llama_path / "config.json").read_bytes())
     with pytest.raises(CheckpointError, match=r"has no weights: expected model\.safetensors"):
         planned(tmp_path)

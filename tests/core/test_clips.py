@@ -212,12 +212,7 @@ def test_frames_that_are_too_large_are_refused_by_their_header(tmp_path):
     assert "6200 x 6200 pixels; 1 to 36 million are allowed" in refusal(path)
 
 
-KINDS = [
-    ("a.mp4", "libx264"),
-    ("a.webm", "libvpx-vp9"),
-    ("a.avi", "mpeg4"),
-    ("a.mov", ""),
-]
+KINDS = [("a.mp4", "libx264"), ("a.webm", "libvpx-vp9"), ("a.avi", "mpeg4"), ("a.mov", "")]
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -108,27 +108,27 @@ def assert_sees_like_transformers(ours: ModelConfig, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_hand_written_configs(tmp_path: Path, name: str) -> None:
+def test_hand_written_configs(tmp_path, name):
     assert_reads_like_transformers(written(tmp_path, CONFIGS[name]))
 
 
 @pytest.mark.parametrize("layout", ["hub", "transformers"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_written_checkpoints(tmp_path: Path, layout: factory.Layout, tied: bool) -> None:
+def test_written_checkpoints(tmp_path, layout, tied):
     options: dict[str, Any] = {"layout": layout, "tied": tied, "key_value_heads": 2}
     assert_reads_like_transformers(factory.tiny_llava(tmp_path / "llava", **options))
     assert_reads_like_transformers(factory.tiny_llama(tmp_path / "llama", **options))
 
 
 @pytest.mark.parametrize("layer", [-3, -2, -1, 0, 1, 2])
-def test_feature_layer_counts_the_layers_it_needs(tmp_path: Path, layer: int) -> None:
+def test_feature_layer_counts_the_layers_it_needs(tmp_path, layer):
     vision = {"num_hidden_layers": 2}
     changes = {"vision_config": vision, "vision_feature_layer": layer}
     config = read_config(written(tmp_path, LLAVA | changes))
     assert config.vision.layers == range(3)[layer]
 
 
-def test_mlx_quantization(tmp_path: Path) -> None:
+def test_mlx_quantization(tmp_path):
     for block in (
         {"group_size": 32, "bits": 8},
         {"group_size": 32, "bits": 8, "mode": "affine", "vision_tower": False},
@@ -142,7 +142,7 @@ def test_mlx_quantization(tmp_path: Path) -> None:
     assert (read.of("lm_head.weight"), read.of("other.weight").bits) == (Quantization(8, 32), 4)
 
 
-def test_stop_tokens_are_those_of_generation(tmp_path: Path) -> None:
+def test_stop_tokens_are_those_of_generation(tmp_path):
     path = written(tmp_path, HUB_7B | {"text_config": {"eos_token_id": 7}})
     assert read_config(path).eos_token_ids == (7,)
     for value, expected in (([2, 32007], (2, 32007)), (5, (5,)), (None, (7,))):
@@ -208,7 +208,7 @@ def inside(block: str, **values: object) -> dict[str, Any]:
         (inside("text_config", eos_token_id=[2, "x"]), r"eos_token_id\[1\] is \"x\""),
     ],
 )
-def test_refusals_name_the_key(tmp_path: Path, config: object, message: str) -> None:
+def test_refusals_name_the_key(tmp_path, config, message):
     with pytest.raises(CheckpointError, match=message) as caught:
         read_config(written(tmp_path, config))
     assert str(tmp_path / "config.json") in str(caught.value)
@@ -216,7 +216,7 @@ def test_refusals_name_the_key(tmp_path: Path, config: object, message: str) -> 
 
 
 @pytest.mark.parametrize("content", [b"", b'{"model_type": "llava"', b"\xff\xfe", b"[" * 99999])
-def test_bad_json_is_named(tmp_path: Path, content: bytes) -> None:
+def test_bad_json_is_named(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"config\.json is not (valid JSON|text in UTF-8)"):
         read_config(tmp_path)

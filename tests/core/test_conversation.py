@@ -58,9 +58,7 @@ def flat(chunks: list[Chunk], image: int) -> list[int]:
 def test_one_turn_equals_transformers(tokenizers, references, kind, name, system):
     question = "what is in the picture?\nhow many"
     found = render(
-        conversation(asked(RED, question), system=system),
-        TEMPLATES[name],
-        tokenizers[kind],
+        conversation(asked(RED, question), system=system), TEMPLATES[name], tokenizers[kind]
     )
     said = [{"role": "user", "content": [{"type": "image"}, text(question)]}]
     if system:

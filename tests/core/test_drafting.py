@@ -6,15 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from mmspec.decoding.host_framework import HostFeatures
-from mmspec.drafters.views import (
-    PLAIN,
-    Branch,
-    Drafting,
-    Views,
-    fit,
-    parse_drafting,
-    pool_sizes,
-)
+from mmspec.drafters.views import PLAIN, Branch, Drafting, Views, fit, parse_drafting, pool_sizes
 from mmspec.families.grid import Grid, PlaneGrid
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Chunk

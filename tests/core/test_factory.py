@@ -1,7 +1,5 @@
 """The tiny checkpoints are what the other tests take them for."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,7 @@ from support import factory
 PROMPT = "USER: what is there? ASSISTANT:"
 
 
-def test_text_varies_and_the_draft_is_sometimes_right(pair_paths: tuple[Path, Path]) -> None:
+def test_text_varies_and_the_draft_is_sometimes_right(pair_paths):
     from transformers import AutoTokenizer, LlavaForConditionalGeneration
 
     target, draft = (LlavaForConditionalGeneration.from_pretrained(path) for path in pair_paths)
@@ -28,9 +26,7 @@ def test_text_varies_and_the_draft_is_sometimes_right(pair_paths: tuple[Path, Pa
 
 
 @pytest.mark.parametrize(("bits", "group_size"), [(4, 64), (8, 32)])
-def test_mlx_lm_reads_the_conversion(
-    tmp_path: Path, llama_path: Path, bits: int, group_size: int
-) -> None:
+def test_mlx_lm_reads_the_conversion(tmp_path, llama_path, bits, group_size):
     import mlx.core as mx
     from mlx_lm.utils import load_model
     from transformers import LlamaForCausalLM

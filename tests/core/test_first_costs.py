@@ -20,7 +20,7 @@ def measured(engine: Engine, options: Options) -> Calibration:
     return engine.calibration(engine.exact_rows(options.exact))
 
 
-def test_rounds_of_each_length_are_timed(engine: Engine):
+def test_rounds_of_each_length_are_timed(engine):
     plain = engine.chat(Options(drafting="none")).reply(QUESTION)
     costs = measured(engine, Options()).round_costs(1, 500)
     assert sorted(costs) == [0, 1, 2, 4, 8]
@@ -31,11 +31,11 @@ def test_rounds_of_each_length_are_timed(engine: Engine):
 
 
 @pytest.mark.parametrize("options", [Options(gamma=3), Options(drafting="none")])
-def test_nothing_is_measured_where_nothing_is_chosen(engine: Engine, options: Options):
+def test_nothing_is_measured_where_nothing_is_chosen(engine, options):
     assert not measured(engine, options).target
 
 
-def test_calibrated_costs_stay(engine: Engine):
+def test_calibrated_costs_stay(engine):
     known = Calibration({64: {1: 1.0, 2: 1.1}}, {64: {1: 0.1}})
     engine.calibrations[engine.exact_rows("auto")] = known
     assert measured(engine, Options()) is known

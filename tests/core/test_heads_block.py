@@ -44,15 +44,6 @@ def test_published_layouts_are_one_head(tmp_path, layout, kind, slots, anchored)
     assert set(plan_head(directory, config)) == set(head_manifest(read_head_config(own)))
 
 
-def test_a_drafter_without_markov_and_confidence_is_dflash_in_either_convention(tmp_path):
-    plain = {"markov_rank": 0, "enable_confidence_head": False}
-    config = read_head_config(deepspec(tmp_path / "a", **plain))
-    assert (config.kind, config.block.sample_from_anchor) == ("dflash", True)
-    nested = {"projector_type": "dspark", "markov_rank": 8}
-    config = read_head_config(z_lab(tmp_path / "b", nested=nested))
-    assert (config.kind, config.block.sample_from_anchor) == ("dspark", True)
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -15,13 +15,7 @@ from mmspec.checkpoints.cards import card, present
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.ground.errors import CheckpointError, HubError, UsageError, WriteError
-from support.factory_blocks import deepspec, z_lab
-from support.factory_heads import specforge, speculators
-from support.full_disk import Disk
 from support.hub_server import COMMIT, FakeHub, git_digest, reach, serving
-
-HEADS = specforge, speculators, z_lab, deepspec
-"""Writers of published layouts of EAGLE-3 heads and block drafters."""
 
 
 @pytest.fixture
@@ -43,8 +37,7 @@ def hub(
     pickled.mkdir()
     (pickled / "config.json").write_text("{}")
     (pickled / "pytorch_model.bin").write_bytes(b"never wanted")
-    heads = {f"org/{make.__name__}": make(tmp_path / make.__name__) for make in HEADS}
-    repositories = {"JackFram/llama-68m": directory, "org/pickled": pickled} | heads
+    repositories = {"JackFram/llama-68m": directory, "org/pickled": pickled}
     with serving(repositories) as (hub, address):
         reach(address, monkeypatch)
         yield hub
@@ -54,7 +47,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
 
-def test_pull_then_resolve_offline(hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pull_then_resolve_offline(hub, monkeypatch):
     assert present(card("llama-68m"), "torch") is None
     path = pull("llama-68m", "mlx")
     assert path.name == COMMIT
@@ -75,18 +68,14 @@ def test_pull_then_resolve_offline(hub: type[FakeHub], monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("revision", [COMMIT, "refs/pr/3"])
-def test_what_was_pulled_at_another_revision_is_found_by_name(
-    hub: type[FakeHub], monkeypatch: pytest.MonkeyPatch, revision: str
-) -> None:
+def test_what_was_pulled_at_another_revision_is_found_by_name(hub, monkeypatch, revision):
     path = pull("JackFram/llama-68m", "torch", revision)
     offline(monkeypatch)
     assert resolve("JackFram/llama-68m", "torch") == resolve("llama-68m", "mlx") == path
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["hub's list kept", "no list"])
-def test_a_snapshot_without_all_its_weights_is_not_there(
-    hub: type[FakeHub], empty_cache: Path, listed: bool
-) -> None:
+def test_a_snapshot_without_all_its_weights_is_not_there(hub, empty_cache, listed):
     path = pull("llama-68m", "torch")
     if not listed:
         for trees in empty_cache.glob("*/trees"):
@@ -97,7 +86,7 @@ def test_a_snapshot_without_all_its_weights_is_not_there(
     assert present(card("llama-68m"), "torch") is None
 
 
-def test_pickled_repositories_are_refused(hub: type[FakeHub]) -> None:
+def test_pickled_repositories_are_refused(hub):
     with pytest.raises(
         HubError, match=r"org/pickled at main has no complete safetensors.*`--revision`$"
     ):
@@ -105,7 +94,7 @@ def test_pickled_repositories_are_refused(hub: type[FakeHub]) -> None:
     assert "pytorch_model.bin" not in hub.requested
 
 
-def test_what_the_hub_has_not(hub: type[FakeHub]) -> None:
+def test_what_the_hub_has_not(hub):
     with pytest.raises(HubError, match="nobody/nothing is not on the hub"):
         pull("nobody/nothing", "torch")
     with pytest.raises(HubError, match="org/pickled has no revision v9"):
@@ -114,8 +103,8 @@ def test_what_the_hub_has_not(hub: type[FakeHub]) -> None:
 
 @pytest.mark.parametrize("state", ["full", "full meanwhile", "read_only"])
 def test_a_disk_that_refuses_a_download_is_named_and_the_next_pull_goes_on(
-    hub: type[FakeHub], disk: Disk, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
+    hub, disk, monkeypatch, state
+):
     if state == "read_only" and not disk.is_tmpfs:
         pytest.skip("no tmpfs can be mounted here")
     cache = disk.folder / "hub"
@@ -136,9 +125,7 @@ def test_a_disk_that_refuses_a_download_is_named_and_the_next_pull_goes_on(
 
 @pytest.mark.parametrize("large", [(), ("model.safetensors",)], ids=["git's", "sha256"])
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_a_file_that_is_not_what_the_hub_names_is_deleted(
-    hub: type[FakeHub], empty_cache: Path, name: str, large: tuple[str, ...]
-) -> None:
+def test_a_file_that_is_not_what_the_hub_names_is_deleted(hub, empty_cache, name, large):
     hub.damaged, hub.large = name, large
     with pytest.raises(HubError, match=f"{name} is not the file that the hub names .*pull again$"):
         pull("llama-68m", "torch")
@@ -151,7 +138,7 @@ def test_a_file_that_is_not_what_the_hub_names_is_deleted(
     assert {file.name for file in path.iterdir()} >= {"config.json", "model.safetensors"}
 
 
-def test_an_interrupted_file_goes_on_where_it_was(hub: type[FakeHub], empty_cache: Path) -> None:
+def test_an_interrupted_file_goes_on_where_it_was(hub, empty_cache):
     hub.large = ("model.safetensors",)
     content = (hub.repositories["JackFram/llama-68m"] / "model.safetensors").read_bytes()
     blobs = empty_cache / "models--JackFram--llama-68m" / "blobs"
@@ -170,7 +157,7 @@ def test_an_interrupted_file_goes_on_where_it_was(hub: type[FakeHub], empty_cach
     assert notes == [note]
 
 
-def test_what_a_broken_download_left_is_not_trusted(hub: type[FakeHub], empty_cache: Path) -> None:
+def test_what_a_broken_download_left_is_not_trusted(hub, empty_cache):
     content = (hub.repositories["JackFram/llama-68m"] / "model.safetensors").read_bytes()
     blobs = empty_cache / "models--JackFram--llama-68m" / "blobs"
     blobs.mkdir(parents=True)
@@ -184,8 +171,8 @@ def test_what_a_broken_download_left_is_not_trusted(hub: type[FakeHub], empty_ca
     "name", ["../evil.json", "a/../../evil.json", "/evil.json", "a\\b.json", "\x1b[2J.json", ""]
 )
 def test_names_that_leave_the_folder_are_refused_before_anything_is_asked_for(
-    hub: type[FakeHub], empty_cache: Path, name: str
-) -> None:
+    hub, empty_cache, name
+):
     hub.odd_names = (name,)
     with pytest.raises(
         HubError, match=r"names a file .*which does not lie in its folder"
@@ -196,9 +183,7 @@ def test_names_that_leave_the_folder_are_refused_before_anything_is_asked_for(
     assert not empty_cache.exists()
 
 
-def test_a_commit_is_a_pinned_revision(
-    hub: type[FakeHub], empty_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_is_a_pinned_revision(hub, empty_cache, monkeypatch):
     pinned = replace(card("llama-68m"), revisions={"torch": COMMIT})
     for module in ("hub", "cards"):
         cards = f"mmspec.checkpoints.{module}.load_cards"
@@ -222,17 +207,13 @@ def test_a_commit_is_a_pinned_revision(
         (__file__, CheckpointError, "is a file: give the directory of the model"),
     ],
 )
-def test_names_that_lead_nowhere(
-    empty_cache: Path, name: str, error: type[Exception], message: str
-) -> None:
+def test_names_that_lead_nowhere(empty_cache, name, error, message):
     with pytest.raises(error, match=message) as caught:
         resolve(name, "mlx")
     assert "\n" not in str(caught.value)
 
 
-def test_directories_come_first(
-    empty_cache: Path, llama_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_directories_come_first(empty_cache, llama_path, tmp_path, monkeypatch):
     assert resolve(str(llama_path), "torch") == llama_path
     monkeypatch.chdir(tmp_path)
     copytree(llama_path, tmp_path / "mini")

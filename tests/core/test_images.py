@@ -15,13 +15,7 @@ from PIL import Image
 
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.any_image import pictures_of
-from mmspec.prompt.images import (
-    MAX_ASPECT,
-    Picture,
-    decode_picture,
-    open_picture,
-    picture_from,
-)
+from mmspec.prompt.images import MAX_ASPECT, Picture, decode_picture, open_picture, picture_from
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 

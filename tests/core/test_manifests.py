@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mmspec.checkpoints.config import read_config
-from mmspec.checkpoints.loading_plan import plan, read_tensors
+from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import canonical, manifest, optional
 from mmspec.families.llava import PATCHES
 from support.full_size import FULL_SIZE, transformers_layout
@@ -23,7 +23,7 @@ def directory(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return FULL_SIZE[name].write(tmp_path_factory.mktemp("full") / "model")
 
 
-def test_the_whole_checkpoint_is_planned(name: str, directory: Path) -> None:
+def test_the_whole_checkpoint_is_planned(name, directory):
     config = read_config(directory)
     sources = plan(directory, config)
     assert {path: source.shape for path, source in sources.items()} == manifest(config)
@@ -37,16 +37,10 @@ def test_the_whole_checkpoint_is_planned(name: str, directory: Path) -> None:
     assert bool(plain) == (name != "llava-1.5-7b mlx")
 
 
-def test_the_weights_take_the_bytes_that_are_known(name: str, directory: Path) -> None:
-    stored = read_tensors(directory).values()
-    total = sum(tensor.end - tensor.start for tensor in stored)
-    assert total == pytest.approx(FULL_SIZE[name].bytes, rel=0.003)
-
-
 @pytest.mark.parametrize(
     "config", [llava(text("vicuna-7b")), text("llama-68m")], ids=["llava", "llama"]
 )
-def test_manifests_list_what_transformers_has(tmp_path: Path, config: dict[str, object]) -> None:
+def test_manifests_list_what_transformers_has(tmp_path, config):
     (tmp_path / "config.json").write_text(json.dumps(config))
     ours = read_config(tmp_path)
     theirs = {

@@ -37,11 +37,7 @@ def test_the_toy_of_two_words_four_patches_and_two_words():
     segment, _ = sequence([2, -4, 2])
     outline = Outline(apart=True).extended(segment)
     assert outline.images == ((2, 6),)
-    assert list(outline.runs(0, outline.slots)) == [
-        (0, 1, None),
-        (1, 5, (2, 6)),
-        (5, 7, None),
-    ]
+    assert list(outline.runs(0, outline.slots)) == [(0, 1, None), (1, 5, (2, 6)), (5, 7, None)]
     assert outline.rows(outline.slots) == 7
     packed = Outline(apart=True, packed=3).extended(segment)
     assert [packed.rows(slots) for slots in (0, 1, 5, 6, 7)] == [0, 1, 4, 5, 6]

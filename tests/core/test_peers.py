@@ -12,13 +12,7 @@ from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.peers import rows
 from mmspec_bench.compare import script_io
 from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods, vllm_methods
-from mmspec_bench.compare.runner import (
-    Agreement,
-    PeerError,
-    compare,
-    own_task,
-    run_script,
-)
+from mmspec_bench.compare.runner import Agreement, PeerError, compare, own_task, run_script
 from mmspec_bench.compare.script_io import ProgramRun
 from mmspec_bench.measure.timing import Spread, Timing
 from support.factory_heads import tiny_head

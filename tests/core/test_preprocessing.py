@@ -12,11 +12,7 @@ from test_images import noise
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
-from mmspec.families.clip_images import (
-    ClipImages,
-    clip_images,
-    read_clip_images,
-)
+from mmspec.families.clip_images import ClipImages, clip_images, read_clip_images
 
 SHAPES = [
     *[(1, 1), (1, 2), (3, 1), (30, 30), (31, 30), (30, 47), (64, 48), (48, 64), (337, 500)],

@@ -127,9 +127,7 @@ def test_positions_are_those_of_transformers(folder, kind, step):
     model = {"qwen3_vl": Qwen3VLModel, "qwen2_5_vl": Qwen2_5_VLModel}[kind]
     config = type("Config", (), {"vision_config": tower})
     oracle = type(
-        "Oracle",
-        (),
-        {"config": config, "get_vision_position_ids": model.get_vision_position_ids},
+        "Oracle", (), {"config": config, "get_vision_position_ids": model.get_vision_position_ids}
     )()
     seconds = [seen.moments[0].clip_place.step] * 2
     theirs, delta = model.get_rope_index(

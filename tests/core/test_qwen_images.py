@@ -13,7 +13,6 @@ from mmspec.families.processor_file import CLIP_MEAN, CLIP_STD
 from mmspec.families.qwen2_5_vl import Qwen25VLVision, windows
 from mmspec.families.qwen3_vl import Qwen3VLVision
 from mmspec.families.qwen_vision import IMAGE_TOKENS, patch_positions
-from mmspec.ground.errors import CheckpointError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.conversation import Conversation, interleaved, render
 from mmspec.prompt.images import picture_from
@@ -42,8 +41,7 @@ def kind(request):
 
 
 @pytest.mark.parametrize(
-    ("largest", "every"),
-    [(300 * 1024, 12), pytest.param(16384 * 1024, 1, marks=pytest.mark.slow)],
+    ("largest", "every"), [(300 * 1024, 12), pytest.param(16384 * 1024, 1, marks=pytest.mark.slow)]
 )
 def test_pixels_and_ids_equal_the_processors_on_200_sizes(tmp_path, kind, largest, every):
     tower = TOWERS[kind]
@@ -91,22 +89,6 @@ def test_a_file_means_what_the_processor_reads(tmp_path, settings):
     image = noise(333, 251)
     theirs = processor(image, return_tensors="np")["pixel_values"]
     np.testing.assert_array_equal(patches(ours.pixels(image), Qwen3VLVision()), theirs)
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"patch_size": 14}, "patch_size is 14, but must be 16"),
-        ({"patch_size": 16, "merge_size": 4}, "merge_size is 4, but must be 2"),
-        ({"patch_size": 16, "temporal_patch_size": 1}, "temporal_patch_size is 1"),
-        ({"patch_size": 16, "do_resize": False}, "do_resize is false"),
-        ({"patch_size": 16, "size": {"shortest_edge": 9, "longest_edge": 8}}, "at most longest"),
-        ({"patch_size": 16, "size": {"longest_edge": -1}}, "longest_edge is -1"),
-    ],
-)
-def test_what_the_tower_cannot_take_is_named(tmp_path, settings, problem):
-    with pytest.raises(CheckpointError, match=problem):
-        Qwen3VLVision().preprocessing(written(tmp_path, **settings))
 
 
 @pytest.mark.parametrize("size", [(28, 28), (112, 112), (140, 308), (448, 84), (700, 588)])

@@ -53,17 +53,6 @@ def test_what_is_wrong_with_a_release_is_named(tmp_path):
     assert [line.split()[-1] for line in problems(both)] == ["docs/guide.md", "docs/x.png"]
 
 
-def test_every_link_of_the_packages_page_leads_to_the_repository():
-    page = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")["readme"]()
-    links = re.findall(r"\]\(([^)\s]+)\)", page)
-    assert len(links) > 15
-    source, version = PROJECT["urls"]["Source"], PROJECT["version"]
-    for link in links:
-        place = re.fullmatch(rf"{source}/(?:blob|raw)/v{version}/([^#]+)(#.*)?", link)
-        assert place, link
-        assert (ROOT / place[1]).is_file(), link
-
-
 IMPORTS = {"pillow-heif": "pillow_heif", "array-api-compat": "array_api_compat"}
 """Import names of distributions whose own names are others."""
 EXTRAS = [name for name in PROJECT["optional-dependencies"] if name not in ("test", "real")]

@@ -3,11 +3,7 @@
 import pytest
 
 from mmspec_bench.report.merge import merge
-from mmspec_bench.report.published import (
-    PAPERS,
-    compared_tables,
-    read_paper,
-)
+from mmspec_bench.report.published import PAPERS, compared_tables, read_paper
 from mmspec_bench.suite.datasets import DATASETS
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.metrics import summarise

@@ -124,13 +124,6 @@ def test_second_turns_without_images_follow_a_question_about_one(tmp_path, name)
         assert (texts(second), second.pictures) == (expected, ())
 
 
-def test_markers_and_images_must_agree(tmp_path):
-    folder = interleaved(tmp_path, ["Spot-the-Diff"], 3, "<image> <image>")
-    (item,) = suite_samples(f"spot={folder}", 16)
-    with pytest.raises(UsageError, match=r"row 0: 2 <image> for 3 images"):
-        item.read()
-
-
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [

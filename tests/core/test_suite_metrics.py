@@ -15,10 +15,7 @@ from support.suite_row import plain, row, seconds
 SHORT = row("a/0", rounds=[(3, 3, 4), (1, 0, 1)], seconds=seconds(1.0, 4.0))
 LONG = row("b/0", rounds=[(3, 1, 2), (3, 0, 1), (3, 2, 2)], seconds=seconds(5.0, 6.0))
 ROWS = [SHORT, LONG]
-PLAIN = [
-    plain("a/0", 5, seconds=seconds(2.0, 5.0)),
-    plain("b/0", 5, seconds=seconds(4.0, 5.0)),
-]
+PLAIN = [plain("a/0", 5, seconds=seconds(2.0, 5.0)), plain("b/0", 5, seconds=seconds(4.0, 5.0))]
 
 
 def test_block_efficiency_pools_rounds_or_averages_answers():

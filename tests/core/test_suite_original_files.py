@@ -14,17 +14,8 @@ from support.mmspec_suite import write_benchmark
 PROBLEM = {
     "question": "Which of these is a cat?",
     "choices": ["the left one", "the right one"],
-    "answer": 1,
     "hint": "Look at the picture.",
     "image": "image.png",
-    "task": "closed choice",
-    "grade": "grade2",
-    "subject": "natural science",
-    "topic": "biology",
-    "category": "Animals",
-    "skill": "Identify cats",
-    "lecture": "Cats have whiskers.",
-    "solution": "The right one has whiskers.",
     "split": "test",
 }
 

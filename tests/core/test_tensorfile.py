@@ -2,7 +2,6 @@
 
 import json
 import struct
-from pathlib import Path
 
 import pytest
 from test_checkpoint import planned
@@ -38,9 +37,7 @@ def entry(start: int = 0, end: int = 8, dtype: str = "F32", shape: object = (2,)
         (b"\x0e\0\0\0\0\0\0\0" + b'{"a":1,"a": 2}', 'not JSON: "a" is there twice'),
     ],
 )
-def test_broken_files_are_named(
-    tmp_path: Path, llama_path: Path, content: bytes, message: str
-) -> None:
+def test_broken_files_are_named(tmp_path, llama_path, content, message):
     (tmp_path / "config.json").write_bytes((llama_path / "config.json").read_bytes())
     (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(CheckpointError, match=message) as caught:

@@ -256,11 +256,7 @@ def test_padding_is_off_before_anything_is_encoded(tokenizer_directories, tmp_pa
 
 @pytest.mark.parametrize(
     ("key", "token"),
-    [
-        ("eos_token", "\ud800"),
-        ("bos_token", {"content": "\ud800"}),
-        ("image_token", "x" * 2000),
-    ],
+    [("eos_token", "\ud800"), ("bos_token", {"content": "\ud800"}), ("image_token", "x" * 2000)],
 )
 def test_tokens_that_are_no_text_are_refused(tokenizer_directories, tmp_path, key, token):
     (tmp_path / "tokenizer.json").write_bytes(

@@ -91,10 +91,6 @@ def test_a_static_tree_keeps_the_least_products_and_their_ancestors(branching, n
     assert made.parents == tuple(places[path[:-1]] for path in order)
 
 
-def test_a_huge_tree_is_cut_before_it_is_built():
-    assert len(shape((50,) * 12, 60).parents) == 60
-
-
 @given(branchings, st.integers(1, 40), st.sampled_from([said, flat]))
 def test_a_static_tree_takes_each_nodes_likeliest_children(branching, nodes, rule):
     ids, parents, depth = drafted(rule, Tree(branching, nodes=nodes), 9)

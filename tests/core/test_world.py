@@ -11,15 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mmspec_world import (
-    SCRIPTS,
-    Fact,
-    JudgedTurn,
-    judge,
-    sample,
-    split_of,
-    wording,
-)
+from mmspec_world import SCRIPTS, Fact, JudgedTurn, judge, sample, split_of, wording
 from mmspec_world.split import KEY_SEPARATOR
 
 SEEDS = range(30)
@@ -61,7 +53,7 @@ def with_value(answer: str, fact: Fact, other: str) -> str:
 
 
 @pytest.mark.parametrize("task", SCRIPTS)
-def test_samples_are_those_that_published_models_were_trained_on(task: str) -> None:
+def test_samples_are_those_that_published_models_were_trained_on(task):
     drawn = [
         sample(task, n, split=split, size=8) for split in ("train", "held-out") for n in range(40)
     ]
@@ -69,7 +61,7 @@ def test_samples_are_those_that_published_models_were_trained_on(task: str) -> N
     assert hashlib.sha256(texts.encode()).hexdigest()[:12] == TEXT_DIGESTS[task]
 
 
-def test_every_phrase_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_phrase_is_said(monkeypatch):
     said = set()
 
     def recorded(rng: random.Random, phrase: str, **slots: str) -> str:
@@ -90,7 +82,7 @@ def test_every_phrase_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("task", SCRIPTS)
-def test_no_held_out_content_is_trained_on(task: str) -> None:
+def test_no_held_out_content_is_trained_on(task):
     keys = {
         split: {
             key
@@ -104,7 +96,7 @@ def test_no_held_out_content_is_trained_on(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", SCRIPTS)
-def test_the_judge_passes_every_answer_of_the_world(task: str) -> None:
+def test_the_judge_passes_every_answer_of_the_world(task):
     for turn in held_out_turns(task):
         for fact in turn.facts:
             assert fact.value in fact.options
@@ -112,7 +104,7 @@ def test_the_judge_passes_every_answer_of_the_world(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", SCRIPTS)
-def test_the_judge_fails_every_other_value(task: str) -> None:
+def test_the_judge_fails_every_other_value(task):
     for turn in held_out_turns(task):
         for fact in turn.facts:
             for other in set(fact.options) - {fact.value}:
@@ -120,7 +112,7 @@ def test_the_judge_fails_every_other_value(task: str) -> None:
                 assert not judge(fact, wrong), (fact, wrong)
 
 
-def test_the_judge_takes_the_last_statement_and_wants_one() -> None:
+def test_the_judge_takes_the_last_statement_and_wants_one():
     fact = Fact("colour", "red", ("red", "blue"), (r"star is {}", r"{} star"))
     assert judge(fact, "The star is red.")
     assert judge(fact, "A blue star? No, the STAR is\nred.")

@@ -55,11 +55,7 @@ HEADS = {
     "dspark": ("dspark", {}),
     "dspark mapped": (
         "dspark",
-        {
-            "markov_head_type": "rnn",
-            "draft_vocab_size": 270,
-            "image_context": False,
-        },
+        {"markov_head_type": "rnn", "draft_vocab_size": 270, "image_context": False},
     ),
 }
 """Heads by name: their kind, and what their config says."""

@@ -61,9 +61,7 @@ def text_of(reply: dict[str, Any]) -> str:
 
 @contextmanager
 def live(
-    load: Callable[[], Engine],
-    options: Options | None = None,
-    **settings: Any,
+    load: Callable[[], Engine], options: Options | None = None, **settings: Any
 ) -> Iterator[Live]:
     """Serve the models that `load` loads on the decoding thread."""
     chosen = ServerSettings(**settings)

@@ -32,11 +32,7 @@ class MtpOracle:
 
     @torch.no_grad()
     def draft(
-        self,
-        ids: Sequence[int],
-        count: int,
-        pictures: Sequence[Any] = (),
-        by_index: bool = False,
+        self, ids: Sequence[int], count: int, pictures: Sequence[Any] = (), by_index: bool = False
     ) -> list[int]:
         """The drafter's likeliest `count` tokens after a prompt, of which the last two are text."""
         model, columns = self._target.model, read_columns(self._target, [*ids], [*pictures])

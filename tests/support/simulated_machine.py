@@ -96,9 +96,7 @@ MACHINES = (
     Machine("M3 Ultra, 4 bits", {64: {1: 1.0, 4: 3.26, 8: 6.12}}, TOKEN),
     Machine("flat", {64: {1: 1.0, 8: 1.0}}, TOKEN),
     Machine(
-        "flat, then steep",
-        {64: {1: 1.0, 8: 1.5}, 8192: {1: 5.0, 8: 29.0}},
-        {64: 0.05, 8192: 0.25},
+        "flat, then steep", {64: {1: 1.0, 8: 1.5}, 8192: {1: 5.0, 8: 29.0}}, {64: 0.05, 8192: 0.25}
     ),
 )
 """Two Macs (mlx issues 3852 and 4265), a machine on which rows cost nothing, and one on which they

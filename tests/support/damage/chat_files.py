@@ -21,17 +21,7 @@ from support import factory_layouts, scripted_engine
 from support.damage.subject import OPTIONS, TEXT, picture
 from support.films import film
 
-IMAGES = (
-    "a.png",
-    "a.jpg",
-    "a.webp",
-    "a.gif",
-    "a.bmp",
-    "a.ppm",
-    "a.tif",
-    "a.avif",
-    "a.tga",
-)
+IMAGES = ("a.png", "a.jpg", "a.webp", "a.gif", "a.bmp", "a.ppm", "a.tif", "a.avif", "a.tga")
 
 
 def make_images(folder: Path) -> None:
