@@ -6,14 +6,10 @@ from html.parser import HTMLParser
 from itertools import chain
 from pathlib import Path
 
-import pytest
-
 from mmspec_server.app import FILES, FOLDER, PICTURES, SAMPLES
 from support.live_server import Live, live
 from support.scripted_engine import scripted_engine
 
-LARGEST = 52_000
-"""Bytes of the whole page."""
 TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in FILES.values()}
 PAGE = TEXTS["index.html"]
 SCRIPTS = "".join(text for name, text in TEXTS.items() if name.endswith(".js"))
@@ -54,29 +50,15 @@ def test_every_file_comes_with_a_strict_policy(scripted: Live):
         assert reply.headers["referrer-policy"] == "no-referrer"
 
 
-@pytest.mark.parametrize(
-    ("address", "kind"),
-    [("/", "text/html"), ("/page/style.css", "text/css"), ("/page/main.js", "text/javascript")],
-)
-def test_files_have_their_types(scripted: Live, address, kind):
-    assert scripted.client.get(address).headers["content-type"] == f"{kind}; charset=utf-8"
-    assert scripted.client.head(address).status_code == 200
-    assert scripted.client.post(address, json={}).status_code == 405
-
-
-@pytest.mark.parametrize(
-    "address", ["/page", "/page/", "/page/index.html", "/page/../app.py", "/page/%2e%2e/app.py"]
-)
-def test_nothing_else_is_served(scripted: Live, address):
-    assert scripted.client.get(address).status_code == 404
-
-
-def test_pictures_to_try_need_no_key(directory):
-    with live(lambda: scripted_engine(directory), api_key="the key") as server:
-        for address, name in PICTURES.items():
-            reply = server.client.get(address)
-            assert reply.content == (SAMPLES / name).read_bytes()
-            assert reply.headers["content-type"] == "image/png"
+def test_files_have_their_types_and_nothing_else_is_served(scripted: Live):
+    files = {"/": "html", "/page/style.css": "css", "/page/main.js": "javascript"}
+    for address, kind in files.items():
+        types = scripted.client.get(address).headers["content-type"]
+        assert types == f"text/{kind}; charset=utf-8"
+        assert scripted.client.head(address).status_code == 200
+        assert scripted.client.post(address, json={}).status_code == 405
+    for address in ("", "/", "/index.html", "/../app.py", "/%2e%2e/app.py"):
+        assert scripted.client.get(f"/page{address}").status_code == 404
 
 
 def test_nothing_is_asked_of_others():
@@ -111,6 +93,10 @@ def test_text_is_never_read_as_html_and_nothing_outlives_the_tab():
 
 def test_the_page_needs_no_key_and_what_it_asks_does(directory):
     with live(lambda: scripted_engine(directory), api_key="the key") as server:
+        for address, name in PICTURES.items():
+            reply = server.client.get(address)
+            assert reply.content == (SAMPLES / name).read_bytes()
+            assert reply.headers["content-type"] == "image/png"
         assert {server.client.get(address).status_code for address in FILES} == {200}
         assert server.client.get("/v1/models").status_code == 401
         foreign = {"Host": "evil.example"}

@@ -62,52 +62,35 @@ def test_a_signal_ends_the_server_in_order_while_it_answers(started, pair_paths,
 
 @pytest.mark.slow
 def test_a_signal_at_any_moment_ends_the_server_in_order(started):
-    """From the start of the process on; half of the servers are asked something."""
-    draws = Random(0)
-    statuses = []
-    for number in range(24):
+    """From the start of the process on."""
+    draws, statuses = Random(0), []
+    for _ in range(16):
         server = started()
-        if number % 2:
-            server.wait()
-        with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(server.ask, max_tokens=200) if number % 2 else None
-            server.process.join(draws.uniform(0, 0.5 if number % 2 else 3))
-            assert server.process.is_alive(), server.said
-            os.kill(server.process.pid, draws.choice(ENDING))
-            server.process.join(30)
-            statuses.append(server.process.exitcode)
-            reached = asked and not asked.exception()
-            assert not reached or asked.result().status_code in (200, 503)
+        server.process.join(draws.uniform(0, 3))
+        assert server.process.is_alive(), server.said
+        os.kill(server.process.pid, draws.choice(ENDING))
+        server.process.join(30)
+        statuses.append(server.process.exitcode)
         assert "Traceback" not in server.said
         assert "ERROR" not in server.said
     assert set(statuses) <= {143, 129, -15, -1}  # a minus: before the command began
-    assert statuses.count(143) + statuses.count(129) >= 12
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--host", "0.0.0.0"], ["--host 0.0.0.0", "--api-key"]),
-        (["--media-root", "nowhere"], ["--media-root", "nowhere"]),
-        (["--port", "70000"], ["--port", "70000"]),
-        (["--temperature", "-1"], ["--temperature -1"]),
-    ],
-)
-def test_wrong_options_end_in_one_line_before_models_are_loaded(capsys, arguments, words):
-    assert main(["serve", "mini", *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert all(word in error for word in words)
-
-
-def test_a_port_in_use_is_named(capsys):
+def test_what_cannot_be_served_ends_in_one_line_before_models_are_loaded(capsys, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert main(["serve", "mini", "--port", str(port)]) == 2
-    assert f"--port {port}: Address already in use; choose another" in capsys.readouterr().err
-
-
-def test_without_its_packages_the_server_says_what_to_install(monkeypatch, capsys):
+        for words, said in (
+            ("--host 0.0.0.0", "--api-key"),
+            ("--media-root nowhere", "nowhere"),
+            ("--port 70000", "70000"),
+            ("--temperature -1", "--temperature -1"),
+            (f"--port {port}", "Address already in use; choose another"),
+        ):
+            assert main(["serve", "mini", *words.split()]) == 2
+            error = capsys.readouterr().err
+            assert error.count("\n") == 1
+            assert words.split()[0] in error
+            assert said in error
     for name in ("mmspec_server.server", "uvicorn"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)

@@ -2,14 +2,11 @@
 
 import gc
 import json
-import os
 import random
 import resource
-import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from time import sleep
 
@@ -19,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mmspec.chat.options import Options
-from mmspec_cli.main import main
-from support.live_server import CHAT, Live, data_url, png, shown, words
+from support.live_server import CHAT, Live, data_url, png, shown, text_of, words
 from support.serve_process import Served, free_port, serve
 
 COLOURS = ["red", "blue", "green", "white", "black"]
@@ -80,23 +76,18 @@ class Texts:
     """What plain cold runs answer to the good questions."""
 
     def __init__(self, server: Live) -> None:
-        self.expected = {}
-        plain = Options(drafting="none")
-        service = server.service
-        drafting, service.options = service.options, replace(plain, max_new_tokens=12)
+        service, self.expected = server.service, []
+        drafting, service.options = service.options, Options(drafting="none", max_new_tokens=12)
         for number in range(15):
             service.cache._chats.clear()
-            self.expected[number] = self.text(server.client.post(CHAT, json=question(number)))
+            self.expected.append(text_of(server.client.post(CHAT, json=question(number)).json()))
         service.options = drafting
-
-    def text(self, reply):
-        return reply.json()["choices"][0]["message"]["content"]
 
     def is_right(self, client, number):
         while True:
             reply = client.post(CHAT, json=question(number))
             if reply.status_code != FULL:
-                return self.text(reply) == self.expected[number % 15]
+                return text_of(reply.json()) == self.expected[number % 15]
             sleep(0.05)
 
 
@@ -121,25 +112,10 @@ def test_good_answers_stay_right_among_bad_requests(pair: Live, capfd, caplog):
     assert "Traceback" not in "".join(capfd.readouterr()) + caplog.text
 
 
-def counting(arguments: list[str]) -> int:
-    """`mmspec` that says at a signal how many objects of Python's can be in circles."""
-
-    def count(*_: object) -> None:
-        gc.collect()
-        sys.stderr.write(f"{len(gc.get_objects())} objects\n")
-
-    signal.signal(signal.SIGUSR1, count)
-    return main(arguments)
-
-
 def memory_of(server: Served):
-    """The objects of a server's process, and its bytes in memory."""
-    lines = server.said.count("\n")
-    os.kill(server.process.pid, signal.SIGUSR1)
-    while server.said.count("\n") == lines:
-        sleep(0.02)
+    """The bytes of a server's process in memory."""
     pages = Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]
-    return int(server.said.split()[-2]), int(pages) * resource.getpagesize()
+    return int(pages) * resource.getpagesize()
 
 
 @pytest.mark.slow
@@ -150,20 +126,17 @@ def test_eight_hundred_requests_of_four_clients(pair: Live, pair_paths, tmp_path
     models = [target, "--draft", draft, "--backend", "torch", "--gamma", "3"]
     limits = ["--max-new-tokens", "12", "--max-body", "1", "--queue", "3"]
     texts = Texts(pair)
-    server = serve([*models, *limits], tmp_path / "log", free_port(), counting)
+    server = serve([*models, *limits], tmp_path / "log", free_port())
     try:
         server.wait()
-        memory = run_load(server.url, texts, 800, lambda: memory_of(server))
+        sizes = run_load(server.url, texts, 800, lambda: memory_of(server))
         figures = server.metrics()
     finally:
         server.process.kill()
-    objects, sizes = zip(*memory, strict=True)
     with capfd.disabled():
         print("\nMB after each hundred:", *(round(size / 1e6) for size in sizes))  # noqa: T201
-        print("objects:", *objects)  # noqa: T201
     assert "Traceback" not in server.said
     assert "mmspec_jobs 0" in figures
-    assert max(objects) < 1.01 * objects[0], objects
     assert max(sizes) < sizes[0] + 12_000_000, sizes
 
 
@@ -208,17 +181,10 @@ mutated = st.builds(replaced, st.just(BODY), st.sampled_from([*places(BODY)]), V
 fuzzed = mutated.map(lambda body: json.dumps(body).encode()) | st.binary(max_size=200)
 
 
-def check_fuzzed(server, body):
-    reply = server.client.post(CHAT, content=body, headers=JSON)
+@settings(suppress_health_check=list(HealthCheck), max_examples=60)
+@given(fuzzed)
+def test_no_body_makes_the_server_fail(scripted: Live, body):
+    reply = scripted.client.post(CHAT, content=body, headers=JSON)
     if reply.status_code != 200:  # some changes are of no account
         assert 400 <= reply.status_code < 500, (reply.status_code, body)
         assert set(reply.json()["error"]) == {"message", "type", "param", "code"}
-
-
-fuzzing = settings(deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@settings(fuzzing, max_examples=60)
-@given(fuzzed)
-def test_no_body_makes_the_server_fail(scripted: Live, body):
-    check_fuzzed(scripted, body)

@@ -62,25 +62,13 @@ def question(text, **fields):
     return {"messages": [{"role": "user", "content": text}], **fields}
 
 
-def test_who_waits_is_told_for_how_many_answers(directory, gate, clients):
-    fields = {"stream": True, "mmspec": {"details": True}}
-    with gated(directory, gate) as server:
-        answers = []
-        for jobs in (1, 2, 3):
-            asked = question("What?", **fields)
-            answers.append(clients.submit(server.client.post, CHAT, json=asked))
-            until(lambda count=jobs: server.service.queue.jobs == count)
-        gate.opened.set()
-        streams = [chunks_of(answer.result().text) for answer in answers]
-    found = [[chunk.get("mmspec", {}).get("waiting") for chunk in stream] for stream in streams]
-    assert [[each for each in stream if each] for stream in found] == [[], [1], [2]]
-
-
 def test_others_wait_in_order_and_one_too_many_is_told_when_to_come_back(directory, gate, clients):
+    """Who waits is told for how many answers."""
     with gated(directory, gate, queue=2) as server:
         answers = []
         for waiting, name in enumerate(["a", "b", "c"], start=1):
-            answers.append(clients.submit(server.client.post, CHAT, json=question(name)))
+            asked = question(name, stream=True, mmspec={"details": True})
+            answers.append(clients.submit(server.client.post, CHAT, json=asked))
             until(lambda count=waiting: server.service.queue.jobs == count)
         refused = server.client.post(CHAT, json=question("d"))
         assert refused.status_code == 429
@@ -92,7 +80,9 @@ def test_others_wait_in_order_and_one_too_many_is_told_when_to_come_back(directo
                 assert not any(other.done() for other in answers[number:])
                 gate.permits.release()
                 sleep(0.001)
-            assert answer.result().status_code == 200
+            details = [chunk.get("mmspec", {}) for chunk in chunks_of(answer.result().text)]
+            told = [each["waiting"] for each in details if each.get("waiting")]
+            assert told == ([number - 1] if number > 1 else [])
         gate.opened.set()
         assert server.client.post(CHAT, json=question("d")).status_code == 200
 

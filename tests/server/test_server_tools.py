@@ -14,14 +14,13 @@ from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec_server.answers import Finished, Fragment, Text
 from support.chat_templates import STYLES
-from support.live_server import Live, live
+from support.live_server import CHAT, Live, live
 from support.scripted_engine import scripted_engine
 
 jsonschema = pytest.importorskip("jsonschema")
 
-TOOLS = [
-    {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}},
-]
+FUNCTION = {"name": "weather", "parameters": {"type": "object"}}
+TOOLS = [{"type": "function", "function": FUNCTION}]
 ASKED = [{"role": "user", "content": "What weather is it in Zürich?"}]
 ANY = {"type": "json_object"}
 SCHEMAS = {
@@ -112,14 +111,13 @@ def test_openai_s_client_gets_calls_whole_and_streamed(server: Live, caller):
     assert len(one.message.tool_calls) == 1
 
 
-@pytest.mark.parametrize("text", ["It rains.", "a < b <tool", "<tool_call>\nbroken"])
-def test_answers_without_calls_are_whole(server: Live, caller, text):
-    caller.text = text
-    reply = server.chat(ASKED, tools=TOOLS).json()["choices"][0]
-    assert (reply["message"]["content"], reply["finish_reason"]) == (text, "stop")
-    deltas = [chunk["choices"][0]["delta"] for chunk in server.chunks(ASKED, tools=TOOLS)]
-    assert "".join(delta.get("content", "") for delta in deltas) == text
-    assert not any("tool_calls" in delta for delta in deltas)
+def test_answers_without_calls_are_whole(server: Live, caller):
+    for caller.text in ("It rains.", "a < b <tool", "<tool_call>\nbroken"):
+        reply = server.chat(ASKED, tools=TOOLS).json()["choices"][0]
+        assert (reply["message"]["content"], reply["finish_reason"]) == (caller.text, "stop")
+        deltas = [chunk["choices"][0]["delta"] for chunk in server.chunks(ASKED, tools=TOOLS)]
+        assert "".join(delta.get("content", "") for delta in deltas) == caller.text
+        assert not any("tool_calls" in delta for delta in deltas)
 
 
 def test_the_model_sees_tools_calls_and_results(server: Live, caller):
@@ -134,23 +132,6 @@ def test_the_model_sees_tools_calls_and_results(server: Live, caller):
     server.chat(ASKED, tools=TOOLS, tool_choice="none")
     first = caller.prompts[-1].chunks[0].parts[0]
     assert "weather" not in tokenizer.decode(first).split("user")[0]
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"tool_choice": "required"}, "tool_choice"),
-        ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice"),
-        ({"tools": TOOLS, "tool_choice": {"function": {"name": "time"}}}, "tool_choice"),
-        ({"tools": TOOLS, "tool_choice": "required", "response_format": ANY}, "tool_choice"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
-        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
-    ],
-)
-def test_what_cannot_be_done_is_refused(server: Live, caller, fields, param):
-    reply = server.chat(ASKED, **fields)
-    assert reply.status_code == 400
-    assert reply.json()["error"]["param"] == param
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -177,16 +158,26 @@ def test_a_forced_call_is_one_of_the_tools_and_drafts_do_not_change_it(
         jsonschema.validate(json.loads(call["arguments"]), SCHEMAS[call["name"]])
 
 
-def test_arguments_of_earlier_calls_must_be_json(server: Live, caller):
+def test_what_cannot_be_done_is_refused(server: Live, caller, scripted: Live):
+    """As arguments of earlier calls that are no JSON; a model without tools says so."""
     function = {"name": "weather", "arguments": "{broken"}
     called = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
-    reply = server.chat([*ASKED, called, *ASKED])
-    assert reply.status_code == 400
-    assert reply.json()["error"]["param"] == "messages[1].tool_calls[0].function.arguments"
-
-
-def test_a_model_without_tools_says_so(scripted: Live):
+    for fields, param in (
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": {"function": {"name": "time"}}}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": "required", "response_format": ANY}, "tool_choice"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+        (
+            {"messages": [*ASKED, called, *ASKED]},
+            "messages[1].tool_calls[0].function.arguments",
+        ),
+    ):
+        reply = server.client.post(CHAT, json={"messages": ASKED} | fields)
+        assert reply.status_code == 400
+        assert reply.json()["error"]["param"] == param
     for fields in ({"tools": TOOLS}, {"messages": [*ASKED, {"role": "tool", "content": "x"}]}):
-        reply = scripted.client.post("/v1/chat/completions", json={"messages": ASKED, **fields})
+        reply = scripted.client.post(CHAT, json={"messages": ASKED, **fields})
         assert reply.status_code == 400
         assert "the chat template of scripted writes none" in reply.json()["error"]["message"]
