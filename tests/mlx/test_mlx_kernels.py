@@ -28,14 +28,11 @@ def test_kernels_are_chosen_by_device_and_type(monkeypatch):
     assert GPU.compiled is mx.compile
 
 
-def test_the_norm_even_of_nothing():
+def test_the_norm_even_of_nothing_and_the_gate_even_where_it_saturates():
     for shape in ((2, 3, 64), (2, 1, 64), (1, 64), (5, 64)):
         x, weight = random(*shape, scale=30.0), random(64)
         close(*(each.rms_norm(weight, 1e-5)(x) for each in (CPU, CPU_FLOAT32)), atol=1e-5)
         close(*(each.rms_norm(weight, 1e-5)(x * 0) for each in (CPU, CPU_FLOAT32)))
-
-
-def test_the_gate_even_where_it_saturates():
     gate, up = mx.array([-200.0, -90.0, -1.0, 0.0, 1.0, 90.0, 200.0]), mx.ones((7,))
     close(*(each.swiglu(gate, up) for each in (CPU, CPU_FLOAT32)), atol=1e-5)
 
@@ -67,39 +64,42 @@ def seen(mask):
     return (np.array(mask) == 0).astype(int)
 
 
-@pytest.mark.parametrize("columns", [3, 255, 256, 257, 700])
-def test_a_mask_is_as_wide_as_asked_however_long_the_prompt(columns):
+def test_a_mask_is_as_wide_as_asked_however_long_the_prompt():
     padding = Padding([[False] * 600, [False] + [True] * 599], mx.float32)
-    assert padding.mask(columns).shape == (2, 1, 1, columns)
+    for columns in (3, 255, 256, 257, 700):
+        assert padding.mask(columns).shape == (2, 1, 1, columns)
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 64), (1, 3, 64), (3, 1, 64), (1, 4, 64), (2, 40, 64)])
-def test_few_rows_multiply_as_many_do(shape):
-    x, weight = random(*shape), random(96, 64)
-    product = plain(weight)(x)
-    assert product.shape == (*shape[:-1], 96)
-    close(product, np.array(x) @ np.array(weight).T, atol=1e-4)
+SHAPES = [(1, 1), (3, 1), (1, 6), (2, 6), (1, FEW), (1, FEW + 1), (2, 40)]
 
 
 @pytest.mark.parametrize("out", [256 * 3, 1000, 96])
-@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (1, 6), (2, 6), (1, FEW), (1, FEW + 1), (2, 40)])
-def test_a_matrix_in_blocks_multiplies_as_the_whole_does(shape, out):
-    whole = plain(random(out, 512))
-    blocked, x = for_few_rows(whole), random(*shape, 512)
-    assert blocked(x).shape == (*shape, out)
-    close(blocked(x), whole(x), atol=1e-4)
-    index = mx.array([[3, 0], [out - 1, 3]])
+def test_a_matrix_whole_or_in_blocks_multiplies_as_numpy_does(out):
+    weight = random(out, 512)
+    whole = plain(weight)
+    blocked, index = for_few_rows(whole), mx.array([[3, 0], [out - 1, 3]])
+    for shape in SHAPES:
+        x = random(*shape, 512)
+        assert whole(x).shape == (*shape, out)
+        for matrix in (whole, blocked):
+            close(matrix(x), np.array(x) @ np.array(weight).T, atol=5e-4)
     close(blocked.rows(index), whole.rows(index), atol=0)
 
 
-@pytest.mark.parametrize(
-    "weight",
-    [
-        mx.zeros((32, 32)),  # small already
-        mx.zeros((2048, 1024)),  # too large to hold twice
-        mx.zeros((1024, 512), mx.bfloat16),  # computed in another way
-    ],
-)
-def test_a_matrix_that_blocks_do_not_help_stays_whole(weight):
-    matrix = plain(weight)
-    assert for_few_rows(matrix) is matrix
+def test_a_matrix_that_blocks_do_not_help_stays_whole():
+    """As it is small already, too large to hold twice, or computed in another way."""
+    large = mx.zeros((2048, 1024))
+    for weight in (mx.zeros((32, 32)), large, mx.zeros((1024, 512), mx.bfloat16)):
+        matrix = plain(weight)
+        assert for_few_rows(matrix) is matrix
+
+
+def test_tokens_turned_one_by_one_are_turned_as_by_the_table():
+    """The way a GPU takes, whose kernel knows one position per row, and the way a CPU takes."""
+    rotary = Rotary(16, 10000.0, mx.float32)
+    x = mx.random.normal((2, 3, 5, 16), key=mx.random.key(1))
+    positions = mx.array([[7, 8, 8, 9, 9], [2, 3, 3, 3, 4]])
+    kernel, table = rotary._separately(x, positions), rotary.each(positions, 9)(x)
+    np.testing.assert_allclose(np.array(kernel), np.array(table), atol=1e-5)
+    run = rotary.at([7, 2], 2)(x[:, :, :2])
+    np.testing.assert_allclose(np.array(table[:, :, :2]), np.array(run), atol=1e-6)
