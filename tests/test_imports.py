@@ -74,6 +74,7 @@ ALSO = {
     "cli/mmspec_cli/terminal/line_editor.py": {"prompt_toolkit"},
     "cli/mmspec_terminal/markdown.py": {"rich", "markdown_it"},
     "cli/mmspec_terminal/markdown_grammar.py": {"rich", "markdown_it"},
+    "cli/mmspec_terminal/markdown_table.py": {"rich"},
     "cli/mmspec_terminal/preview.py": {"rich", "PIL", "textual_image"},
     "cli/mmspec_terminal/render.py": {"rich", "PIL"},
     "cli/mmspec_terminal/wrapping.py": {"rich"},

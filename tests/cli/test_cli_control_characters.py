@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from mmspec.chat.chat import Chat
-from support import hostile
+from support import endless
 from support.hostile import EVIL, TITLE, reached, talking
 from support.hub_server import serving
 from support.live_server import CHAT
@@ -35,7 +35,7 @@ def failing_server(arguments: list[str]) -> int:
         return asked(chat, message, chunks)
 
     Chat.send = send
-    return hostile.main(arguments)
+    return endless.main(arguments)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def at_terminal(open_terminal):
 
     def run(*arguments: str | Path, **variables: str) -> tuple[int, str]:
         command = [str(argument) for argument in arguments]
-        terminal = open_terminal(hostile.main, command, columns=4000, **variables)
+        terminal = open_terminal(endless.main, command, columns=4000, **variables)
         status = terminal.status()
         assert reached(terminal.screen) == [], terminal.screen
         return status, terminal.screen
@@ -71,7 +71,7 @@ def test_the_model_does_say_them(run, evil):
 
 def test_a_chat_spells_them_out(open_terminal, evil, picture, tmp_path):
     saved = tmp_path / f"talk {EVIL[:-1]}.json"  # a person's own keys may turn the reading order
-    terminal = open_terminal(hostile.main, ["chat", str(picture), *evil], columns=4000)
+    terminal = open_terminal(endless.main, ["chat", str(picture), *evil], columns=4000)
     terminal.wait(PROMPT)
     for line, shown in (
         (f"\x1b[200~what {TITLE} is it?\x1b[201~", SPELT),

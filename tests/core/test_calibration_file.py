@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec.chat.calibration import calibration_file, shape_digest
+from mmspec.chat.calibration import calibration_file
 from mmspec.chat.engine import load
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
@@ -109,13 +109,3 @@ def test_every_part_of_the_key_names_another_file(llama_path, pair_paths, monkey
     assert path(target) == paths[0]
     monkeypatch.setattr("mmspec.chat.calibration.version", lambda _: "99.0")
     assert len({*paths, path(target)}) == 5
-
-
-def test_weights_of_the_same_sizes_cost_the_same(tmp_path, llama_path):
-    for name in ("config.json", "model.safetensors"):
-        (tmp_path / name).write_bytes((llama_path / name).read_bytes())
-    (tmp_path / "notes.txt").write_text("not read")
-    assert shape_digest(tmp_path) == shape_digest(llama_path)
-    with (tmp_path / "model.safetensors").open("ab") as weights:
-        weights.write(b"\0")
-    assert shape_digest(tmp_path) != shape_digest(llama_path)

@@ -85,12 +85,6 @@ def test_borders_of_turns_are_kept_and_the_oldest_is_dropped_first(states, monke
     assert held(states, 0) == at[0]
 
 
-def test_what_was_settled_cannot_be_gone_back_into(states):
-    feed(states, 0, draws(6, ROW), None)
-    states.settle()
-    assert states.resume(3) == 0
-
-
 def test_a_fault_within_a_forward_changes_nothing_that_was_there(states):
     """Layers that were done are ahead of the others, and go back."""
     feed(states, 0, draws(9, ROW), 0)

@@ -48,15 +48,6 @@ def described_as(engine, changes, finding):
     finding_file(backend, engine.target).write(finding)
 
 
-def test_a_missing_backend_is_named_with_pip(monkeypatch):
-    monkeypatch.setattr(doctor, "installed_backends", lambda: ["torch"])
-    found = examine()
-    fixes = {each["what"]: each for each in found["missing"]}
-    assert fixes["backend mlx"]["fix"] == 'pip install "mmspec[mlx]"'
-    assert not fixes["backend mlx"]["needed"]
-    assert "mlx" not in found["backends"]
-
-
 def test_a_broken_framework_is_a_finding(monkeypatch):
     def broken(name):
         raise ImportError("libcudart.so.12: cannot open\nshared object")

@@ -9,7 +9,7 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.exactness import finding as module
 from mmspec.exactness.finding import DEAR, FindingFile, exact_rows
 from mmspec.ground.errors import UsageError
-from mmspec.ground.progress import Notice, silent
+from mmspec.ground.progress import silent
 
 ROWS = ExactRows(4, 64)
 MODEL = SimpleNamespace(dtype="bfloat16", device="cpu")
@@ -92,12 +92,3 @@ def test_a_damaged_file_is_measured_again(machine, file, damage):
     assert rows("auto", file) == ROWS
     assert machine.probes == 2
     assert json.loads(file.path.read_text()) == whole
-
-
-def test_a_cache_that_cannot_be_written_is_no_error_but_a_notice(machine, tmp_path):
-    (tmp_path / "file").write_text("")
-    shown = []
-    file = FindingFile(tmp_path / "file" / "x.json", {})
-    assert rows("auto", file, shown.append) == ROWS
-    assert isinstance(shown[-1], Notice)
-    assert "is not kept" in shown[-1]

@@ -125,14 +125,6 @@ def test_files_say_how_many_bits_are_white_and_which_end(tmp_path):
     assert tag in content
     path.write_bytes(content.replace(tag, struct.pack("<HHIH", 262, 3, 1, 0)))
     assert open_picture(path).image.getpixel((0, 0)) == WHITE
-    twelve = struct.pack("<HHIHH", 258, 3, 1, 16, 0)
-    assert twelve in content
-    (tmp_path / "c.tif").write_bytes(
-        content.replace(twelve, struct.pack("<HHIHH", 258, 3, 1, 12, 0)).replace(
-            (dark * 327).tobytes(), bytes([0x00, 0x0F, 0xFF, 0x00])
-        )
-    )
-    assert open_picture(tmp_path / "c.tif").image.getpixel((1, 0)) == WHITE
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.webp"])

@@ -67,13 +67,6 @@ def test_tokens_of_two_positions_are_independent(step):
     check_fit(pairs, np.outer(p, p))
 
 
-def test_neighbouring_tokens_have_independent_noise():
-    below = drawn([Noise(5, n) for n in range(COUNT)], 2) < np.log(2)
-    pairs = np.zeros((2, 2))
-    np.add.at(pairs, tuple(below.astype(int).T), 1)
-    check_fit(pairs, np.full((2, 2), 0.25))
-
-
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_the_tokens_of_one_position_have_independent_noise(step):
     """Within one row, whose tokens are hashed from an arithmetic sequence."""

@@ -32,11 +32,3 @@ def test_methods_are_paired_and_interleaved():
     assert second.speed_up == Spread(2.0, 2.0, 3.0)
     assert second.tokens_per_second == Spread(3.0, 1.5, 6.0)
     assert (second.tokens_per_round, second.acceptance_rate) == (1.5, 0.25)
-
-
-def test_other_tokens_are_reported():
-    methods = [
-        FixedMethod("plain", [1.0] * 9, []),
-        FixedMethod("off", [1.0] * 9, [], tokens=(5, 7, 2)),
-    ]
-    assert [each.identical for each in measure(methods, PROMPTS, 1, quiet)] == [2, 0]

@@ -55,14 +55,6 @@ def test_trees_are_read(word, name, tree):
     assert read_method("MTC").options(options).tree is None
 
 
-def test_lookup_is_a_drafting_of_its_own():
-    for word, name in [("lookup", "lookup"), ("ngram", "lookup"), ("Tree8:ngram", "tree8:lookup")]:
-        method = read_method(word)
-        assert (method.name, method.options(OPTIONS).drafting) == (name, "lookup")
-    assert method.options(OPTIONS).tree == Tree(nodes=8)
-    assert read_method("none").options(OPTIONS).drafting == "none"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

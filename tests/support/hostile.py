@@ -1,12 +1,10 @@
-"""Names and texts that would take over a terminal, and models, cards and hubs that say them."""
+"""Names and texts that would take over a terminal, and a model that says them."""
 
 import json
 import re
 import shutil
 from pathlib import Path
 
-from mmspec.checkpoints import cards
-from support import endless
 from support.terminal import OWN
 
 TITLE = "\x1b]0;owned\x07"
@@ -14,15 +12,6 @@ TITLE = "\x1b]0;owned\x07"
 
 EVIL = f"{TITLE}\x1b[5;5H\x9b2J\x7f\u202e"
 """Sets the title, moves the cursor, erases the screen, deletes, and turns the reading order."""
-
-CARD = """
-kind = "target"
-description = TEXT
-licence = TEXT
-note = TEXT
-[source]
-torch = TEXT
-"""
 
 
 def reached(screen: str) -> list[str]:
@@ -40,10 +29,3 @@ def talking(checkpoint: Path, copy: Path) -> Path:
     tokenizer["decoder"] = {"type": "Sequence", "decoders": [tokenizer["decoder"], says]}
     file.write_text(json.dumps(tokenizer), encoding="utf-8")
     return copy
-
-
-def main(arguments: list[str]) -> int:
-    """`mmspec` with a card of such texts; answers end at their budget alone."""
-    read = cards._texts
-    cards._texts = lambda: [*read(), ("evil", CARD.replace("TEXT", json.dumps(EVIL)))]
-    return endless.main(arguments)

@@ -3,11 +3,9 @@
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from mmspec.chat.captions import read_captions
 from mmspec.chat.engine import Engine
-from mmspec.checkpoints import cards
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chat_template import load_template
@@ -86,21 +84,6 @@ def use_conversation(file: Path, _: str) -> None:
         raise UsageError(f"{file}: {error}") from error
 
 
-def make_card(folder: Path) -> None:
-    """A model's card."""
-    card = (
-        'kind = "draft"\ndescription = "x"\nlicence = "MIT"\nfor = ["a"]\n[source]\ntorch = "a/b"\n'
-    )
-    (folder / "card.toml").write_text(card)
-
-
-def use_card(file: Path, _: str) -> None:
-    """Read it, if it can be read: cards come with the package."""
-    if file.is_file():
-        text = file.read_text(encoding="utf-8", errors="replace")
-        cards._parse(text, "card").repositories("torch")
-
-
 def make_lines(folder: Path) -> None:
     """Captions and prompts of two images."""
     for name in ("a.png", "b.png"):
@@ -116,7 +99,7 @@ def use_lines(file: Path, _: str) -> None:
     (read_captions if file.stem == "captions" else read_prompts)(file)
 
 
-TOKENIZERS = ("llama", "byte-level", "hub-llama", "unigram", "wordpiece")
+TOKENIZERS = ("llama", "byte-level", "hub-llama")
 
 
 def make_tokenizers(folder: Path) -> None:
@@ -126,38 +109,8 @@ def make_tokenizers(folder: Path) -> None:
     for kind, build in tiny_tokenizers.BUILDERS.items():
         (folder / kind).mkdir()
         build(folder / kind)
-    for kind, model in (("unigram", _unigram()), ("wordpiece", _word_pieces())):
-        (folder / kind).mkdir()
-        model.save(str(folder / kind / "tokenizer.json"))
-        (folder / kind / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
-    for kind in TOKENIZERS:
         roles = {"bos_token": {"content": "<s>", "special": True}, "eos_token": "</s>"}
         (folder / kind / "special_tokens_map.json").write_text(json.dumps(roles))
-
-
-LETTERS = ["<unk>", "<s>", "</s>", *"\nabcdefghijklmnopqrstuvwxyz ?.<>/"]
-
-
-def _unigram() -> Any:
-    from tokenizers import Tokenizer, decoders, models, normalizers
-
-    pieces = [(letter, -float(number)) for number, letter in enumerate(LETTERS)]
-    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
-    tokenizer.decoder = decoders.Fuse()
-    return tokenizer
-
-
-def _word_pieces() -> Any:
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
-
-    vocabulary = {letter: number for number, letter in enumerate(LETTERS)}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("[a-z]"), "isolated")
-    tokenizer.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 1)])
-    tokenizer.enable_padding(length=8)
-    tokenizer.enable_truncation(16)
-    return tokenizer
 
 
 SENTENCEPIECE = ("tokenizer.model",) * 3 + ("tokenizer_config.json",)

@@ -21,7 +21,6 @@ CORE = {
     "lines": Subject(
         chat_files.use_lines, ("captions.jsonl", "prompts.jsonl"), chat_files.make_lines
     ),
-    "card": Subject(chat_files.use_card, ("card.toml",), chat_files.make_card),
     "measured": Subject(
         measured_files.use_measured,
         ("calibration.json", "finding.json"),
