@@ -43,16 +43,21 @@ def backends() -> list[str]:
     return names
 
 
+class Loaded(dict):
+    """Engines that a function loads, once for each key."""
+
+    def __init__(self, make):
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key):
+        return self.setdefault(key, self._make(key))
+
+
 @pytest.fixture(scope="session")
 def engines(pair_paths) -> dict[str, Engine]:
-    """Engines of the tiny pair by backend, loaded once."""
-
-    class Loaded(dict):
-        def __missing__(self, name):
-            target, draft = map(str, pair_paths)
-            return self.setdefault(name, load(target, draft, backend=usable(name)))
-
-    return Loaded()
+    """Engines of the tiny pair by backend."""
+    return Loaded(lambda name: load(*map(str, pair_paths), backend=usable(name)))
 
 
 @pytest.fixture(scope="session")
@@ -81,12 +86,6 @@ def head_paths(checkpoints, pair_paths):
 
 @pytest.fixture(scope="session")
 def headed(pair_paths, head_paths):
-    """Engines of the target with a head, by backend and variant, loaded once."""
-
-    class Loaded(dict):
-        def __missing__(self, key):
-            backend, variant = key
-            engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend)
-            return self.setdefault(key, engine)
-
-    return Loaded()
+    """Engines of the target with a head, by backend and variant."""
+    target = str(pair_paths[0])
+    return Loaded(lambda key: load(target, str(head_paths[key[1]]), backend=key[0]))

@@ -1,7 +1,7 @@
 """Whatever a conversation has been through, its next answer is a cold run's."""
 
 from functools import partial
-from itertools import count
+from itertools import count, product
 from pkgutil import resolve_name
 
 import pytest
@@ -12,10 +12,7 @@ from support.conformance_cases import (
     TREES,
     check_like_cold,
     cold,
-    copied,
     logits,
-    outcome,
-    plainly,
     small,
 )
 from support.faults import Fault
@@ -23,16 +20,10 @@ from support.faults import Fault
 FIRST = ("What is in the picture?", (PICTURES[0],))
 SECOND = ("How many shapes are there?", (PICTURES[1],))
 THIRD = ("Which bar is the tallest?", ())
-FORWARDS = {
-    "torch": "mmspec_torch.network.attention.Attention.__call__",
-    "mlx": "mmspec_mlx.network.attention.Attention.__call__",
-}
-"""What each backend runs once per layer of every forward."""
-GATHERS = {
-    "torch": "mmspec_torch.network.cache.Cache.gather",
-    "mlx": "mmspec_mlx.network.cache.Cache.gather",
-}
-"""Where each backend moves the columns of a path together."""
+FORWARDS = "mmspec_{}.network.attention.Attention.__call__"
+"""What a backend runs once per layer of every forward."""
+GATHERS = "mmspec_{}.network.cache.Cache.gather"
+"""Where a backend moves the columns of a path together."""
 STATIC, DYNAMIC = TREES["static"], TREES["dynamic"]
 each_shape = pytest.mark.parametrize("tree", [None, STATIC, DYNAMIC], ids=str)
 
@@ -48,7 +39,7 @@ def begun(engine, drafting="MT", **named):
 
 
 @each_shape
-@pytest.mark.parametrize("budget", [1, 2, 3, 4, 5, 8, 12])
+@pytest.mark.parametrize("budget", [1, 2, 5, 12])
 def test_budgets_are_exact_and_nothing_is_left_behind(engine, budget, tree):
     whole = cold(engine.chat(small(engine, max_new_tokens=13)), FIRST).answer.token_ids
     chat = begun(engine, gamma=4, max_new_tokens=budget, tree=tree)
@@ -58,7 +49,7 @@ def test_budgets_are_exact_and_nothing_is_left_behind(engine, budget, tree):
 
 
 @each_shape
-@pytest.mark.parametrize("at", [0, 1, 3, 6])
+@pytest.mark.parametrize("at", [0, 3, 6])
 def test_nothing_follows_a_stop_token_and_nothing_is_left_behind(engine, at, tree, monkeypatch):
     whole = begun(engine, max_new_tokens=12).answer.token_ids
     monkeypatch.setattr(engine.target.tokenizer, "eos_ids", frozenset({whole[at]}))
@@ -73,8 +64,7 @@ def test_nothing_follows_a_stop_token_and_nothing_is_left_behind(engine, at, tre
 
 
 @pytest.mark.parametrize(
-    ("drafting", "tree"),
-    [("MTP", None), ("MTP", STATIC), ("MTP", DYNAMIC), ("lookup", DYNAMIC), ("none", None)],
+    ("drafting", "tree"), [("MTP", None), ("MTP", STATIC), ("lookup", DYNAMIC), ("none", None)]
 )
 def test_an_answer_dropped_after_any_event_leaves_nothing(engine, drafting, tree):
     for events in count():
@@ -91,10 +81,8 @@ def test_an_answer_dropped_after_any_event_leaves_nothing(engine, drafting, tree
 class Breaking:
     """Raises at one call of what it wraps, before or after the call; counts until then."""
 
-    def __init__(self, after):
-        self.after = after
-        self.left = -1
-        self.calls = 0
+    def __init__(self, after, at=-1):
+        self.after, self.left, self.calls = after, at, 0
 
     def around(self, original):
         def call(*given, **named):
@@ -148,32 +136,20 @@ def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
     check_broken_at_every_call(begin, breaking, 1)
 
 
+BROKEN = [(FORWARDS, None, 5, 0), (FORWARDS, STATIC, 11, 0), (FORWARDS, DYNAMIC, 11, 1)]
+BROKEN += [(GATHERS, STATIC, 1, 0), (GATHERS, DYNAMIC, 1, 0)]
+EVERY = [(FORWARDS, *case) for case in product((None, STATIC, DYNAMIC), [1], (0, 1))]
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
-    ("places", "tree", "step", "temperature"),
-    [
-        (FORWARDS, None, 5, 0),
-        (FORWARDS, None, 7, 1),
-        (FORWARDS, STATIC, 7, 0),
-        (FORWARDS, DYNAMIC, 7, 1),
-        (GATHERS, STATIC, 1, 0),
-        (GATHERS, DYNAMIC, 1, 0),
-        *(
-            pytest.param(FORWARDS, tree, 1, temperature, marks=pytest.mark.slow)
-            for tree in (None, STATIC, DYNAMIC)
-            for temperature in (0, 1)
-        ),
-    ],
-    ids=[
-        *("chain", "sampled", "static", "dynamic-sampled", "static-gather", "dynamic-gather"),
-        *(f"every-{tree}" for tree in ("chain", "chain-T1", "static", "static-T1")),
-        *(f"every-{tree}" for tree in ("dynamic", "dynamic-T1")),
-    ],
+    ("place", "tree", "step", "temperature"),
+    [*BROKEN, *(pytest.param(*case, marks=pytest.mark.slow) for case in EVERY)],
 )
 def test_a_fault_inside_a_forward_leaves_nothing(
-    engine, backend, places, tree, step, temperature, after, monkeypatch
+    engine, backend, place, tree, step, temperature, after, monkeypatch
 ):
-    breaking, path = Breaking(after), places[backend]
+    breaking, path = Breaking(after), place.format(backend)
     monkeypatch.setattr(path, breaking.around(resolve_name(path)))
     sampled = {"sampling": Sampling(temperature), "seed": 5}
     begin = partial(begun, engine, "MTP", gamma=3, max_new_tokens=8, tree=tree, **sampled)
@@ -185,20 +161,15 @@ def test_a_fault_inside_a_forward_leaves_nothing(
 
 @pytest.mark.parametrize("drafting", ["MP", "lookup", "none"])
 def test_the_same_text_with_another_image_reuses_nothing_of_the_first(engine, drafting):
-    chat = engine.chat(small(engine, drafting))
-    text = "What is in the picture?"
-    chat.reply(text, PICTURES[:1])
-    first = logits(chat)
-    chat.conversation.undo()
-    check_like_cold(chat, (text, (PICTURES[1],)))
-    assert abs(logits(chat) - first).max() > 0.01
-    chat.conversation.undo()
-    check_like_cold(chat, (text, (PICTURES[1], PICTURES[0])))
-    chat.conversation.undo()
-    check_like_cold(chat, (text, (PICTURES[0], PICTURES[1])))
+    chat = begun(engine, drafting)
+    first, (one, other, *_) = logits(chat), PICTURES
+    for seen in ((other,), (other, one), (one, other)):
+        chat.conversation.undo()
+        check_like_cold(chat, (FIRST[0], seen))
+        assert abs(logits(chat) - first).max() > 0.01
 
 
-@pytest.mark.parametrize("drafting", ["MTCP", "M", "lookup", "none"])
+@pytest.mark.parametrize("drafting", ["MTCP", "lookup", "none"])
 def test_undo_retry_reset_and_other_draftings_are_like_cold_runs(engine, drafting):
     chat = begun(engine, drafting)
     check_like_cold(chat, SECOND)
@@ -215,21 +186,16 @@ def test_undo_retry_reset_and_other_draftings_are_like_cold_runs(engine, draftin
     check_like_cold(chat, SECOND)
 
 
-@pytest.mark.parametrize("drafting", ["MTP", "none"])
-def test_another_question_about_an_image_reuses_its_positions(engine, drafting):
-    chat = begun(engine, drafting)
-    chat.conversation.reset()
-    check_like_cold(chat, ("Which colour is the circle?", FIRST[1]))
-    assert chat.answer.statistics.cached_tokens > engine.target.model.config.image_tokens
-
-
-def test_a_new_turn_prefills_only_what_is_new(engine):
-    chat = begun(engine)
+def test_only_what_is_new_is_prefilled(engine):
+    """In a new turn, and in another question about the same image."""
+    chat = begun(engine, "MTP")
     held = chat.answer.statistics.prompt_tokens + len(chat.conversation.turns[0].answer)
     chat.reply(*THIRD)
     statistics = chat.answer.statistics
-    assert statistics.cached_tokens == held - 1
-    assert statistics.prompt_tokens > held
+    assert statistics.cached_tokens == held - 1 < statistics.prompt_tokens - 1
+    chat.conversation.reset()
+    check_like_cold(chat, ("Which colour is the circle?", FIRST[1]))
+    assert chat.answer.statistics.cached_tokens > engine.target.model.config.image_tokens
 
 
 # A draft that cannot be wrong
@@ -257,18 +223,5 @@ def test_a_twin_is_always_accepted(twin, temperature, tree):
     for _ in zip(range(3), answering, strict=False):
         pass
     answering.close()
-    chat.reply(*THIRD)
+    check_like_cold(chat, THIRD)
     assert all_accepted()
-    assert outcome(chat)["ids"] == cold_ids(chat)
-
-
-def cold_ids(chat):
-    """The last answer again, by a new chat without a draft where nothing is drawn."""
-    chat.conversation.reopen()
-    question = chat.conversation.turns[-1].question
-    chat.conversation.undo()
-    plain = chat.options if not chat.options.sampling.greedy else plainly(chat.options)
-    fresh = chat.models.chat(plain, copied(chat))
-    for _ in fresh.send(question):
-        pass
-    return fresh.answer.token_ids

@@ -14,16 +14,17 @@ from mmspec.exactness import probe
 from mmspec.prompt.conversation import Conversation, render
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, picture_from
+from support.conformance_cases import check_replies, replies
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
-from support.factory_qwen import ALL_MAKERS, DRAFT_MAKERS
+from support.factory_qwen import ALL_MAKERS, DRAFT_MAKERS, ROPES
 from support.films import drawing, film
 from support.qwen_oracle import Oracle
 from support.sequence_helpers import continue_from
 
 BUDGET = 16
 SHORT = Options(drafting="none", max_new_tokens=BUDGET)
-DRAFTINGS = ["none", "lookup", "M", "MT", "P", "MTCP"]
+DRAFTINGS = ["none", "lookup", "MT", "P"]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,6 @@ SMALL = {"hidden_size": 32, "heads": 2, "layers": 2}
 
 @pytest.fixture(scope="module", params=ALL_MAKERS)
 def kind(request):
-    """A `model_type`."""
     return request.param
 
 
@@ -179,7 +179,7 @@ def published_positions(oracle, chunks, steps):
 
 
 @pytest.mark.parametrize("kind", ["qwen2_5_vl"], indirect=True, scope="module")
-@pytest.mark.parametrize("drafting", ["none", "M", "MTCP"])
+@pytest.mark.parametrize("drafting", ["none", "MTCP"])
 def test_a_clip_whose_time_outruns_its_pixels_has_published_positions(
     qwen, oracle, films, drafting
 ):
@@ -203,40 +203,31 @@ def test_a_clip_whose_time_outruns_its_pixels_has_published_positions(
         assert logits[rows.shape[1] - 1 :].argmax(-1).tolist() == said
 
 
-def test_a_limit_on_tokens_holds_for_clips_and_a_line_says_so(backend, paths, films):
+def test_a_limit_on_tokens_holds_for_images_and_clips_and_a_line_says_so(backend, paths, films):
+    large, small = (picture_from(drawing(0, size)) for size in ((60, 40), (16, 16)))
     with load(str(paths[0]), "none", backend=backend, max_image_tokens=6) as engine:
-        chat = engine.chat(Options(max_new_tokens=2))
-        [note] = chat.reply("What is it?", films[1]).notes
-        assert "16 x 24 pixels, 6 tokens for two frames; `max_image_tokens` allows more" in note
-        total = sum(engine.target.features(moment).positions for moment in films[1].moments)
-        assert total <= 4 * 6
+        for seen, said in (
+            (films[1], "16 x 24 pixels, 6 tokens for two frames; `max_image_tokens` allows more"),
+            ([large, small], "seen at 24 x 16 pixels, 6 tokens; `max_image_tokens` allows more"),
+        ):
+            [note] = engine.chat(Options(max_new_tokens=2)).reply("What is it?", seen).notes
+            assert said in note
+        shown = [large, *films[1].moments]
+        assert max(engine.target.features(each).positions for each in shown) <= 6
 
 
-ROPE = {"mrope_section": [2, 3, 3]}
-ROPES = {
-    "qwen2_5_vl": {"type": "mrope", **ROPE},
-    "qwen3_vl": {"rope_type": "default", "mrope_interleaved": True, **ROPE},
-    "qwen3_5": {"rope_type": "default", "mrope_interleaved": True, **ROPE},
-}
-
-
-def answers(engine, options, films):
-    """Those to two questions about each clip."""
-    chat, said = engine.chat(options), []
-    for clip in films:
-        said += [chat.reply("What is it?", clip).token_ids, chat.reply("And now?").token_ids]
-    return said
+def asked(films):
+    """Two questions about each clip."""
+    return [question for clip in films for question in (("What is it?", [clip]), ("Now?", ()))]
 
 
 def test_a_head_with_rotary_positions_of_images_drafts_after_clips(
     backend, paths, kind, films, tmp_path
 ):
-    given = {"draft_vocab_size": 270, "rope_scaling": ROPES[kind]}
+    given = {"draft_vocab_size": 270, "rope_scaling": ROPES.get(kind, ROPES["qwen3_vl"])}
     head = fit_head(tiny_head(tmp_path / "head", "eagle3", seed=4, **given), paths[0])
     with load(str(paths[0]), str(head), backend=backend) as engine:
-        plain = Options(drafting="none", max_new_tokens=BUDGET)
-        drafted = Options(gamma=3, max_new_tokens=BUDGET)
-        assert answers(engine, drafted, films) == answers(engine, plain, films)
+        check_replies(engine, Options(gamma=3, max_new_tokens=BUDGET), asked(films))
 
 
 def test_answers_about_clips_are_exact(backend, checkpoints, kind, films, monkeypatch):
@@ -248,7 +239,8 @@ def test_answers_about_clips_are_exact(backend, checkpoints, kind, films, monkey
         ALL_MAKERS[kind](draft, seed=9, **SMALL)
     with load(str(target), str(draft), backend=backend, dtype="bfloat16") as engine:
         exact = Options(exact="on", drafting="none", max_new_tokens=BUDGET)
-        expected = answers(engine, exact, films)
-        for drafting in ("M", "lookup"):
-            options = replace(exact, drafting=drafting, gamma=3)
-            assert answers(engine, options, films) == expected
+        plain, *drafted = (
+            replies(engine.chat(replace(exact, drafting=word, gamma=3)), asked(films))
+            for word in ("none", "M", "lookup")
+        )
+        assert drafted == [plain] * 2

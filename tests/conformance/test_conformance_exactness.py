@@ -5,11 +5,6 @@
 makes the whole table that the documentation shows.
 """
 
-import csv
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from exactness import KINDS_OF
 
@@ -50,6 +45,12 @@ def opened(backend, kind, target, draft, checkpoints):
     return load(str(place), str(draft if is_head(draft) else place), backend=backend)
 
 
+def check_same_bits(engine, draftings, step, first=0):
+    """Hold every `step`-th case from `first` on to plain decoding, with exact rows."""
+    some = cases(draftings)[first::step]
+    assert compare_all({"": engine}, some, "on", LENGTH) == Count(5 * len(some))
+
+
 @pytest.fixture(autouse=True)
 def near(monkeypatch):
     """Probe the first blocks alone; `test_the_probe_reaches_every_block` holds the rest."""
@@ -59,36 +60,13 @@ def near(monkeypatch):
 @pytest.mark.parametrize(("backend", "kind"), EVERY, indirect=["backend"])
 def test_answers_are_the_same_bits(backend, kind, pair_paths, checkpoints):
     engine = opened(backend, kind, *pair_paths, checkpoints)
-    some = cases(["M", "MTC", "lookup"])[EVERY.index((backend, kind)) :: 28]
-    assert compare_all({"": engine}, some, "on", LENGTH) == Count(5 * len(some))
-
-
-def test_every_drafting_is_asked_in_every_shape_greedy_and_sampled():
-    every = cases(["M", "MTC", "lookup"])
-    asked = {(case.drafting, case.shape, case.sampled) for case in every}
-    assert len(asked) == len(every) == 3 * 10 * 2
-    assert {case.images for case in every} == {1, 2, 3, 4, 5}
-    assert {case.adaptive for case in every if case.drafting == "MTC"} == {True, False}
-    assert not any(case.adaptive for case in every if case.drafting != "MTC")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("backend", "kind"), EVERY)
-def test_a_thousand_answers_in_each_type_are_the_same_bits(backend, kind, tmp_path):
-    script, out = Path(__file__).parents[1] / "exactness.py", tmp_path / "out.csv"
-    given = "--backend", backend, "--kinds", kind, "--mini", "8", "--modes", "on", "--out", out
-    subprocess.run([sys.executable, script, *given], check=True, timeout=3600)
-    rows = list(csv.DictReader(out.read_text().splitlines()))
-    pairs, equal = (sum(int(row[column]) for row in rows) for column in ("pairs", "equal"))
-    assert {row["exact"] for row in rows} == {"on"}
-    assert pairs == equal >= 1000
+    check_same_bits(engine, ["M", "MTC", "lookup"], 50, 5 * EVERY.index((backend, kind)))
 
 
 @pytest.mark.parametrize("variant", ["msd", "hydra", "eagle3 mapped", "dspark"])
 def test_answers_with_heads_are_the_same_bits(backend, pair_paths, head_paths, variant):
     engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend, dtype="bfloat16")
-    some = cases([engine.head.kind])[::10]
-    assert compare_all({"": engine}, some, "on", LENGTH) == Count(5 * len(some))
+    check_same_bits(engine, [engine.head.kind], 10)
 
 
 @pytest.mark.parametrize("variant", ["dflash", "dspark mapped"])
@@ -97,8 +75,7 @@ def test_answers_with_block_drafters_are_the_same_bits(
     backend, kind, variant, pair_paths, head_paths, checkpoints
 ):
     engine = opened(backend, kind, pair_paths[0], head_paths[variant], checkpoints)
-    some = cases([engine.head.kind])[EVERY.index((backend, kind)) :: 10]
-    assert compare_all({"": engine}, some, "on", LENGTH) == Count(5 * len(some))
+    check_same_bits(engine, [engine.head.kind], 20, EVERY.index((backend, kind)))
 
 
 def test_a_saved_conversation_continues_with_the_same_bits(backend, pair_paths):
@@ -165,15 +142,15 @@ def test_the_probe_sees_attention_that_depends_on_other_rows_far_from_the_start(
     assert rows_are_exact(model, rows) is (rows.multiple == 8)
 
 
-@pytest.mark.parametrize("rows", [ExactRows(1, 64), ExactRows(8, 8), ExactRows(16, 16)])
-def test_the_probe_sees_trees_of_other_bits_in_any_block(backend, engine, monkeypatch, rows):
-    attention_of_trees(monkeypatch, backend)
-    assert not rows_are_exact(engine.target.model, rows)
-
-
-def test_the_probe_sees_a_tree_that_is_no_chain(engine, monkeypatch):
-    """Nodes that see the columns before them, whatever their ancestors are."""
+def test_the_probe_sees_trees_of_other_bits_in_any_block_and_those_that_are_no_chain(
+    backend, engine, monkeypatch
+):
+    """The last: nodes that see the columns before them, whatever their ancestors are."""
     model = engine.target.model
+    with monkeypatch.context() as patch:
+        attention_of_trees(patch, backend)
+        for rows in (ExactRows(1, 64), ExactRows(8, 8), ExactRows(16, 16)):
+            assert not rows_are_exact(model, rows)
 
     def columns(xp, along, depths):
         return xp.broadcast_to(depths, (len(along), len(depths)))

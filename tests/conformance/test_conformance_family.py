@@ -12,13 +12,12 @@ from PIL import Image
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.checkpoints.config import read_config
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.ground.errors import CheckpointError
 from mmspec.prompt.images import picture_from
 from mmspec_cli.main import main
 from support import factory
+from support.conformance_cases import check_replies
 from support.factory_layouts import write_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -69,22 +68,18 @@ def path(tmp_path):
     return directory
 
 
+SEEN = [picture_from(Image.new("RGB", (20, 14), colour)) for colour in ("red", "blue")]
+ASKED = [("Which?", SEEN), ("Why?", ())]
+
+
 def test_a_family_from_another_package_answers_with_images_and_drafts(installed, path, backend):
     with load(str(path), str(path), backend=backend) as engine:
         assert engine.target.model.tower == engine.draft.model.tower != ""
-        seen = [picture_from(Image.new("RGB", (20, 14), colour)) for colour in ("red", "blue")]
-        answers = {}
-        for drafting in ("none", "M", "MTP", "lookup"):
-            chat = engine.chat(Options(drafting=drafting, gamma=3, max_new_tokens=10))
-            answers[drafting] = [chat.reply("Which?", seen).token_ids, chat.reply("Why?").token_ids]
-        assert len(set(map(str, answers.values()))) == 1
-        chat = engine.chat(Options(drafting="none", max_new_tokens=10))
-        assert [chat.reply("Which?", seen[::-1]).token_ids] != answers["none"][:1]
-
-
-def test_without_the_package_its_model_type_is_unknown(path):
-    with pytest.raises(CheckpointError, match='model_type is "colours", but must be "llava" or'):
-        read_config(path)
+        for drafting in ("MTP", "lookup"):
+            options = Options(drafting=drafting, gamma=3, max_new_tokens=10)
+            check_replies(engine, options, ASKED)
+        answers = [engine.chat(options).reply("?", seen).token_ids for seen in (SEEN, SEEN[::-1])]
+        assert answers[0] != answers[1]
 
 
 WAYS = {
@@ -100,17 +95,16 @@ WAYS = {
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.9, top_p=0.9)], ids=["greedy", "drawn"])
 def test_the_backend_of_the_page_answers_as_the_others_do(installed, path, sampling, backend):
-    seen = [picture_from(Image.new("RGB", (20, 14), colour)) for colour in ("red", "blue")]
-    answers = {}
+    answers = []
     for name in ("numpy", backend):
         with load(str(path), str(path), backend=name) as engine:
             for way, options in WAYS.items() if name == "numpy" else [*WAYS.items()][:1]:
                 settings = Options(**options, gamma=3, max_new_tokens=8, sampling=sampling)
                 chat = engine.chat(settings)
-                replies = [chat.reply("Which?", seen), chat.reply("Why?")]
-                answers[name, way] = [reply.token_ids for reply in replies]
-                assert way in ("plain", "lookup") or sum(len(r.rounds) for r in replies) < 16
-    assert len(set(map(str, answers.values()))) == 1
+                said = [chat.reply(*question) for question in ASKED]
+                answers.append(str([answer.token_ids for answer in said]))
+                assert way in ("plain", "lookup") or sum(len(each.rounds) for each in said) < 16
+    assert len(set(answers)) == 1
 
 
 def test_check_runs_on_the_backend_of_the_page(installed, path, tmp_path, capsys):

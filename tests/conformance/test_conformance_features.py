@@ -1,15 +1,19 @@
-"""Vision features: whose they are, who may share them, how they are pooled."""
+"""Who shares vision features, and which backends there are."""
 
 import json
 import shutil
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mmspec.chat.engine import load
+from mmspec.chat.plugins import BACKENDS, load_backend, registered
 from mmspec.ground.errors import UsageError
+from mmspec.ground.threads import VARIABLES
 from support import factory
-from support.conformance_cases import PICTURES
+from support.conformance_cases import PICTURES, small
 
 
 @pytest.fixture(scope="session")
@@ -17,12 +21,6 @@ def encoded(engine):
     """The features of two images."""
     cache = engine.target.features
     return [engine.target.model.encode(cache.pixels(each)) for each in PICTURES[:2]]
-
-
-def test_another_image_has_other_features(encoded):
-    one, two = (features.numpy() for features in encoded)
-    assert one.shape == two.shape == (16, 64)
-    assert abs(one - two).max() > 0.01
 
 
 @pytest.mark.parametrize("side", [1, 2])
@@ -40,40 +38,57 @@ def test_pooling_averages_squares_of_the_grid(encoded, side):
     assert features.pooled(side * side) is pooled
 
 
-@pytest.mark.parametrize("positions", [0, 2, 9, 64])
-def test_other_sizes_cannot_be_pooled_to(encoded, positions):
-    with pytest.raises(UsageError, match=f"pooled to {positions}"):
-        encoded[0].pooled(positions)
+def test_other_sizes_cannot_be_pooled_to(encoded):
+    for positions in (0, 2, 9, 64):
+        with pytest.raises(UsageError, match=f"pooled to {positions}"):
+            encoded[0].pooled(positions)
 
 
-def test_equal_towers_share_features(engine):
+def test_equal_towers_behind_equal_preprocessing_share_features(
+    engine, backend, pair_paths, llama_path, tmp_path
+):
     assert engine.target.model.tower == engine.draft.model.tower != ""
     assert engine.draft.features is engine.target.features
-
-
-@pytest.mark.parametrize(
-    "difference",
-    [{"seed": 1}, {"feature_layer": -1}, {"seed": 1, "patch_size": 16}],
-    ids=["weights", "layer", "patches"],
-)
-def test_other_towers_look_for_themselves(backend, pair_paths, tmp_path, difference):
-    other = factory.tiny_llava(tmp_path / "other", **difference)
-    engine = load(str(pair_paths[0]), str(other), backend=backend)
-    assert engine.draft.features is not engine.target.features
-
-
-def test_other_pixels_are_not_shared(backend, pair_paths, tmp_path):
-    """The same tower behind another preprocessing."""
-    other = tmp_path / "other"
-    shutil.copytree(pair_paths[1], other)
-    file = other / "preprocessor_config.json"
+    changes = ({"seed": 1}, {"feature_layer": -1}, {"seed": 1, "patch_size": 16})
+    paths = [factory.tiny_llava(tmp_path / str(n), **each) for n, each in enumerate(changes)]
+    paths.append(shutil.copytree(pair_paths[1], tmp_path / "other"))
+    file = paths[-1] / "preprocessor_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"image_mean": [0.5, 0.5, 0.5]}))
-    engine = load(str(pair_paths[0]), str(other), backend=backend)
-    assert engine.draft.model.tower == engine.target.model.tower
-    assert engine.draft.features is not engine.target.features
+    for path in (*paths, llama_path):
+        other = load(str(pair_paths[0]), str(path), backend=backend)
+        assert other.draft.features is not other.target.features
+        assert (other.draft.features is None) == (path == llama_path)
+    towers = {model.model.tower for model in (other.draft, engine.draft)}
+    assert towers == {"", engine.target.model.tower}
 
 
-def test_a_blind_draft_has_none(backend, pair_paths, llama_path):
-    engine = load(str(pair_paths[0]), str(llama_path), backend=backend)
-    assert engine.draft.model.tower == ""
-    assert engine.draft.features is None
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_every_backend_of_the_project_is_declared_where_it_is_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(project["entry-points"][BACKENDS]) == {"mlx", "torch"} <= set(registered(BACKENDS))
+
+
+def test_a_backend_describes_itself_and_counts_an_answers_peak_memory(backend, engine):
+    loaded = load_backend(backend)
+    assert loaded.name == backend
+    assert json.loads(json.dumps(loaded.describe()))["devices"][-1] == "cpu"
+    answer = engine.chat(small(engine)).reply("What is this?", PICTURES[:1])
+    assert answer.statistics.peak_memory_bytes > 10_000
+
+
+def test_threads_are_those_asked_for_until_none_are_asked_for(backend, monkeypatch):
+    monkeypatch.setattr("mmspec.ground.threads.cores", lambda: 3)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    loaded = load_backend(backend)
+    if backend == "mlx" and loaded.describe()["blas"] != "OpenBLAS":
+        pytest.skip("MLX's BLAS here takes no number of threads")
+    place = "blas_threads" if backend == "mlx" else "threads"
+    try:
+        for count, threads in ((3, 3), (None, 2)):
+            loaded.set_threads(count)
+            assert loaded.describe()[place] == threads
+    finally:
+        loaded.set_threads(1)

@@ -1,5 +1,7 @@
-"""EAGLE-3 heads whose positions are time, row and column draft as transformers turns them."""
+"""Heads, and drafters of text models, over targets whose positions are time, row and column."""
 
+import json
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +17,11 @@ from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from support.conformance_cases import check_replies
+from support.factory_blocks import z_lab
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 from support.factory_qwen import IMAGE_ID, MAKERS, ROPES
-from support.heads_oracle import eagle2
+from support.heads_oracle import eagle2, paths
 from support.mrope_oracle import QwenReference, read_columns
 from support.qwen_oracle import Oracle
 from support.transformers_oracle import recorded
@@ -66,25 +69,17 @@ PICTURES = [shown(1, 52, 17), shown(2, 14, 61), []]
 
 
 @pytest.mark.parametrize("pictures", PICTURES, ids=["one", "two", "none"])
-def test_the_targets_positions_are_transformers(case, pictures):
-    segment, tokens = prompt(case.engine, pictures)
-    target, _ = opened(case.engine, segment)
-    columns = read_columns(case.oracle, tokens, [each.image for each in pictures])
-    np.testing.assert_array_equal(target.positions(0, len(tokens)), columns["positions"])
-
-
-@pytest.mark.parametrize("pictures", PICTURES, ids=["one", "two", "none"])
 def test_chains_come_from_the_heads_own_distributions(case, pictures):
-    """Drawn from them, after a prompt and after a round and a rewind."""
+    """Drawn from them, after a prompt and after a rewind; positions are the target's."""
     images = [each.image for each in pictures]
     segment, tokens = prompt(case.engine, pictures)
     target, drafter = opened(case.engine, segment, DRAWN)
+    columns = read_columns(case.oracle, tokens, images)
+    np.testing.assert_array_equal(target.positions(0, len(tokens)), columns["positions"])
     rows = recorded(drafter._forwards._parts)
     for _ in range(2):
-        reference, noise = (
-            QwenReference(case.head, case.oracle, tokens, images),
-            Noise(1, len(tokens)),
-        )
+        reference = QwenReference(case.head, case.oracle, tokens, images)
+        noise = Noise(1, len(tokens))
         ids = drafter.draft(Plan(3), noise).ids.tolist()
         told = np.array([row.tolist() for row in rows[-3:]])
         for place, row in enumerate(told):
@@ -99,14 +94,6 @@ def test_chains_come_from_the_heads_own_distributions(case, pictures):
         tokens = [*tokens[:-1], 40, 41, 42, 43]
 
 
-def paths(draft):
-    """Every node of a tree by the tokens that lead to it."""
-    found = []
-    for token, parent in zip(draft.ids.tolist(), draft.parents.tolist(), strict=True):
-        found.append((*(found[parent] if parent >= 0 else ()), token))
-    return set(found)
-
-
 def test_dynamic_trees_are_those_grown_path_by_path(case):
     pictures = PICTURES[0]
     segment, tokens = prompt(case.engine, pictures, (50, 51))
@@ -116,10 +103,69 @@ def test_dynamic_trees_are_those_grown_path_by_path(case):
     assert paths(drafter.draft(Plan(3), NO_NOISE)) == grown
 
 
-def test_speculative_equals_plain(case):
-    accepted, asked = 0, [("Which shapes?", PICTURES[1]), ("And these?", PICTURES[0])]
-    for sampling in (GREEDY, DRAWN):
-        for tree in (None, Tree((), 3, 8)):
-            options = Options(gamma=3, max_new_tokens=16, sampling=sampling, seed=2, tree=tree)
-            accepted += check_replies(case.engine, options, asked).answer.statistics.accepted
+def check_lossless(engine, asked):
+    """Hold chains and trees, greedy and drawn, to plain answers; some drafted tokens are right."""
+    accepted = 0
+    for sampling, tree in product((GREEDY, DRAWN), (None, Tree((), 3, 8))):
+        options = Options(gamma=3, max_new_tokens=16, sampling=sampling, seed=2, tree=tree)
+        accepted += check_replies(engine, options, asked).answer.statistics.accepted
     assert accepted
+
+
+ASKED = [("Which shapes?", PICTURES[1]), ("And these?", PICTURES[0])]
+
+
+def test_speculative_equals_plain(case):
+    check_lossless(case.engine, ASKED)
+
+
+SECTIONS = {"rope_scaling": {"mrope_section": [8, 4, 4], "mrope_interleaved": True}}
+SETTINGS = {"as published": {}, "M-RoPE": SECTIONS, "text alone": {"image_context": False}}
+"""Keys that are added to a published config.json."""
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def text_case(request, backend, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("text drafter")
+    path = MAKERS["qwen3_vl"](folder / "target", seed=3)
+    head = z_lab(folder / "head", seed=4)
+    config = json.loads((head / "config.json").read_text()) | SETTINGS[request.param]
+    (head / "config.json").write_text(json.dumps(config))
+    with load(str(path), str(head), backend=backend) as engine:
+        yield request.param, engine
+
+
+def test_the_context_stands_where_the_config_says(text_case, monkeypatch):
+    name, engine = text_case
+    segment, tokens = prompt(engine, PICTURES[1], (50, 51, 52))
+    target, drafter = opened(engine, segment)
+    drafter.rewind(0)
+    written, layers = [], drafter._forwards._layers
+
+    def remember(context, start, positions):
+        written.append((len(context), start, positions))
+
+    def block(x, context, start, positions, sights):
+        written.append((len(context), start, positions))
+        return x
+
+    monkeypatch.setattr(layers, "remember", remember)
+    monkeypatch.setattr(layers, "block", block)
+    drafter.extend([segment])
+    drafter.draft(Plan(3), NO_NOISE)
+    last = len(tokens) - 1
+    columns = np.arange(last)
+    if name == "text alone":
+        image = engine.target.model.config.image_token_id
+        columns = np.flatnonzero(np.array(tokens[:last]) != image)
+    expected = target.positions(0, last + 1) if name == "M-RoPE" else np.arange(last + 1)
+    expected = np.broadcast_to(expected, (3, last + 1))
+    block = expected[:, last:] + np.arange(4)
+    places = np.concatenate([expected[:, columns], block], axis=1)
+    np.testing.assert_array_equal(np.concatenate([p for *_, p in written], axis=1), places)
+    assert [start for _, start, _ in written] == [0, written[0][0]]
+    assert sum(count for count, *_ in written) == len(columns)
+
+
+def test_a_text_drafter_equals_plain(text_case):
+    check_lossless(text_case[1], ASKED)

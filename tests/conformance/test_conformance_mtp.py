@@ -123,7 +123,7 @@ def test_answers_are_generates_own(engine, path):
 def test_answers_are_the_same_bits(path, backend, dtype, monkeypatch):
     """Also with images, after undo and retry, and beside a chat that reads all anew."""
     monkeypatch.setattr(probe, "POSITIONS", 150)
-    some = [case for case in cases(["mtp"]) if case.shape not in TREES][::5]
+    some = [case for case in cases(["mtp"]) if case.shape not in TREES][::8]
     with load(str(path), backend=backend, dtype=dtype) as engine:
         assert compare_all({"": engine}, some, "on", 10) == Count(5 * len(some))
 

@@ -1,117 +1,190 @@
-"""Every backend says what transformers' own generate says on the same checkpoint."""
+"""Every backend computes what transformers computes: features, logits, and what generate says."""
 
+import json
+
+import numpy as np
 import pytest
 import torch
-from transformers import AutoProcessor, LlavaForConditionalGeneration
+from safetensors.numpy import load_file, save_file
+from transformers import AutoConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.prompt.conversation import render
+from mmspec.chat.plugins import load_backend
+from mmspec.checkpoints.config import read_config
+from mmspec.decoding.contract import Segment
 from mmspec.prompt.images import Picture
 from support import factory
+from support import sequence_helpers as helpers
 from support.conformance_cases import picture
+from support.segments import flat
+from support.transformers_oracle import generated, transformers_model
 
-DATASETS = {
-    "hub": {},
-    "transformers": {"layout": "transformers", "sharded": True},
-    "grouped": {"key_value_heads": 2},
+VARIANTS = {
+    "transformers": {"layout": "transformers", "sharded": True, "key_value_heads": 2},
     "one key head": {"key_value_heads": 1, "heads": 2},
-    "tied": {"tied": True, "layout": "transformers"},
+    "tied": {"tied": True, "layout": "transformers", "key_value_heads": 1},
     "padded": {"vocab_size": 384},
     "small patches": {"image_size": 48, "patch_size": 8},
     "large patches": {"image_size": 42, "patch_size": 14},
-    "last layer": {"feature_layer": -1},
-    "first layer": {"feature_layer": 1},
-    "class token": {"select_strategy": "full"},
+    "pixels left over": {"image_size": 37},
+    "last layer": {"image_size": 30, "feature_layer": -1},
+    "first layer, class token": {"feature_layer": 1, "select_strategy": "full"},
     "deeper": {"layers": 3, "hidden_size": 128, "heads": 4},
 }
-SEEING = ["hub", "small patches", "large patches", "class token"]
-"""Those whose prompts differ: the rest changes the decoder alone."""
-ALL_LAYOUTS = [
-    name if name in SEEING else pytest.param(name, marks=pytest.mark.slow) for name in DATASETS
-]
 BUDGET = 20
 TEXTS = ("What is in the two pictures?", "And which one is larger?")
 
 
-@pytest.fixture(scope="session", params=DATASETS)
-def checkpoint(request, checkpoints):
-    """One checkpoint per layout, and transformers' model of it."""
+@pytest.fixture(scope="session", params=VARIANTS)
+def path(request, checkpoints):
+    """One checkpoint per layout."""
     folder = checkpoints / f"layout {request.param}"
-    path = factory.tiny_llava(folder, seed=3, **DATASETS[request.param])
-    return path, LlavaForConditionalGeneration.from_pretrained(path, dtype=torch.float32).eval()
+    return factory.tiny_llava(folder, seed=3, **VARIANTS[request.param])
 
 
-def generated(model, ids, pictures, preprocessing):
-    """What generate says after `ids`, its pixel values ours (held to the processor's elsewhere)."""
-    values = [torch.tensor(preprocessing.pixels(each.image)) for each in pictures]
-    inputs = torch.tensor([ids])
-    said = model.generate(
-        input_ids=inputs,
-        attention_mask=torch.ones_like(inputs),
-        pixel_values=torch.stack(values) if values else None,
-        do_sample=False,
-        max_new_tokens=BUDGET,
-        pad_token_id=0,
-    )
-    return said[0, len(ids) :].tolist()
+@pytest.fixture(scope="session")
+def theirs(path):
+    """transformers' model of it."""
+    return transformers_model(path)
 
 
-def flat(chat, positions):
-    """The ids and pictures of a whole conversation."""
-    engine = chat.models
-    chunks = render(chat.conversation, engine.target.template, engine.target.tokenizer)
+@pytest.fixture(scope="module")
+def ours(path, backend):
+    """The backend's model of it."""
+    return load_backend(backend).load(path, device="cpu")
+
+
+def expected(model, chat):
+    """What generate says to the last question, its pixel values ours (held to theirs elsewhere)."""
+    target = chat.models.target
     ids, pictures = [], []
-    for part in (part for chunk in chunks for part in chunk.parts):
+    for part in (part for chunk in target.chunks(chat.conversation) for part in chunk.parts):
         if isinstance(part, Picture):
-            pictures.append(part)
-            ids += [factory.IMAGE_TOKEN_ID] * positions
+            pictures.append(torch.tensor(target.features.preprocessing.pixels(part.image)))
+            ids += [factory.IMAGE_TOKEN_ID] * target.model.config.image_tokens
         else:
             ids += part
-    return ids, pictures
+    return generated(model, ids, BUDGET, pixel_values=torch.stack(pictures))
 
 
-def test_two_turns_are_generates_own(checkpoint, backend):
+def test_two_turns_are_generates_own(path, theirs, backend):
     """With the target as its own draft, half blind, so that some of its tokens are rejected."""
-    path, model = checkpoint
     engine = load(str(path), str(path), backend=backend)
     size = engine.target.model.config.vision.image_size
     chat = engine.chat(Options(drafting="MT", gamma=4, max_new_tokens=BUDGET))
     shown = [(picture(1, size), picture(2, size)), (picture(3, size),)]
     for text, pictures in zip(TEXTS, shown, strict=True):
-        chat.reply(text, pictures)
-        answer = chat.answer.token_ids
+        answer = chat.reply(text, pictures).token_ids
         turn = chat.conversation.turns.pop()
         chat.conversation.add(turn.question)
-        ids, seen = flat(chat, engine.target.model.config.image_tokens)
-        assert answer == generated(model, ids, seen, engine.target.features.preprocessing)
+        assert answer == expected(theirs, chat)[: len(answer)]
         chat.conversation.answer(turn.answer, turn.answer_text)
     assert len(set(answer)) > 3
 
 
-@pytest.mark.parametrize("checkpoint", ALL_LAYOUTS, indirect=True, scope="session")
-def test_a_first_prompt_is_what_transformers_processor_makes(checkpoint, backend):
-    path, _ = checkpoint
-    engine = load(str(path), "none", backend=backend)
-    size = engine.target.model.config.vision.image_size
-    chat = engine.chat(Options(max_new_tokens=1))
-    shown = picture(1, size)
-    chat.reply(TEXTS[0], [shown])
-    chat.conversation.reopen()
-    ids, _ = flat(chat, engine.target.model.config.image_tokens)
-    processor = AutoProcessor.from_pretrained(path, backend="pil")
-    content = [{"type": "image"}, {"type": "text", "text": TEXTS[0]}]
-    text = processor.apply_chat_template(
-        [{"role": "user", "content": content}], add_generation_prompt=True
-    )
-    inputs = processor(images=[shown.image], text=text, return_tensors="np")
-    assert ids == inputs["input_ids"][0].tolist()
-
-
 def test_a_drafted_answer_is_generates_own(pair_paths, backend, engine):
-    model = LlavaForConditionalGeneration.from_pretrained(pair_paths[0]).eval()
+    model = transformers_model(pair_paths[0])
     chat = engine.chat(Options(drafting="MTCP", gamma=4, max_new_tokens=BUDGET))
     answer = chat.reply(TEXTS[0], (picture(1), picture(2))).token_ids
     chat.conversation.reopen()
-    ids, seen = flat(chat, 16)
-    assert answer == generated(model, ids, seen, engine.target.features.preprocessing)
+    assert answer == expected(model, chat)[: len(answer)]
+
+
+@torch.inference_mode()
+def test_vision_and_projector_equal_transformers(ours, theirs):
+    images = helpers.pixels(ours.config.vision.image_size)
+    features = ours.encode(images[0])
+    states = theirs.model.vision_tower(torch.tensor(images), output_hidden_states=True)
+    hidden = states.hidden_states[theirs.config.vision_feature_layer][0]
+    expected = hidden[1:] if ours.config.vision.drops_class_token else hidden
+    assert features.positions == len(expected) == ours.config.image_tokens
+    np.testing.assert_allclose(features.numpy(), expected, atol=2e-5)
+    projected = theirs.model.multi_modal_projector(expected)
+    np.testing.assert_allclose(ours.project(features), projected, atol=2e-5)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_logits_equal_transformers(ours, theirs, count):
+    """Also where a sequence is cut right after its last image."""
+    images = helpers.pixels(ours.config.vision.image_size, count)
+    segment = helpers.prompt([ours.encode(image) for image in images])
+    target, ids = helpers.target(ours, segment), flat(segment)
+    inputs = {"pixel_values": torch.tensor(images)} if count else {}
+    expected = theirs(input_ids=torch.tensor([ids]), **inputs).logits[0]
+    np.testing.assert_allclose(target.logits(), expected[-1], atol=2e-5)
+    if count:
+        end = len(ids) - ids[::-1].index(helpers.IMAGE)
+        target.rewind(end)
+        np.testing.assert_allclose(target.logits(), expected[end - 1], atol=2e-5)
+
+
+@pytest.mark.parametrize("layout", ["hub", "transformers"])
+def test_a_llama_alone_equals_generate(backend, tmp_path, layout):
+    """Over a prompt of several chunks."""
+    sizes = {"seed": 5, "key_value_heads": 2, "positions": 2048}
+    path = factory.tiny_llama(tmp_path / "a", layout=layout, **sizes)
+    tokens = [4 + place * place % 300 for place in range(1200)]
+    target = helpers.target(load_backend(backend).load(path), Segment([tokens]))
+    original = transformers_model(path)
+    with torch.inference_mode():
+        logits = original(input_ids=torch.tensor([tokens])).logits[0, -1]
+    np.testing.assert_allclose(target.logits(), logits, atol=5e-5)
+    assert helpers.plain(target, 20) == generated(original, tokens, 20)
+
+
+SCALED = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+SCALED |= {"original_max_position_embeddings": 64}
+QUESTION = "how many shapes are in the picture and what is on the left of the circle? " * 3
+
+
+def changed(path, **values):
+    """The checkpoint with other values in its config.json."""
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | values))
+    return path
+
+
+def assert_says_what_transformers_says(path, backend):
+    """The engine, whose answer, drafted by the model itself, is generate's own."""
+    engine = load(str(path), str(path), backend=backend)
+    chat = engine.chat(Options(drafting="T", gamma=3, max_new_tokens=24))
+    answer = chat.reply(QUESTION)
+    [prompt, _] = engine.target.chunks(chat.conversation)
+    expected = generated(transformers_model(path), prompt.parts[0], len(answer.token_ids))
+    assert list(answer.token_ids) == expected
+    return engine
+
+
+def test_an_output_matrix_beside_the_tied_embedding_is_used(tmp_path, backend):
+    path = factory.tiny_llama(tmp_path / "model", tied=True, seed=5)
+    tensors = load_file(path / "model.safetensors")
+    [name] = [name for name in tensors if name.endswith("embed_tokens.weight")]
+    own = np.random.default_rng(1).normal(size=tensors[name].shape).astype(np.float32)
+    prefix = name.removesuffix("model.embed_tokens.weight")
+    save_file(tensors | {f"{prefix}lm_head.weight": own}, path / "model.safetensors")
+    engine = assert_says_what_transformers_says(path, backend)
+    assert any("its own output matrix is used" in note for note in engine.notes)
+    copy = tensors[name]
+    save_file(tensors | {f"{prefix}lm_head.weight": copy}, path / "model.safetensors")
+    assert load(str(path), "none", backend=backend).target.model.config.text.tie_word_embeddings
+
+
+@pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
+def test_llama_3_s_rotary_positions(tmp_path, backend, key):
+    path = factory.tiny_llama(tmp_path / "model", seed=6, positions=512)
+    rope = SCALED | {"rope_theta": 10_000.0} if key == "rope_parameters" else SCALED
+    engine = assert_says_what_transformers_says(changed(path, **{key: rope}), backend)
+    assert engine.target.model.config.text.rotary_scaling
+
+
+def test_the_scaled_frequencies_are_transformers_own(tmp_path):
+    path = changed(factory.tiny_llama(tmp_path / "model"), rope_scaling=SCALED, head_dim=32)
+    config = AutoConfig.from_pretrained(path)
+    plain, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
+    scaling, theta = read_config(path).text.rotary_scaling, config.rope_parameters["rope_theta"]
+    steps = torch.arange(0, 32, 2, dtype=torch.int64).float()
+    found = scaling.scaled((1.0 / theta ** (steps / 32)).numpy())
+    np.testing.assert_allclose(found, plain.numpy(), rtol=2e-7)  # one bit

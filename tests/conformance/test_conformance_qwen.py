@@ -21,56 +21,36 @@ from support.factory_qwen import (
 )
 from support.qwen_oracle import Oracle, generated_text
 
-QWEN3_VL = {
-    "plain": {},
-    "tied": {"tied": True},
-    "one key head": {"key_value_heads": 1},
-    "all key heads": {"key_value_heads": 4},
-    "wide heads": {"head_dim": 32, "sections": (6, 5, 5)},
-    "time alone": {"sections": (8, 0, 0)},
-    "rows and columns": {"sections": (0, 3, 3)},
-    "no DeepStack": {"deepstack": ()},
-    "DeepStack first": {"deepstack": (0,)},
-    "DeepStack everywhere": {"deepstack": (0, 1, 2)},
-    "deep": {"layers": 4, "depth": 4, "deepstack": (1, 3)},
-    "small tower": {"vision_hidden_size": 16, "depth": 1, "deepstack": (0,), "side": 3},
-    "large grid": {"side": 20, "theta": 5e6, "tied": True, "vocab_size": 384},
+VARIANTS = {
+    "qwen3_vl": {
+        "one key head": {"key_value_heads": 1},
+        "wide heads": {"head_dim": 32, "sections": (6, 5, 5)},
+        "rows and columns": {"sections": (0, 3, 3)},
+        "no DeepStack": {"deepstack": ()},
+        "deep": {"layers": 4, "depth": 4, "deepstack": (1, 3)},
+        "small tower": {"vision_hidden_size": 16, "depth": 1, "deepstack": (0,), "side": 3},
+        "large grid": {"side": 20, "theta": 5e6, "tied": True, "vocab_size": 384},
+    },
+    "qwen2_5_vl": {
+        "all key heads": {"key_value_heads": 4},
+        "time alone": {"sections": (8, 0, 0)},
+        "windows of three cells": {"window": 27},
+        "one window": {"window": 400, "whole": ()},
+        "no window": {"whole": (0, 1, 2)},
+        "whole first and last": {"depth": 4, "whole": (0, 3), "layers": 4},
+        "large vocabulary": {"theta": 1e6, "tied": True, "vocab_size": 384, "window": 24},
+    },
+    "qwen3_5": {
+        "tied": {"tied": True},
+        "attention among": {"kinds": "dadad"},
+        "equal heads": {"key_heads": 4, "value_heads": 4},
+        "one key head": {"key_heads": 1, "value_heads": 4, "key_value_heads": 1},
+        "wide keys": {"key_dim": 32, "value_dim": 8, "kernel": 7},
+        "short convolution": {"kernel": 2, "share": 1.0, "sections": (4, 2, 2)},
+        "small tower": {"vision_hidden_size": 16, "depth": 1, "side": 3, "theta": 1e7},
+    },
 }
-QWEN2_5_VL = {
-    "plain": {},
-    "tied": {"tied": True},
-    "one key head": {"key_value_heads": 1},
-    "all key heads": {"key_value_heads": 4},
-    "wide heads": {"hidden_size": 128, "head_dim": 32, "sections": (6, 5, 5)},
-    "time alone": {"sections": (8, 0, 0)},
-    "rows and columns": {"sections": (0, 3, 5)},
-    "windows of one cell": {"window": 8},
-    "windows of three cells": {"window": 27},
-    "one window": {"window": 400, "whole": ()},
-    "no window": {"whole": (0, 1, 2)},
-    "whole first and last": {"depth": 4, "whole": (0, 3), "layers": 4},
-    "small tower": {"vision_hidden_size": 16, "depth": 1, "whole": ()},
-    "large vocabulary": {"theta": 1e6, "tied": True, "vocab_size": 384, "window": 24},
-}
-QWEN3_5 = {
-    "plain": {},
-    "tied": {"tied": True},
-    "attention first": {"kinds": "addd"},
-    "attention among": {"kinds": "dadad"},
-    "in turn": {"kinds": "dada"},
-    "one attention layer": {"kinds": "dddddda", "vocab_size": 384},
-    "equal heads": {"key_heads": 4, "value_heads": 4},
-    "one key head": {"key_heads": 1, "value_heads": 4, "key_value_heads": 1},
-    "wide keys": {"key_dim": 32, "value_dim": 8},
-    "short convolution": {"kernel": 2},
-    "long convolution": {"kernel": 7, "tied": True},
-    "all turns": {"share": 1.0, "sections": (4, 2, 2)},
-    "wide heads": {"head_dim": 64, "share": 0.25, "sections": (3, 3, 2), "theta": 1e7},
-    "small tower": {"vision_hidden_size": 16, "depth": 1, "side": 3},
-}
-CHECKPOINTS = {f"qwen3_vl {name}": sizes for name, sizes in QWEN3_VL.items()}
-CHECKPOINTS |= {f"qwen2_5_vl {name}": sizes for name, sizes in QWEN2_5_VL.items()}
-CHECKPOINTS |= {f"qwen3_5 {name}": sizes for name, sizes in QWEN3_5.items()}
+CHECKPOINTS = {f"{kind} {name}": own for kind in VARIANTS for name, own in VARIANTS[kind].items()}
 SHAPES = {"wide": (52, 17), "tall": (14, 61), "square": (33, 33)}
 DRAFTINGS = ("none", "lookup", "M", "MT", "P", "MTCP")
 BUDGET = 12
@@ -116,24 +96,15 @@ def covering(number):
     return DRAFTINGS[number % 6], 1 + number % 4, [*SHAPES][number // 2 % 3]
 
 
-SOME, OTHERS = [*CHECKPOINTS][::2], [*CHECKPOINTS][1::2]
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
-
-
-@pytest.mark.parametrize("checkpoint", [*SOME, *SLOW], indirect=True, scope="module")
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS, indirect=True, scope="module")
 def test_two_turns_are_generates_own(checkpoint, backend, request):
     path, draft, oracle = checkpoint
-    case = covering((SOME + OTHERS).index(request.node.callspec.params["checkpoint"]))
+    case = covering([*CHECKPOINTS].index(request.node.callspec.params["checkpoint"]))
     with load(str(path), str(draft), backend=backend) as engine:
         check_two_turns(engine, oracle, *case)
 
 
-LAYOUTS = [
-    "qwen3_5 small tower",
-    "qwen3_vl deep",
-    "qwen2_5_vl large vocabulary",
-    "qwen2_5_vl whole first and last",
-]
+LAYOUTS = ["qwen3_5 small tower", "qwen3_vl deep", "qwen2_5_vl whole first and last"]
 
 
 @pytest.mark.parametrize("checkpoint", LAYOUTS, indirect=True, scope="module")
@@ -157,14 +128,10 @@ def test_every_count_and_shape_is_generates_own(checkpoint, backend, drafting):
         assert len(set().union(*said)) > 1
 
 
+WIDE = {"head_dim": 48, "hidden_size": 96, "heads": 2, "theta": 1e6}
 TEXTS = {
-    "qwen3 plain": (tiny_qwen3, {}),
     "qwen3 tied": (tiny_qwen3, {"tied": True, "key_value_heads": 1}),
-    "qwen3 wide heads": (
-        tiny_qwen3,
-        {"head_dim": 48, "hidden_size": 96, "heads": 2, "theta": 1e6},
-    ),
-    "qwen3_5_text plain": (tiny_qwen3_5_text, {}),
+    "qwen3 wide heads": (tiny_qwen3, WIDE),
     "qwen3_5_text tied": (tiny_qwen3_5_text, {"tied": True, "kinds": "add"}),
     "qwen2 plain": (tiny_qwen2, {}),
     "qwen2 tied": (tiny_qwen2, {"tied": True, "key_value_heads": 1}),
@@ -190,7 +157,6 @@ DRAFTS = [
     ("qwen3_vl", 320, tiny_qwen2, 384, "T"),
     ("qwen2_5_vl", 384, tiny_qwen2_5_vl, 320, "MTCP"),
     ("qwen2_5_vl", 320, tiny_qwen2_5_vl, 384, "MP"),
-    ("qwen3_5", 320, tiny_qwen3_5, 320, "M"),
     ("qwen3_5", 320, tiny_qwen3_5, 320, "P"),
     ("qwen3_vl", 320, tiny_qwen3_5_text, 384, "T"),
 ]

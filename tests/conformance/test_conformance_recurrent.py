@@ -1,8 +1,5 @@
 """A target with recurrent layers: drafts change no bit, and every way back is as a cold run."""
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -151,13 +148,14 @@ def _allocated(backend, target, draft):
 @pytest.mark.parametrize("kind", ["dflash", "dspark", "eagle3", "medusa", "lookup"])
 def test_heads_and_lookup_draft_chains_with_the_same_bits(backend, path, checkpoints, kind):
     """Over turns, undo and retry, with images; some of their tokens are right."""
-    draft, names = "none", kind == "lookup"
-    if not names:
-        draft = checkpoints / f"recurrent {kind}"
-        draft = draft if draft.exists() else fit_head(tiny_head(draft, kind, seed=2), path)
-    some = [case for case in cases([kind]) if case.shape not in TREES][::6]
+    draft = checkpoints / f"recurrent {kind}"
+    if kind == "lookup":
+        draft = "none"
+    elif not draft.exists():
+        fit_head(tiny_head(draft, kind, seed=2), path)
+    some = [case for case in cases([kind]) if case.shape not in TREES][::10]
     with load(str(path), str(draft), backend=backend, dtype="bfloat16") as engine:
-        assert names or engine.head.kind == kind
+        assert draft == "none" or engine.head.kind == kind
         assert compare_all({"": engine}, some, "on", 10) == Count(5 * len(some))
         with pytest.raises(UsageError, match="recurrent layers, whose state follows one path"):
             engine.chat(Options(drafting=kind, tree=Tree()))
@@ -174,19 +172,8 @@ def test_trees_and_several_views_are_refused_with_the_reason(engine):
         target.verify(HostDraft([30, 31], [-1, -1]), NO_NOISE)
 
 
-def test_the_tokenizers_end_and_the_configs_end_an_answer(engine, path, backend, tmp_path):
-    """Files name two: one ends a text, the other a turn."""
-    assert engine.target.stop == {STOP_ID, 0}
-    copy = shutil.copytree(path, tmp_path / "bare")
-    (copy / "generation_config.json").unlink()
-    config = json.loads((path / "config.json").read_text())
-    config["text_config"]["eos_token_id"] = 30
-    (copy / "config.json").write_text(json.dumps(config))
-    with load(str(copy), "none", backend=backend) as other:
-        assert other.target.stop == {STOP_ID, 30}
-
-
 def test_a_turn_after_another_feeds_its_own_tokens_alone(engine, monkeypatch):
+    assert engine.target.stop == {STOP_ID, 0}  # files name the end of a turn and that of a text
     chat = engine.chat(Options(drafting="M", gamma=3, max_new_tokens=9))
     chat.reply("Which shapes are there in the picture?")
     target = chat._session.target

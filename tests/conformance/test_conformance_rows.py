@@ -1,17 +1,29 @@
-"""A model's own sequences: cut anywhere, broken anywhere, of uneven rows and odd vocabularies."""
-
-from importlib import import_module
+"""A model's own sequences: cut, broken, of uneven rows, fed with drafts that the host proposes."""
 
 import numpy as np
 import pytest
 
+from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend
+from mmspec.decoding.acceptance import accept
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.loop import decode
 from mmspec.decoding.noise import NO_NOISE
-from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.sampling import GREEDY
+from mmspec.decoding.tree import Tree
+from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.drafters.view_drafter import ViewDrafter
 from mmspec.families.grid import Grid
 from support import factory
 from support import sequence_helpers as helpers
+from support.conformance_cases import (
+    by_turns,
+    check_replies,
+    covering_cases,
+    each_with_seeds,
+    questions,
+)
 from support.faults import Fault
 from support.segments import features, flat, segment_of
 
@@ -28,36 +40,20 @@ def views(pair):
     return helpers.views_of(pair[0])
 
 
-@pytest.fixture
-def network(backend):
-    """The backend's modules."""
-    return lambda name: import_module(f"mmspec_{backend}.network.{name}")
-
-
-@pytest.fixture
-def tiny(backend, tmp_path):
-    """Loads a Llama of given sizes."""
-    loaded = load_backend(backend)
-    return lambda **sizes: loaded.load(factory.tiny_llama(tmp_path / "a", **sizes), device="cpu")
-
-
-# Targets
-
-
-@pytest.mark.parametrize("cut", [0, 2, 5, 12, 19, 22, 23, 38, 42, 45])
-def test_a_target_cut_anywhere_continues_like_a_cold_one(pair, views, cut):
-    """Also inside an image."""
-    target = helpers.target(pair[0], views[0])
-    expected, tokens = target.logits(), helpers.plain(target, 3)
-    target.rewind(cut)
-    assert target.length == cut
-    target.extend(Segment([[50, 51]]))
-    target.extend(Segment([[52]]))
-    cold = helpers.target(pair[0], beginning(views[0], tokens, cut))
-    np.testing.assert_allclose(target.logits(), cold.logits(), atol=1e-5)
-    target.rewind(0)
-    target.extend(views[0])
-    np.testing.assert_allclose(target.logits(), expected, atol=1e-5)
+def test_a_target_cut_anywhere_continues_like_a_cold_one(pair, views):
+    """Also inside an image, and with nothing appended to nothing."""
+    target = pair[0].open_target(GREEDY)
+    target.extend(Segment([[]]))
+    for cut in (0, 2, 5, 12, 19, 22, 23, 38, 42, 45):
+        target.rewind(0)
+        target.extend(views[0])
+        tokens = helpers.plain(target, 3)
+        target.rewind(cut)
+        assert target.length == cut
+        target.extend(Segment([[50, 51]]))
+        target.extend(Segment([[52]]))
+        cold = helpers.target(pair[0], beginning(views[0], tokens, cut))
+        np.testing.assert_allclose(target.logits(), cold.logits(), atol=1e-5)
 
 
 def beginning(segment, tokens, cut):
@@ -65,86 +61,10 @@ def beginning(segment, tokens, cut):
     ids = [*flat(segment), *tokens][:cut]
     left, images = ids.count(helpers.IMAGE), []
     for image in features(segment):
-        images += (
-            [type(image)(image.rows[:left], Grid(1, min(left, image.positions)))] if left else []
-        )
+        if left:
+            images.append(type(image)(image.rows[:left], Grid(1, min(left, image.positions))))
         left = max(left - image.positions, 0)
     return segment_of([*ids, 50, 51, 52], images)
-
-
-def test_a_rewound_prompt_equals_its_beginning(pair):
-    target = helpers.target(pair[0], helpers.TEXT)
-    for length in range(len(helpers.TEXT), 0, -1):
-        target.rewind(length)
-        cold = helpers.target(pair[0], Segment([flat(helpers.TEXT)[:length]]))
-        np.testing.assert_allclose(target.logits(), cold.logits(), atol=1e-5)
-
-
-def test_nothing_may_be_appended_to_nothing(pair):
-    target = pair[0].open_target(GREEDY)
-    target.extend(Segment([[]]))
-    target.extend(helpers.TEXT)
-    np.testing.assert_array_equal(target.logits(), helpers.target(pair[0], helpers.TEXT).logits())
-
-
-def test_rejected_drafts_leave_nothing(pair, views):
-    """A draft of which nothing is kept equals no draft."""
-    target, alone = (helpers.target(pair[0], views[0]) for _ in range(2))
-    stranger = helpers.branches(pair[1], views[1:2])
-    for _ in range(6):
-        token = target.verify(helpers.draft(stranger, 5, 1.0), NO_NOISE).best[0]
-        target.commit([], token)
-        stranger.commit([], [token])
-        assert helpers.plain(alone, 1) == [token]
-        np.testing.assert_allclose(target.logits(), alone.logits(), atol=1e-5)
-
-
-def test_growing_past_a_step_of_the_cache_and_the_angles_changes_nothing(tiny, network):
-    step = network("cache").STEP
-    model = tiny(positions=2 * step + 64)
-    tokens = [4 + i * i % 300 for i in range(2 * step + 20)]
-    slow = helpers.target(model, Segment([tokens[: step - 3]]))
-    for token in tokens[step - 3 :]:
-        slow.extend(Segment([[token]]))
-    whole = helpers.target(model, Segment([tokens]))
-    np.testing.assert_allclose(slow.logits(), whole.logits(), atol=1e-4)
-
-
-# Drafters
-
-
-def test_rows_of_a_batch_say_what_each_says_alone(pair, views, network, monkeypatch):
-    """Over two turns that lengthen the rows unevenly, with padding and pending tokens."""
-    language, rows = network("decoder").LanguageModel, []
-    original = language.logits
-    monkeypatch.setattr(
-        language, "logits", lambda *given: rows.append(original(*given)) or rows[-1]
-    )
-
-    def logits(chosen):
-        rows.clear()
-        drafter = helpers.branches(pair[1], chosen)
-        for tokens in ([60, 61], [62]):
-            helpers.draft_ids(drafter, 1)
-            drafter.commit([], tokens)
-        drafter.extend(chosen)
-        helpers.draft_ids(drafter, 1)
-        return drafter.row_lengths, np.stack([np.array(row.tolist()) for row in rows])
-
-    lengths, together = logits(views)
-    for row, view in enumerate(views):
-        length, alone = logits([view])
-        assert length == [lengths[row]] == [2 * len(view) + 3]
-        np.testing.assert_allclose(together[:, row], alone[:, 0], atol=1e-5)
-
-
-def test_weights_may_change_between_drafts(pair, views):
-    alone = [helpers.draft_ids(helpers.branches(pair[1], [view]), 4) for view in views]
-    assert len({tuple(ids) for ids in alone}) > 1
-    together = helpers.branches(pair[1], views)
-    for turn in (0, 1, 2, 0):
-        weights = [float(row == turn) for row in range(len(views))]
-        assert helpers.draft(together, 4, *weights).ids.tolist() == alone[turn]
 
 
 def test_a_row_of_one_token_beside_longer_ones_drafts_as_alone(pair):
@@ -152,27 +72,6 @@ def test_a_row_of_one_token_beside_longer_ones_drafts_as_alone(pair):
     short = Segment([[42]])
     together, alone = (helpers.branches(pair[1], rows) for rows in ([short, helpers.TEXT], [short]))
     assert helpers.draft(together, 4, 1.0, 0.0).ids.tolist() == helpers.draft_ids(alone, 4)
-
-
-@pytest.mark.parametrize("sampling", [GREEDY, helpers.DRAWN], ids=["greedy", "drawn"])
-def test_a_twin_is_always_accepted_even_after_rejections(pair, views, sampling):
-    """A stale draft cache costs acceptance alone, so nothing else shows it."""
-    target = helpers.target(pair[0], views[0], sampling)
-    twin = helpers.branches(pair[0], views[:2], sampling)
-    first = helpers.rounds(target, twin, 40, seed=1)
-    assert any(each.accepted < each.drafted for each in first)
-    later = helpers.rounds(target, twin, 40, 1.0, 0.0, seed=1)
-    assert all(each.accepted == each.drafted for each in later)
-
-
-def test_a_drafter_catches_up_after_plain_rounds(pair, views):
-    target, twin = (
-        helpers.target(pair[0], views[0]),
-        helpers.branches(pair[0], views[:1]),
-    )
-    for token in helpers.plain(target, 7):
-        twin.commit([], [token])
-    assert all(each.accepted == each.drafted for each in helpers.rounds(target, twin, 20))
 
 
 @pytest.mark.parametrize("gamma", [1, 4])
@@ -190,10 +89,7 @@ def test_void_drafts_and_rounds_of_any_length_keep_the_draft_cache_right(pair, v
 
 def test_a_fault_in_a_step_can_be_tried_again(pair, views):
     """Without any rewind: the step did not happen, and a draft that broke voids the one before."""
-    target, drafter = (
-        helpers.target(pair[0], views[0]),
-        helpers.branches(pair[1], views),
-    )
+    target, drafter = helpers.target(pair[0], views[0]), helpers.branches(pair[1], views)
     expected = helpers.plain(helpers.target(pair[0], views[0]), 20)
     tokens = []
     while len(tokens) < 20:
@@ -208,25 +104,11 @@ def test_a_fault_in_a_step_can_be_tried_again(pair, views):
     assert tokens == expected
 
 
-def test_drafted_ids_stay_in_the_shared_vocabulary(tiny, pair):
-    wide = helpers.branches(tiny(vocab_size=384), [helpers.TEXT] * 2, Sampling(temperature=50.0))
-    assert max(helpers.draft_ids(wide, 40)) < 320
-    narrow = pair[0].open_branches(2, 384, helpers.DRAWN, probabilities=True)
-    narrow.extend([helpers.TEXT] * 2)
-    q = np.array(helpers.draft(narrow, 3).branch_probabilities.tolist())
-    assert q.shape == (3, 2, 384)
-    assert not q[..., 320:].any()
-    narrow.commit([], [383])  # a token that the draft has no embedding of
-    assert helpers.draft(narrow, 1).size == 1
-
-
-def test_positions_past_the_trained_ones_still_run(tiny):
+def test_positions_past_the_trained_ones_still_run(backend, tmp_path):
+    model = load_backend(backend).load(factory.tiny_llama(tmp_path / "a", positions=32))
     rows = [[4 + place % 300 for place in range(length)] for length in (700, 4)]
-    drafter = helpers.branches(tiny(positions=32), [Segment([row, [9]]) for row in rows])
+    drafter = helpers.branches(model, [Segment([row, [9]]) for row in rows])
     assert len(helpers.draft_ids(drafter, 5)) == 5
-
-
-# What is refused
 
 
 def test_rows_must_be_complete_and_end_alike(pair, views):
@@ -237,20 +119,76 @@ def test_rows_must_be_complete_and_end_alike(pair, views):
         drafter.extend([Segment([[5]])])
 
 
-def test_commits_that_follow_no_verification_are_refused(pair, views):
-    target, drafter = (
-        helpers.target(pair[0], views[0]),
-        helpers.branches(pair[1], views),
-    )
-    with pytest.raises(ValueError, match="verified just now"):
-        target.commit([], 5)
-    with pytest.raises(ValueError, match="draft 0 deep"):
-        drafter.commit([0], [5])
-    target.verify(helpers.draft(drafter, 2), NO_NOISE)
-    with pytest.raises(ValueError, match="no path"):
-        target.commit([1], 5)
-    with pytest.raises(ValueError, match="draft 2 deep"):
-        drafter.commit([0, 1, 2], [5, 6, 7])
-    for sequence in (target, drafter):
-        with pytest.raises(ValueError, match="cannot rewind"):
-            sequence.rewind(sequence.length + 1)
+PROMPT = [1, 20, 21, 22, 30]
+
+
+def opened(engine, sampling=GREEDY):
+    target = engine.target.model.open_target(sampling)
+    target.extend(Segment([PROMPT]))
+    return target
+
+
+def said(engine, count):
+    """The target alone, by logits."""
+    target, tokens = opened(engine), []
+    for _ in range(count):
+        token = int(target.logits().argmax())
+        target.verify(None, NO_NOISE)
+        target.commit([], token)
+        tokens.append(token)
+    return tokens
+
+
+@pytest.mark.parametrize("right", [0, 2, 4])
+def test_what_the_target_says_is_kept_and_the_rest_is_not(engine, right):
+    expected = said(engine, 6)
+    wrong = [(token + 1) % 300 for token in expected]
+    proposal = expected[:right] + wrong[right:4]
+    target = opened(engine)
+    verdict = target.verify(HostDraft(proposal), NO_NOISE)
+    assert (verdict.drafted, verdict.parents) == (proposal, [-1, 0, 1, 2])
+    assert accept(verdict) == (list(range(right)), expected[: right + 1])
+    target.commit(list(range(right)), expected[right])
+    cold = opened(engine)
+    cold.extend(Segment([expected[: right + 1]]))
+    np.testing.assert_allclose(target.logits(), cold.logits(), atol=5e-5)
+    target.rewind(len(PROMPT))
+    np.testing.assert_allclose(target.logits(), opened(engine).logits(), atol=1e-5)
+
+
+def test_host_and_device_drafts_may_follow_each_other(engine):
+    """A drafter that is told of rounds it did not draft, and a target that takes both kinds."""
+    expected = said(engine, 30)
+    drafter = ViewDrafter(engine.draft.model.open_branches(1, 320, GREEDY), [1.0], None)
+    drafter.extend([Segment([PROMPT])])
+    target = opened(engine)
+
+    class Turns:
+        length = property(lambda self: drafter.length)
+        turn = 0
+
+        def draft(self, plan, noise):
+            self.turn += 1
+            at = target.length - len(PROMPT)
+            self.hosted = self.turn % 2 == 0
+            hosted = HostDraft([*expected[at : at + 1], 7, 7][: plan.gamma])
+            return hosted if self.hosted else drafter.draft(plan, noise)
+
+        def commit(self, path, tokens, verdict):
+            drafter.commit([] if self.hosted else path, tokens, verdict)
+
+    rounds = decode(target, Turns(), FixedDraftLength(3), max_tokens=30)
+    assert [token for each in rounds for token in each.tokens] == expected
+
+
+@each_with_seeds("drafting", ["lookup"])
+def test_lookup_says_what_the_target_says(engine, backend, drafting, first_seed):
+    drafted = accepted = 0
+    cases = [case for case in covering_cases() if case.drafting == "T"]
+    for case in by_turns(cases, backend, first_seed):
+        tree = Tree(nodes=12) if case.gamma % 2 else None
+        options = Options(drafting=drafting, gamma=case.gamma, tree=tree, max_new_tokens=14)
+        chat = check_replies(engine, options, questions(case, first_seed + case.gamma % 4))
+        drafted += chat.answer.statistics.drafted
+        accepted += chat.answer.statistics.accepted
+    assert 0 < accepted <= drafted

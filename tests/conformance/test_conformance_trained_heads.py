@@ -11,7 +11,7 @@ from support.conformance_cases import plainly
 
 GAMMA, TOKENS = 3, 16
 STEPS = {"medusa": 800, "hydra": 800, "flash": 300}
-"""Steps of training by kind, if not 200."""
+"""Steps of training by kind, if not 160."""
 CASES = [
     ("qwen3_vl", "eagle3"),
     ("qwen3_vl", "dspark"),
@@ -46,7 +46,7 @@ def heads(tmp_path_factory):
         trainee = new_trainee(kind, HeadShape(GAMMA, layers=1), method, own)
         trainee.save(folder / "untrained")
         with quiet_log(folder) as log:
-            train(trainee, Budget(steps=STEPS.get(kind, 200)), folder / "trained", log)
+            train(trainee, Budget(steps=STEPS.get(kind, 160)), folder / "trained", log)
         return data, folder
 
     return trained

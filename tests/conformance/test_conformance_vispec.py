@@ -6,27 +6,23 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_conformance_mrope_heads import opened, paths, prompt
-from test_conformance_qwen import shown
+from test_conformance_mrope_heads import ASKED, DRAWN, check_lossless, opened, prompt
+from test_conformance_mrope_heads import PICTURES as SHOWN
 
 from mmspec.chat.engine import load
-from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.host_framework import keys, sampler
 from mmspec.decoding.noise import NO_NOISE, Noise
-from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from support.conformance_cases import PICTURES, check_replies
+from support.conformance_cases import PICTURES
 from support.factory_heads import published
 from support.factory_qwen import IMAGE_ID, tiny_qwen2_5_vl
-from support.heads_oracle import eagle2
+from support.heads_oracle import eagle2, paths
 from support.mrope_oracle import read_columns
 from support.qwen_oracle import Oracle
 from support.transformers_oracle import recorded
 from support.vispec_oracle import ViSpec
-
-DRAWN = Sampling(1.0)
 
 
 class QwenViSpec:
@@ -63,9 +59,6 @@ def qwen(backend, tmp_path_factory):
         yield engine, head, Oracle(path)
 
 
-SHOWN = [shown(1, 52, 17), shown(2, 14, 61), []]
-
-
 def normed(q):
     """Logits of probabilities, the largest 0."""
     return np.log(q) - np.log(q).max(-1, keepdims=True)
@@ -96,15 +89,8 @@ def test_chains_and_trees_are_those_of_the_specification(qwen, pictures):
         tokens = [*tokens[:-1], 40, 41, 42, 43]
 
 
-def check_lossless(engine, asked):
-    for sampling in (GREEDY, DRAWN):
-        for tree in (None, Tree((), 3, 8)):
-            options = Options(gamma=3, max_new_tokens=12, sampling=sampling, seed=2, tree=tree)
-            assert check_replies(engine, options, asked).answer.statistics.drafted
-
-
 def test_speculative_equals_plain_over_qwen(qwen):
-    check_lossless(qwen[0], [("Which shapes?", SHOWN[1]), ("And these?", SHOWN[0])])
+    check_lossless(qwen[0], ASKED)
 
 
 def test_speculative_equals_plain_over_llava(backend, pair_paths, tmp_path):

@@ -1,9 +1,10 @@
-"""What only MLX shows of a round: when work begins, and that no cache is copied."""
+"""What only MLX shows of a round, and its memory limits."""
 
 import mlx.core as mx
 import pytest
 
 from mmspec.decoding.tree import Tree
+from mmspec_mlx.device import devices
 from support import sequence_helpers as helpers
 
 
@@ -41,3 +42,15 @@ def test_rounds_write_into_the_cache_and_never_copy_it(pair, views, tree):
     before = mx.get_active_memory()
     helpers.rounds(target, drafter, 30)
     assert mx.get_peak_memory() - before < layer
+
+
+def test_a_gpu_holds_what_the_system_recommends_and_a_cpu_is_left_alone(monkeypatch):
+    calls = {}
+    monkeypatch.setattr(mx, "set_wired_limit", lambda size: calls.update(wired_limit_bytes=size))
+    monkeypatch.setattr(mx, "set_cache_limit", lambda size: calls.update(cache_limit_bytes=size))
+    monkeypatch.setattr(mx, "device_info", lambda: {"max_recommended_working_set_size": 12_000})
+    for metal in (False, True):
+        monkeypatch.setattr(mx.metal, "is_available", lambda found=metal: found)
+        devices.limit_memory()
+        assert devices.describe_memory() == calls
+    assert calls == {"wired_limit_bytes": 12_000, "cache_limit_bytes": devices.CACHE_BYTES}

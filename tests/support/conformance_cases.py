@@ -122,6 +122,19 @@ def each_with_seeds(name: str, values: Collection[Any]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize((name, "first_seed"), cases)
 
 
+def by_turns(cases: Iterable[Any], backend: str, first_seed: int, turn: int = 0) -> list[Any]:
+    """Every second case, those between them on the other backend; with later seeds every one."""
+    return list(cases) if first_seed else list(cases)[(turn + (backend == "torch")) % 2 :: 2]
+
+
+def check_covering(cases: Iterable[Case], **factors: Iterable[Any]) -> None:
+    """Hold cases to every pair of values of two factors."""
+    pairs = {frozenset(pair) for case in cases for pair in combinations(vars(case).items(), 2)}
+    for (first, ones), (second, others) in combinations(factors.items(), 2):
+        for one, other in product(ones, others):
+            assert {(first, one), (second, other)} in pairs
+
+
 PICTURES = [picture(seed) for seed in range(7)]
 
 

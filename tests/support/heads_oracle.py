@@ -290,3 +290,11 @@ def eagle2(reference: Reference, width: int, nodes: int, depth: int) -> set[tupl
         every |= level
         frontier = dict(sorted(level.items(), key=lambda item: -item[1])[:width])
     return {path for path, _ in sorted(every.items(), key=lambda item: -item[1])[:nodes]}
+
+
+def paths(draft: Any) -> set[tuple[int, ...]]:
+    """Every node of a tree by the tokens that lead to it."""
+    found: list[tuple[int, ...]] = []
+    for token, parent in zip(draft.ids.tolist(), draft.parents.tolist(), strict=True):
+        found.append((*(found[parent] if parent >= 0 else ()), token))
+    return set(found)

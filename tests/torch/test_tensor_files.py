@@ -8,10 +8,6 @@ from mmspec.checkpoints.config import read_config
 from mmspec.ground.errors import WriteError
 from mmspec_torch.device.tensor_files import save_state, save_tensors
 from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
-from mmspec_train.mini import build, recipe
-from mmspec_train.mini.stages import PairRun
-from mmspec_train.mini.tokenizer import train_tokenizer
-from mmspec_train.run.machine import Machine
 from mmspec_train.settings import HeadShape
 
 OLD, NEW = torch.arange(3.0), torch.arange(40_000.0)
@@ -48,15 +44,3 @@ def test_half_a_head_is_no_checkpoint(disk, pair_paths):
         assert names(disk.folder / "head") == set()
     save_head(head, disk.folder / "head")
     assert names(disk.folder / "head") == {"config.json", "model.safetensors"}
-
-
-def test_half_a_pair_is_no_checkpoint(disk):
-    run = PairRun(disk.folder, recipe.TEST, Machine(torch.device("cpu"), False))
-    tokenizer = train_tokenizer(["a"], 300)
-    tokenizer.save(str(run.result("tokenizer")))
-    model = build.llava(recipe.TEST, recipe.TEST.target, tokenizer, 0)
-    with disk.full(free=40_960), pytest.raises(WriteError, match=r"target cannot be written"):
-        run._export("target", model)
-    assert names(disk.folder / "models") == set()
-    run._export("target", model)
-    assert (run.checkpoint("target") / "model.safetensors").exists()

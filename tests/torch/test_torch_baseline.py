@@ -1,61 +1,75 @@
-"""transformers' `generate` beside this project: the same tokens as ours, clocked one by one."""
+"""transformers as a peer: the same tokens as ours, clocked one by one."""
 
 import json
 import shutil
 
 import pytest
+from PIL import Image
 
-from mmspec.chat.engine import load
-from mmspec.chat.options import Options
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.ground.errors import UsageError
+from mmspec_bench.compare.run_mmspec import Mmspec
 from mmspec_bench.compare.run_transformers import Transformers
 from mmspec_bench.compare.runner import question_of
 from mmspec_bench.compare.script_io import Clock, Task
-from mmspec_bench.measure.speed import engine_method
 from mmspec_bench.prompts import world_prompts
 
-OPTIONS = Options(gamma=5, max_new_tokens=12)
+PLAIN = {"backend": "torch", "drafting": "none", "gamma": 5, "exact": "auto"}
 
 
-def task(path):
-    return Task(str(path), None, "cpu", "float32", {}, 12, {})
+def task(path, draft=None, **options):
+    return Task(str(path), draft and str(draft), "cpu", "float32", options, 12, {})
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        world_prompts(1, size=32)[0],
-        world_prompts(1, size=32, tasks=["spot"])[0],
-        user_prompt("What is it?"),
-    ],
-    ids=["one image", "two images", "text"],
-)
-def test_transformers_says_the_same_tokens(llava_path, tmp_path, prompt):
-    engine, clock = load(str(llava_path), "none", backend="torch"), Clock()
-    tokens, rounds = Transformers(task(llava_path)).answer(question_of(prompt, tmp_path), clock)
-    assert tokens == engine_method(engine, OPTIONS, "none", 1).answer(prompt).tokens
-    assert rounds == len(clock.events) in (len(tokens), len(tokens) + 1)
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory):
+    """Questions about one image, about two, and in text alone."""
+    folder, two = tmp_path_factory.mktemp("questions"), world_prompts(1, size=32, tasks=["spot"])
+    prompts = [*world_prompts(1, size=32), *two, user_prompt("What is it?")]
+    asked = [question_of(prompt, folder) for prompt in prompts]
+    Image.new("RGB", (40, 30), "red").save(folder / "red.png")
+    return [*asked, [{"image": str(folder / "red.png")}, {"text": "what is this?"}]]
 
 
-def test_a_text_model_is_asked_as_text(llama_path, tmp_path):
-    directory = shutil.copytree(llama_path, tmp_path / "llama")
-    (directory / "chat_template.jinja").write_text("{{ bos_token }}{{ messages[0].content }}:")
-    program = Transformers(task(directory))
-    engine = load(str(directory), "none", backend="torch")
-    prompt = user_prompt("What is it?")
-    tokens, _ = program.answer(question_of(prompt, tmp_path), Clock())
-    assert tokens == engine_method(engine, OPTIONS, "none", 1).answer(prompt).tokens
+def test_transformers_says_the_same_tokens(llava_path, questions):
+    ours, theirs = Mmspec(task(llava_path, **PLAIN)), Transformers(task(llava_path))
+    for question in questions:
+        clock = Clock()
+        tokens, rounds = theirs.answer(question, clock)
+        assert tokens == ours.answer(question, Clock())[0]
+        assert [count for count, _ in clock.events] == list(range(1, rounds + 1))
+        assert rounds in (len(tokens), len(tokens) + 1)
+    assert theirs.describe()["dtype"] == "float32"
 
 
-def test_a_checkpoint_without_a_template_is_refused(llama_path, tmp_path):
-    directory = shutil.copytree(llama_path, tmp_path / "llama")
-    (directory / "chat_template.jinja").unlink(missing_ok=True)
+@pytest.mark.parametrize("options", [{"draft_tokens": 3}, {"lookup": 10}], ids=str)
+def test_with_an_assistant_or_lookup_too(pair_paths, questions, options):
+    # In an image's prompt lookup may propose its positions, which `generate` then misses.
+    question = [{"text": "what is this? what is that?"}] if "lookup" in options else questions[3]
+    drafting = PLAIN | {"drafting": "M", "gamma": 3}
+    ours = Mmspec(task(*pair_paths, **drafting))
+    expected, rounds = ours.answer(question, Clock())
+    assert 1 < rounds <= len(expected) + 1
+    assert ours.describe()["exact_mode"] == "auto"
+    draft = pair_paths[1] if "draft_tokens" in options else None
+    clock = Clock()
+    tokens, forwards = Transformers(task(pair_paths[0], draft, **options)).answer(question, clock)
+    assert tokens == expected
+    assert forwards == len(clock.events)
+    assert clock.events[-1][0] in (len(tokens), len(tokens) + 1)
+
+
+def test_a_text_model_is_asked_as_text_and_needs_a_template(llama_path, tmp_path):
+    directory, question = shutil.copytree(llama_path, tmp_path / "llama"), [{"text": "What is it?"}]
+    template = directory / "chat_template.jinja"
+    template.write_text("{{ bos_token }}{{ messages[0].content }}:")
+    expected, _ = Mmspec(task(directory, **PLAIN)).answer(question, Clock())
+    assert Transformers(task(directory)).answer(question, Clock())[0] == expected
+    template.unlink()
     config = directory / "tokenizer_config.json"
     fields = json.loads(config.read_text())
-    config.write_text(
-        json.dumps({name: fields[name] for name in fields.keys() - {"chat_template"}})
-    )
+    fields.pop("chat_template", None)
+    config.write_text(json.dumps(fields))
     with pytest.raises(UsageError, match="no chat template"):
         Transformers(task(directory))
 

@@ -1,93 +1,143 @@
-"""Captions by transformers' models, on a tiny random BLIP."""
+"""Captions are what transformers' models generate, on tiny random checkpoints."""
 
 import json
 
 import pytest
+import torch
 from PIL import Image
 
 from mmspec.chat.plugins import load_captioner
 from mmspec.ground.errors import BackendError, CheckpointError, UsageError
 from mmspec.prompt.images import picture_from
+from mmspec_torch import captioner
 from mmspec_torch.captioner import TransformersCaptioner
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[DEC]", "[MASK]", *"abcdefghij"]
+SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+QUESTION = ["What", "does", "the", "image", "describe", "?"]
+WORDS = [*SPECIAL.values(), "<image>", *"abcdefghij", *QUESTION]
+IMAGE = WORDS.index("<image>")
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2}
+VISION = SIZES | {"num_hidden_layers": 2, "image_size": 16, "patch_size": 8}
+TEXT = IDS | {"vocab_size": len(WORDS), "max_position_embeddings": 1030, "dropout": 0.0}
+
+
+def tokenizer():
+    """Words apart, as in `WORDS`."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    ids = {word: number for number, word in enumerate(WORDS)}
+    words, apart = Tokenizer(models.WordLevel(ids, unk_token="<unk>")), pre_tokenizers
+    words.pre_tokenizer = apart.Sequence([apart.WhitespaceSplit(), apart.Punctuation()])
+    extra = {"image_token": "<image>"}
+    return PreTrainedTokenizerFast(tokenizer_object=words, **SPECIAL, extra_special_tokens=extra)
+
+
+def blip(path):
+    import transformers as hf
+
+    text = SIZES | IDS | {"vocab_size": len(WORDS), "num_hidden_layers": 2, "sep_token_id": 2}
+    widths = {"projection_dim": 16, "image_text_hidden_size": 16}
+    text |= {"encoder_hidden_size": 16}
+    config = hf.BlipConfig(text_config=text, vision_config=VISION, **widths)
+    hf.BlipForConditionalGeneration(config).save_pretrained(path)
+    images = hf.BlipImageProcessor(size={"height": 16, "width": 16})
+    hf.BlipProcessor(images, tokenizer()).save_pretrained(path)
+
+
+def blip_2(path):
+    import transformers as hf
+
+    text = {"model_type": "opt", "hidden_size": 16, "word_embed_proj_dim": 16, "ffn_dim": 32}
+    config = hf.Blip2Config(
+        vision_config=VISION,
+        qformer_config=SIZES | {"num_hidden_layers": 2, "encoder_hidden_size": 16},
+        text_config=TEXT | text | {"num_hidden_layers": 2, "num_attention_heads": 2},
+        num_query_tokens=3,
+        image_token_index=IMAGE,
+        initializer_range=0.5,
+    )
+    hf.Blip2ForConditionalGeneration(config).save_pretrained(path)
+    images = hf.BlipImageProcessor(size={"height": 16, "width": 16})
+    hf.Blip2Processor(images, tokenizer(), num_query_tokens=3).save_pretrained(path)
+
+
+def florence2(path):
+    import transformers as hf
+
+    text = TEXT | {"model_type": "bart", "init_std": 0.5, "forced_eos_token_id": None}
+    text |= {"encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "decoder_start_token_id": 2}
+    text |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    text |= {"encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    vision = {"depths": [1] * 4, "embed_dim": [8, 8, 16, 16], "window_size": 2}
+    vision |= {"num_heads": [1, 1, 2, 2], "num_groups": [1, 1, 2, 2]}
+    vision |= {"projection_dim": 16, "initializer_range": 0.5}
+    config = hf.Florence2Config(text_config=text, vision_config=vision, image_token_id=IMAGE, **IDS)
+    hf.Florence2ForConditionalGeneration(config).save_pretrained(path)
+    sizes = {"size": {"height": 64, "width": 64}, "do_center_crop": False, "image_seq_length": 5}
+    hf.Florence2Processor(hf.CLIPImageProcessor(**sizes), tokenizer()).save_pretrained(path)
+
+
+MAKERS = {"blip": blip, "blip-2": blip_2, "florence2": florence2}
+PICTURES = [picture_from(Image.linear_gradient("L").rotate(90 * n)) for n in range(3)]
 
 
 @pytest.fixture(scope="module")
-def blip_path(tmp_path_factory):
-    import torch
-    from transformers import (
-        BertTokenizerFast,
-        BlipConfig,
-        BlipForConditionalGeneration,
-        BlipImageProcessor,
-        BlipProcessor,
-    )
-
-    path = tmp_path_factory.mktemp("blip")
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2}
-    ids = {"bos_token_id": 4, "eos_token_id": 3, "sep_token_id": 3, "pad_token_id": 0}
-    text = {"vocab_size": len(WORDS), "num_hidden_layers": 2, "encoder_hidden_size": 16}
-    config = BlipConfig(
-        text_config=sizes | text | ids,
-        vision_config=sizes | {"num_hidden_layers": 2, "image_size": 16, "patch_size": 8},
-        projection_dim=16,
-        image_text_hidden_size=16,
-    )
-    torch.manual_seed(0)
-    BlipForConditionalGeneration(config).save_pretrained(path)
-    vocabulary = path / "vocab.txt"
-    vocabulary.write_text("\n".join(WORDS))
-    tokenizer = BertTokenizerFast(str(vocabulary))
-    processor = BlipImageProcessor(size={"height": 16, "width": 16})
-    BlipProcessor(processor, tokenizer).save_pretrained(path)
-    return path
+def paths(tmp_path_factory):
+    """A checkpoint of each kind."""
+    folder = tmp_path_factory.mktemp("captioners")
+    for kind, make in MAKERS.items():
+        torch.manual_seed(0)
+        make(folder / kind)
+    return {kind: folder / kind for kind in MAKERS}
 
 
-@pytest.fixture
-def picture():
-    return picture_from(Image.linear_gradient("L").resize((20, 30)))
+def generated(path, prompt, beams):
+    """What transformers' own classes say about the pictures."""
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    model = AutoModelForImageTextToText.from_pretrained(path).eval()
+    processor = AutoProcessor.from_pretrained(path)
+    search = {"do_sample": False, "num_beams": beams, "max_new_tokens": 48}
+    asked = [processor(images=p.image, text=prompt, return_tensors="pt") for p in PICTURES]
+    ids = [model.generate(**each, **search)[0] for each in asked]
+    return [" ".join(processor.decode(row, skip_special_tokens=True).split()) for row in ids]
 
 
-def test_the_caption_is_what_transformers_generates(blip_path, picture):
-    from transformers import BlipForConditionalGeneration, BlipProcessor
-
-    processor = BlipProcessor.from_pretrained(blip_path)
-    model = BlipForConditionalGeneration.from_pretrained(blip_path).eval()
-    given = processor(images=picture.image, return_tensors="pt")
-    ids = model.generate(**given, do_sample=False, num_beams=1, max_new_tokens=48)
-    expected = processor.decode(ids[0], skip_special_tokens=True)
-    caption = TransformersCaptioner(blip_path).caption(picture)
-    assert caption == " ".join(expected.split()) != ""
-    assert "\n" not in caption
+@pytest.mark.parametrize(
+    ("kind", "prompt", "beams"),
+    [("blip", None, 1), ("blip-2", None, 1), ("florence2", "<CAPTION>", 3)],
+)
+def test_captions_are_what_transformers_generates(paths, kind, prompt, beams, monkeypatch):
+    """Of Florence-2 with three beams, as in IbED, here of at most 48 tokens."""
+    monkeypatch.setitem(captioner.KINDS, kind, captioner.KINDS[kind]._replace(tokens=48))
+    opened = load_captioner(kind, paths[kind])
+    captions = [opened.caption(picture) for picture in PICTURES]
+    assert captions == generated(paths[kind], prompt, beams)
+    assert any(captions)
+    assert kind == "blip" or len(set(captions)) > 1, "it looks at the picture"
+    assert beams == 1 or captions != generated(paths[kind], prompt, 1)
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers"])
-def test_a_captioner_names_the_package_that_is_missing(blip_path, without, package):
+def test_a_captioner_names_the_package_that_is_missing(paths, without, package):
     without(package)
     with pytest.raises(BackendError, match=f'needs {package}, .* "mmspec\\[train\\]"'):
-        load_captioner("blip", blip_path)
+        load_captioner("blip", paths["blip"])
 
 
-def test_another_kind_is_refused(tmp_path):
+def test_other_kinds_missing_files_and_pickles_are_refused_in_one_line(paths, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "blipp"}))
     with pytest.raises(UsageError, match="nearest: blip"):
         TransformersCaptioner(tmp_path)
-
-
-def test_missing_files_are_named_in_one_line(tmp_path, picture):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "blip"}))
     with pytest.raises(CheckpointError, match="is no captioner: ") as caught:
-        TransformersCaptioner(tmp_path).caption(picture)
+        TransformersCaptioner(tmp_path).caption(PICTURES[0])
     assert "\n" not in str(caught.value)
-
-
-def test_pickled_weights_are_never_read(blip_path, tmp_path, picture):
-    import torch
-
-    for file in blip_path.iterdir():
+    for file in paths["blip"].iterdir():
         if file.suffix != ".safetensors":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     torch.save({}, tmp_path / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="is no captioner: "):
-        TransformersCaptioner(tmp_path).caption(picture)
+        TransformersCaptioner(tmp_path).caption(PICTURES[0])

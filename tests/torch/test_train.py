@@ -15,10 +15,9 @@ import mmspec_world
 from mmspec_train.data.record import IGNORED
 from mmspec_train.mini import build, recipe, samples, stages
 from mmspec_train.mini.tokenizer import BOS, IMAGE, NEWLINE
-from mmspec_train.run.log import Log
 from mmspec_train.run.machine import Machine
 from mmspec_train.settings import STAGES, Budget
-from support.teacher_data import Killed, kill_after_step_4, quiet_log
+from support.teacher_data import Killed, quiet_log
 
 STEPS = {"tower": 3, "projector": 1, "target": 6, "draft": 2}
 
@@ -40,7 +39,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> stages.PairRun:
         return trained(tmp_path_factory.mktemp("run"), STAGES)
 
 
-@pytest.mark.parametrize("task", [*mmspec_world.TASKS, "clip8"])
+@pytest.mark.parametrize("task", ["chat", "spot", "vist", "clip8"])
 def test_targets_are_the_next_tokens_of_answers(run: stages.PairRun, task: str) -> None:
     tokenizer = run.tokenizer
     sample = mmspec_world.sample(task, 5, split="train", size=48)
@@ -59,16 +58,17 @@ def test_targets_are_the_next_tokens_of_answers(run: stages.PairRun, task: str) 
     assert (targets[inside] == ids[inside + 1]).all()
 
 
-@pytest.mark.parametrize("text", ["né\t漢字 🙂", "ABC 12.5", "  two  spaces ", "\x00\u202e"])
-def test_any_text_survives_the_tokenizer(run: stages.PairRun, text: str) -> None:
-    ids = run.tokenizer.encode(text, add_special_tokens=False).ids
-    assert run.tokenizer.decode(ids) == text
+def test_any_text_survives_the_tokenizer(run: stages.PairRun) -> None:
+    for text in ("né\t漢字 🙂", "ABC 12.5", "  two  spaces ", "\x00\u202e"):
+        assert (
+            run.tokenizer.decode(run.tokenizer.encode(text, add_special_tokens=False).ids) == text
+        )
 
 
 def test_batches_depend_on_their_number_alone(run: stages.PairRun) -> None:
     source = run.conversations("train")
-    first = list(itertools.islice(source.batches(0), 12))
-    for late, again in zip(first[10:], source.batches(10), strict=False):
+    first = list(itertools.islice(source.batches(0), 4))
+    for late, again in zip(first[2:], source.batches(2), strict=False):
         assert torch.equal(late.ids, again.ids)
         assert torch.equal(late.pixels, again.pixels)
 
@@ -116,23 +116,6 @@ def test_drafts_see_some_images_pooled_as_the_view_p_shows_them(run: stages.Pair
     torch.testing.assert_close(build.embed(model, batch)[shown], expected)
 
 
-def test_an_interrupted_run_ends_at_the_same_weights(
-    run: stages.PairRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for stage in ("tokenizer", "projector"):
-        (tmp_path / run.result(stage).name).write_bytes(run.result(stage).read_bytes())
-    with monkeypatch.context() as patch:
-        patch.setattr(Log, "show", kill_after_step_4)
-        with pytest.raises(Killed):
-            trained(tmp_path, ("target",), checkpoint_seconds=0.0)
-    again = trained(tmp_path, ("target",))
-    steps = [line.split(",")[0] for line in (tmp_path / "log.csv").read_text().splitlines()]
-    assert steps.count("3") == 2, "trained and held out once: continued, not begun anew"
-    ours, theirs = (load_file(one.result("target")) for one in (again, run))
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
 def test_a_kill_before_the_export_loses_nothing(
     run: stages.PairRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +138,9 @@ def test_a_kill_before_the_export_loses_nothing(
         assert {f.name: f.read_bytes() for f in again.checkpoint(name).iterdir()} == theirs
 
 
-def test_transformers_loads_the_pair_on_one_tower(run: stages.PairRun) -> None:
+def test_transformers_loads_the_pair_on_one_tower_and_its_template_writes_the_trained_prompt(
+    run: stages.PairRun,
+) -> None:
     target, draft = (
         LlavaForConditionalGeneration.from_pretrained(run.checkpoint(name), dtype=torch.float32)
         for name in ("target", "draft")
@@ -165,9 +150,6 @@ def test_transformers_loads_the_pair_on_one_tower(run: stages.PairRun) -> None:
     assert target.lm_head.weight is target.model.language_model.embed_tokens.weight
     kept = load_file(run.result("target"))
     assert all(torch.equal(t.half().float(), target.state_dict()[n]) for n, t in kept.items())
-
-
-def test_chat_template_writes_the_trained_prompt(run: stages.PairRun) -> None:
     tokenizer = AutoTokenizer.from_pretrained(run.checkpoint("target"))
     sample = mmspec_world.sample("chat", 1, split="train", size=48)
     messages = []
@@ -176,11 +158,9 @@ def test_chat_template_writes_the_trained_prompt(run: stages.PairRun) -> None:
         answer = [{"type": "text", "text": turn.answer}]
         messages += [{"role": "user", "content": question}]
         messages += [{"role": "assistant", "content": answer}]
-    rendered = tokenizer.apply_chat_template(
-        messages[:-1], tokenize=False, add_generation_prompt=True
-    )
+    settings = {"tokenize": False, "add_generation_prompt": True}
     *before, _ = samples.texts(sample)
-    assert rendered == BOS + "".join(before)
+    assert tokenizer.apply_chat_template(messages[:-1], **settings) == BOS + "".join(before)
 
 
 def test_a_recipe_continues_a_target_on_clips_with_more_positions(
@@ -206,29 +186,10 @@ def test_a_recipe_continues_a_target_on_clips_with_more_positions(
     )
     assert before.config.text_config.max_position_embeddings == 1024
     assert after.config.text_config.max_position_embeddings == 2048
-    changed = {
-        name.split(".")[1]
-        for name, tensor in after.state_dict().items()
-        if not torch.equal(tensor, before.state_dict()[name])
-    }
+    old = before.state_dict()
+    moved = {n: (t.float() - old[n].float()).abs().max() for n, t in after.state_dict().items()}
+    changed = {name.split(".")[1] for name, distance in moved.items() if distance}
     assert changed == {"multi_modal_projector", "language_model", "weight"}
-    difference = max(
-        (tensor.float() - before.state_dict()[name].float()).abs().max().item()
-        for name, tensor in after.state_dict().items()
-    )
-    assert difference < 0.1  # two steps away from the first target, not from random weights
+    assert max(moved.values()) < 0.1  # two steps from the first target, not from random weights
     (batch,) = itertools.islice(made.conversations("train").batches(0), 1)
     assert len(batch.pixels) == 4 * len(batch.ids)
-
-
-@pytest.mark.slow
-def test_every_stage_of_the_bundled_pairs_recipe_runs(tmp_path: Path) -> None:
-    machine = Machine(torch.device("cpu"), False)
-    run = stages.PairRun(tmp_path, recipe.RECIPES["mini"], machine)
-    budgets = {stage: Budget(steps=20) for stage in STAGES}
-    with quiet_log(tmp_path) as log:
-        run.train_stages(STAGES, budgets, log)
-    for stage in STAGES[1:]:
-        assert (tmp_path / "log.csv").read_text().count(f",{stage},") == 20
-    assert (run.checkpoint("target") / "model.safetensors").exists()
-    assert (run.checkpoint("draft") / "model.safetensors").exists()

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
 
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.distillation.objective import (
@@ -15,9 +14,8 @@ from mmspec_train.distillation.objective import (
 )
 from mmspec_train.distillation.training import train
 from mmspec_train.heads.train_heads import new_trainee
-from mmspec_train.run.log import Log
 from mmspec_train.settings import Budget, HeadMethodSettings, HeadShape
-from support.teacher_data import Killed, held_out_batch, kill_after_step_4, quiet_log
+from support.teacher_data import held_out_batch, quiet_log
 
 SHAPE = HeadShape(3, layers=1, markov_rank=8)
 
@@ -63,27 +61,11 @@ def test_the_loss_is_the_published_one(data, kind):
     assert ours.item() == pytest.approx(total / weights, rel=1e-4)
 
 
-def trained(data, out, steps, kind="dspark", **method):
-    trainee = new_trainee(kind, SHAPE, HeadMethodSettings(gamma=3, **method), data)
-    with quiet_log(out) as log:
-        train(trainee, Budget(steps=steps), out, log)
-    return load_file(out / "model.safetensors")
-
-
-def test_an_interrupted_drafter_ends_at_the_same_weights(data, tmp_path, monkeypatch):
-    named = {"every": 2, "anchors": 4, "rate": 0.05}
-    whole = trained(data, tmp_path / "whole", 6, **named)
-    with monkeypatch.context() as patch:
-        patch.setattr(Log, "show", kill_after_step_4)
-        with pytest.raises(Killed):
-            trained(data, tmp_path / "cut", 6, **named)
-    again = trained(data, tmp_path / "cut", 6, **named)
-    assert all(torch.equal(whole[name], again[name]) for name in whole)
-
-
 @pytest.mark.parametrize("kind", ["dflash", "dspark"])
 def test_a_drafter_learns(data, tmp_path, kind):
-    trained(data, tmp_path, 60, kind, rate=5e-3, every=100)
+    method = HeadMethodSettings(gamma=3, rate=5e-3, every=100)
+    with quiet_log(tmp_path) as log:
+        train(new_trainee(kind, SHAPE, method, data), Budget(steps=60), tmp_path, log)
     rows = (tmp_path / "log.csv").read_text().splitlines()[1:]
     losses = [float(row.split(",")[3]) for row in rows]
     assert np.mean(losses[-10:]) < 0.95 * np.mean(losses[:10])

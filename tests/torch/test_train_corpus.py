@@ -1,6 +1,7 @@
-"""Batch from files in LLaVA's and ShareGPT's formats, with the oddities that they have."""
+"""Files in LLaVA's and ShareGPT's formats with their oddities, and plans of trainings on them."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,10 +9,20 @@ from PIL import Image
 
 from mmspec.checkpoints.config import read_config
 from mmspec.ground import errors
+from mmspec.ground.errors import UsageError
 from mmspec_train.data.conversation_file import HELD_OUT_ONE_IN, ConversationFile
 from mmspec_train.data.corpus import FileCorpus, in_turn, open_corpora
 from mmspec_train.data.instructions import read_instructions
-from mmspec_train.settings import DataSettings
+from mmspec_train.data.plan import GPUS, plan, rates
+from mmspec_train.drafts.train_drafts import planned_draft
+from mmspec_train.heads.train_heads import planned_head
+from mmspec_train.settings import (
+    Budget,
+    DataSettings,
+    HeadMethodSettings,
+    HeadShape,
+    LlamaShape,
+)
 
 TURNS = [
     ("human", "<image>\nWhat is it?"),
@@ -49,35 +60,13 @@ def corpus(images, *values, split="train"):
     return FileCorpus((opened(images, *values),), split=split)
 
 
-def test_a_conversation_becomes_questions_with_their_images_and_answers(images):
-    first, second = corpus(images, conversation()).turns(0)
-    picture, text = first.question.parts
-    assert (picture.image.size, text) == ((8, 8), "What is it?")
-    assert (first.answer_text, second.question.parts, second.answer_text) == (
-        "A cat.",
-        ("Sure?",),
-        "Yes.",
-    )
-
-
 @pytest.mark.parametrize("key", ["image", "images"])
-def test_images_are_read_by_either_name(images, key):
+def test_a_conversation_becomes_questions_with_their_images_and_answers(images, key):
     value = conversation() | {"image": None} | {key: ["a.png"]}
-    assert opened(images, value).index.usable[1].images == ("a.png",)
-
-
-@pytest.mark.parametrize(
-    ("more", "reason"),
-    [
-        ({"video": "a.mp4"}, "with a video"),
-        ({"videos": ["a.mp4"]}, "with a video"),
-        ({"images": ["b.png"]}, "with both `image` and `images`"),
-    ],
-)
-def test_what_training_cannot_show_is_skipped_by_name(images, more, reason):
-    index = opened(images, conversation() | more).index
-    assert 1 not in index.usable
-    assert index.skipped == {reason: 1}
+    first, second = corpus(images, value).turns(0)
+    picture, text = first.question.parts
+    assert (picture.image.size, text, first.answer_text) == ((8, 8), "What is it?", "A cat.")
+    assert (second.question.parts, second.answer_text) == (("Sure?",), "Yes.")
 
 
 def test_one_conversation_in_twenty_is_held_out(images):
@@ -91,74 +80,46 @@ def test_one_conversation_in_twenty_is_held_out(images):
 # Oddities: what LLaVA's, EAGLE's and MSD's preparation repairs, and where it stops
 
 
-@pytest.mark.parametrize(
-    ("odd", "repaired", "turns", "shown"),
-    [
-        (
-            conversation([("gpt", "Welcome."), *TEXT], image=[]),
-            "began with an answer",
-            [("Hello", "Hi.")],
-            0,
-        ),
-        (
-            conversation([*TEXT, ("human", "And?")], image=[]),
-            "ended with a question",
-            [("Hello", "Hi.")],
-            0,
-        ),
-        (conversation(TEXT, image=None), "had a null image", [("Hello", "Hi.")], 0),
-        (conversation(TEXT, image=""), "had a null image", [("Hello", "Hi.")], 0),
-        (
-            conversation([("human", "Use <image>!"), ("gpt", "<image>")], image=[]),
-            "typed <image> as text",
-            [("Use <image>!", "<image>")],
-            0,
-        ),
-        (conversation(TEXT), "did not show their image", [("Hello", "Hi.")], 0),
-        (
-            conversation([("human", "<image> A <image>\nB"), ("gpt", "c")]),
-            "repeated <image> for one image",
-            [("<image>\nA \nB", "c")],
-            1,
-        ),
-    ],
-)
-def test_an_odd_conversation_is_repaired_and_counted(images, odd, repaired, turns, shown):
-    file = opened(images, odd, conversation())
-    instructions = read_instructions(odd)
+REPAIRED = {
+    "began with an answer": ([("gpt", "Welcome."), *TEXT], {"image": []}),
+    "ended with a question": ([*TEXT, ("human", "And?")], {"image": []}),
+    "had a null image": (TEXT, {"image": None}),
+    "did not show their image": (TEXT, {}),
+    "typed <image> as text": ([("human", "Use <image>!"), ("gpt", "<image>")], {"image": []}),
+    "repeated <image> for one image": ([("human", "<image> A <image>\nB"), ("gpt", "c")], {}),
+}
+
+
+@pytest.mark.parametrize("repaired", REPAIRED)
+def test_an_odd_conversation_is_repaired_and_counted(images, repaired):
+    said, rest = REPAIRED[repaired]
+    odd = conversation(said, **rest)
+    file, instructions = opened(images, odd, conversation()), read_instructions(odd)
+    shown = int("repeated" in repaired)
+    turn = "<image>\nA \nB" if shown else "Use <image>!" if "typed" in repaired else "Hello"
     assert instructions.repairs == (repaired,)
-    assert instructions.turns == tuple(turns)
+    assert [question for question, _ in instructions.turns] == [turn]
     assert len(instructions.images) == shown
-    count = 41 if repaired == "had a null image" else 1
-    assert f" {count} {repaired}" in file.summary()
+    assert f" {41 if 'null' in repaired else 1} {repaired}" in file.summary()
     question = FileCorpus((file,)).turns(0)[0].question
     assert len(question.pictures) == shown
     if not shown:
-        assert question.parts == (turns[0][0],), "a typed marker is text"
+        assert question.parts == (turn,), "a typed marker is text"
 
 
 ODD = {
-    "in broken JSON": None,
+    "with a video": [conversation() | {"video": "a.mp4"}, conversation() | {"videos": ["a.mp4"]}],
+    "with both `image` and `images`": [conversation() | {"images": ["b.png"]}],
     "in another format": [3, {"text": "x"}, {"conversations": ["x"]}, conversation(image=7)],
-    "with a role other than human and gpt": [
-        conversation([("system", "Be kind."), *TEXT]),
-        conversation([("user", "a"), ("assistant", "b")]),
-    ],
+    "with a role other than human and gpt": [conversation([("system", "Be kind."), *TEXT])],
     "with two turns of one role in a row": [conversation([*TEXT, *TEXT[1:], *TEXT[:1]])],
-    "without a question and an answer": [
-        conversation([], image=None),
-        conversation(TEXT[:1]),
-        conversation(TEXT[1:]),
-    ],
-    "with another number of <image> than of images": [
-        conversation(image=["a.png", "b.png"]),
-        conversation([*TURNS[:2], *TURNS[:2]]),
-    ],
+    "without a question and an answer": [conversation([], image=None), conversation(TEXT[:1])],
+    "with another number of <image> than of images": [conversation(image=["a.png", "b.png"])],
     "without their image": [conversation(image="missing.png")],
 }
 
 
-@pytest.mark.parametrize("reason", list(ODD)[1:])
+@pytest.mark.parametrize("reason", ODD)
 def test_a_conversation_that_cannot_be_used_is_skipped_and_counted(images, reason):
     odd = ODD[reason]
     file = opened(images, conversation(), *odd)
@@ -183,22 +144,13 @@ def test_broken_lines_and_broken_bytes_are_skipped(images):
         ConversationFile(file, images).check()
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        (
-            [{"text": "x"}] * 45,
-            r"data\.json:1: Object missing required field `conversations`; 45 of 85 .* is like",
-        ),
-        (
-            [conversation(image="coco/1.jpg")] * 45,
-            r":1: there is no image .*coco/1\.jpg; .*--images",
-        ),
-    ],
-)
-def test_a_file_that_is_mostly_unusable_is_refused_with_its_first_problem(images, values, said):
-    with pytest.raises(errors.UsageError, match=said):
-        opened(images, *values).check()
+def test_a_file_that_is_mostly_unusable_is_refused_with_its_first_problem(images):
+    for value, said in (
+        ({"text": "x"}, r"data\.json:1: .*required field `conversations`; 45 of 85 .* is like"),
+        (conversation(image="coco/1.jpg"), r":1: there is no image .*coco/1\.jpg; .*--images"),
+    ):
+        with pytest.raises(errors.UsageError, match=said):
+            opened(images, *[value] * 45).check()
 
 
 def test_a_damaged_image_is_named_with_its_place(images):
@@ -219,19 +171,16 @@ def test_real_paths_start_at_the_folder_or_in_it(images, folder):
     assert not file.index.skipped
 
 
-@pytest.mark.parametrize(
-    ("array", "said"),
-    [
+def test_a_broken_array_is_refused_with_its_place(images):
+    file = images / "array.json"
+    for array, said in (
         (b'[{"conversations": [{"from"', r"array\.json: not JSON: Expecting ':' delimiter"),
         (b'["\xff"]', r"array\.json: not text in UTF-8: invalid start byte"),
         (b"[" * 100_000, r"array\.json: not JSON: maximum recursion depth"),
-    ],
-)
-def test_a_broken_array_is_refused_with_its_place(images, array, said):
-    file = images / "array.json"
-    file.write_bytes(array)
-    with pytest.raises(errors.UsageError, match=said):
-        ConversationFile(file, images).check()
+    ):
+        file.write_bytes(array)
+        with pytest.raises(errors.UsageError, match=said):
+            ConversationFile(file, images).check()
 
 
 # Several files
@@ -249,19 +198,16 @@ def test_files_take_turns_by_size_or_by_weight():
     assert in_turn([5], [5]).tolist() == [[0, n] for n in range(5)]
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_folders_and_weights_that_do_not_match_the_files_are_refused(images):
+    make = {"data": images, "images": images, "weight": 1.0, "task": "clip8"}
+    for given, said in (
         ({"images": 1}, "give --data too"),
         ({"data": 3, "images": 2}, "2 --images for 3 --data"),
         ({"data": 2, "weight": 1}, "1 --weight for 2 --data"),
         ({"data": 1, "task": 1}, "give it without --data"),
-    ],
-)
-def test_folders_and_weights_that_do_not_match_the_files_are_refused(images, given, said):
-    make = {"data": images, "images": images, "weight": 1.0, "task": "clip8"}
-    with pytest.raises(errors.UsageError, match=said):
-        DataSettings("x", **{name: (make[name],) * count for name, count in given.items()})
+    ):
+        with pytest.raises(errors.UsageError, match=said):
+            DataSettings("x", **{name: (make[name],) * count for name, count in given.items()})
 
 
 def test_named_tasks_of_the_world_replace_its_mix(pair_paths):
@@ -276,3 +222,59 @@ def test_named_tasks_of_the_world_replace_its_mix(pair_paths):
     with pytest.raises(errors.UsageError, match=r"unknown --task 'clip9'.*nearest: clip8"):
         open_corpora(DataSettings("x", task=("clip9",)), config)
     assert "clip8" not in open_corpora(DataSettings("x"), config)[0].shares
+
+
+EAGLE = 4 * 4096**2 + 3 * 4096 * 11008 + 4096 + 2 * 4096**2 + 4096
+"""Parameters of an EAGLE head of LLaVA-1.5-7B, counted by hand."""
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """A card without weights, and 400 conversations of 100 and 20 tokens."""
+    turns = [{"from": "human", "value": "x" * 400}, {"from": "gpt", "value": "y" * 80}]
+    (tmp_path / "data.json").write_text(json.dumps([{"conversations": turns}] * 400))
+    data = (tmp_path / "data.json",)
+    return DataSettings("llava-1.5-7b", data, answers="dataset", samples=300, batch=120)
+
+
+def test_a_plan_is_what_the_shapes_say(settings):
+    head = partial(planned_head, "eagle", HeadShape(), HeadMethodSettings(rollout=3))
+    sizes = []
+    lines = plan(
+        "mine=100,1,80", settings, Budget(steps=600), lambda t: sizes.append(head(t)) or sizes[0]
+    )
+    assert sizes == [(EAGLE, 3, 32064)]
+    assert lines[1] == "data: 300 conversations of 120 columns, 2.0 epochs"
+    memory = 14.13 + (16 * EAGLE + 8 * 3 * 120 * 32064) / 1e9
+    assert lines[2] == f"memory: {memory:.1f} GB of 80 GB: fits"
+    assert lines[3].startswith("disk: 0.3 GB of hidden states")
+    operations = 2 * 7.06e9 * 120 + 2 * 6 * EAGLE * (120 + 3 * 20)
+    assert lines[4] == f"hours: {300 * operations / 3600e14:.1f}"
+
+
+def test_the_targets_own_answers_cost_a_reading_of_its_weights_a_token(settings):
+    own = DataSettings(**vars(settings) | {"answers": "target", "answer_tokens": 4000})
+    planned = partial(planned_head, "msd", HeadShape(), HeadMethodSettings())
+    hours = []
+    for bandwidth in ("0.01", "1000000000"):
+        lines = plan(f"mine=1000000000,{bandwidth},80", own, Budget(minutes=6), planned)
+        hours.append(float(lines[4].split()[1]))
+    assert hours == [pytest.approx(0.1 + 300 * 4000 / 32 * 14.13 / 10 / 3600, abs=0.1), 0.1]
+
+
+def test_a_draft_without_room_is_said(settings):
+    planned = partial(planned_draft, LlamaShape(), None)
+    lines = plan("tiny=100,1,8", settings, Budget(), planned)
+    assert lines[2].endswith("does not fit: use a smaller --batch")
+
+
+def test_a_gpu_is_named_or_measured(settings):
+    """`here` is measured on this machine."""
+    assert rates("H100") == GPUS["h100"]
+    for wrong, said in (("h10", "nearest: h100"), ("mine=1,2", "give"), ("mine=a,b,c", "give")):
+        with pytest.raises(UsageError, match=said):
+            rates(wrong)
+    tflops, bandwidth, size = rates("here")
+    assert 1e-4 < tflops < 1e3
+    assert 1e-4 < bandwidth < 10
+    assert size > 1

@@ -43,13 +43,13 @@ class Judge:
 def phase(name="toy", every=2):
     torch.manual_seed(0)
     module = nn.Linear(2, 1)
-    judge = Judge(module).evaluate
+    judge = Judge(module)
 
     def loss(batch):
         return module(batch.x).square().mean()
 
-    sources = {"sources": [Numbers()], "held_out": Numbers()}
-    return Phase(name, module, [(module, 1e-3)], loss, **sources, evaluate=judge, every=every)
+    sources = {"sources": [Numbers()], "held_out": Numbers(), "evaluate": lambda: judge.evaluate()}
+    return Phase(name, module, [(module, 1e-3)], loss, **sources, every=every)
 
 
 def train(folder, steps=6, processes=None, of=None, console=None, seconds=180.0):
@@ -63,6 +63,11 @@ def rows(folder, name="log.csv"):
     """Step and stage of every row."""
     with (folder / name).open(newline="", encoding="utf-8") as file:
         return [(row["step"], row["stage"]) for row in csv.DictReader(file)]
+
+
+def steps(folder):
+    """The steps of the training."""
+    return [step for step, stage in rows(folder) if stage == "toy"]
 
 
 def interrupted(folder, monkeypatch, method, at, end=Killed, **options):
@@ -80,7 +85,7 @@ def interrupted(folder, monkeypatch, method, at, end=Killed, **options):
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, ending)
-        with pytest.raises((Killed, KeyboardInterrupt, SystemExit)):
+        with pytest.raises((Killed, KeyboardInterrupt, SystemExit, errors.MmspecError)):
             train(folder, **options)
 
 
@@ -92,26 +97,27 @@ def whole(tmp_path_factory):
     return folder, trained
 
 
-@pytest.mark.parametrize(
-    ("method", "at", "end"),
-    [
-        pytest.param((Log, "show"), 1, Killed, id="before-a-checkpoint"),
-        pytest.param((Log, "show"), 5, Killed, id="between-two"),
-        pytest.param((loop._Run, "save"), 2, Killed, id="after-an-evaluation"),
-        pytest.param((loop.Optimizer, "step"), 2, signal.SIGINT, id="ctrl-c-in-a-step"),
-        pytest.param((Log, "write_held_out"), 2, signal.SIGINT, id="ctrl-c-in-an-evaluation"),
-        pytest.param((Judge, "evaluate"), 1, KeyboardInterrupt, id="before-the-first-evaluation"),
-        pytest.param((Judge, "evaluate"), 2, KeyboardInterrupt, id="before-an-evaluation"),
-        pytest.param((Judge, "evaluate"), 3, KeyboardInterrupt, id="before-the-last-evaluation"),
-    ],
-)
+ENDS = [
+    *(((Log, "show"), 1, Killed), ((Log, "show"), 5, Killed), ((loop._Run, "save"), 2, Killed)),
+    *(((Optimizer, "step"), 2, signal.SIGINT), ((Log, "write_held_out"), 2, signal.SIGINT)),
+    *(((Judge, "evaluate"), at, KeyboardInterrupt) for at in (1, 2, 3)),
+    ((Numbers, "batches"), 1, errors.ImageError),
+]
+
+
+@pytest.mark.parametrize(("method", "at", "end"), ENDS)
 def test_an_interrupted_run_ends_as_a_whole_one(tmp_path, monkeypatch, whole, method, at, end):
+    """Killed or ended by Ctrl-C at any step; a row that a kill tore is taken off."""
     interrupted(tmp_path, monkeypatch, method, at, end)
+    assert end is not errors.ImageError or (tmp_path / "toy.state").exists()
+    if end is Killed and (tmp_path / "log.csv").exists():
+        with (tmp_path / "log.csv").open("a") as file:
+            file.write("6,to")
     again, (folder, trained) = phase(), whole
     train(tmp_path, of=again)
     for file in ("log.csv", "marks.csv"):
         assert rows(tmp_path, file) == rows(folder, file)
-    assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
+    assert steps(tmp_path) == [*"123456"]
     assert torch.equal(again.module.weight, trained.module.weight)
 
 
@@ -123,7 +129,7 @@ def test_a_run_that_is_ended_says_where_it_stands(tmp_path, monkeypatch, end):
     stopped = "toy: stopped after step 3; the same command goes on after step 3"
     assert output.getvalue().splitlines()[-1] == stopped
     train(tmp_path)
-    assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
+    assert steps(tmp_path) == [*"123456"]
 
 
 def test_a_name_reaches_no_terminal_as_markup_or_control_characters(tmp_path):
@@ -140,14 +146,6 @@ def test_an_unfinished_run_of_another_version_is_refused(tmp_path):
         train(tmp_path)
 
 
-def test_a_row_torn_by_a_kill_is_taken_off(tmp_path, monkeypatch):
-    interrupted(tmp_path, monkeypatch, (Log, "show"), 5)
-    with (tmp_path / "log.csv").open("a") as file:
-        file.write("6,to")
-    train(tmp_path)
-    assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
-
-
 def test_other_stages_and_what_a_checkpoint_holds_stay(tmp_path):
     with quiet_log(tmp_path) as log:
         for stage, step in (("toy", 1), ("toy", 2), ("other", 9), ("stage", 1)):
@@ -159,30 +157,6 @@ def test_other_stages_and_what_a_checkpoint_holds_stay(tmp_path):
     assert rows(tmp_path) == [("1", "toy"), ("9", "other"), ("1", "toy/held-out")]
 
 
-class Second(Processes):
-    """A process that is not the first: the first one's files are there once it has waited."""
-
-    def __init__(self, folder):
-        super().__init__(rank=1, count=2)
-        self.folder = folder
-
-    def add_up(self, tensor):
-        return tensor
-
-    def from_first(self, value):
-        return value
-
-    def wait(self):
-        torch.save(phase().module.state_dict(), self.folder / "toy.best")
-
-
-def test_other_processes_write_nothing_and_wait_for_the_best_state(tmp_path):
-    mine = phase(every=None)
-    train(tmp_path, steps=3, processes=Second(tmp_path), of=mine)
-    assert [file.name for file in tmp_path.iterdir()] == ["toy.best"]
-    assert torch.equal(mine.module.weight, phase().module.weight)
-
-
 class Twin(Processes):
     """One of two processes that have equal batches."""
 
@@ -191,6 +165,16 @@ class Twin(Processes):
 
     def from_first(self, value):
         return value
+
+
+def test_other_processes_write_nothing_and_wait_for_the_best_state(tmp_path, monkeypatch):
+    """The first one's files are there once a process that is not the first has waited."""
+    best = tmp_path / "toy.best"
+    monkeypatch.setattr(Twin, "wait", lambda _: torch.save(phase().module.state_dict(), best))
+    mine = phase(every=None)
+    train(tmp_path, steps=3, processes=Twin(1, 2), of=mine)
+    assert [*tmp_path.iterdir()] == [best]
+    assert torch.equal(mine.module.weight, phase().module.weight)
 
 
 def drawn(folder, processes):
@@ -228,7 +212,7 @@ def test_a_batch_that_does_not_reach_the_trained_part_teaches_nothing(tmp_path):
         return tower(batch.x).square().mean()
 
     train(tmp_path, of=Phase("toy", whole, [(projector, 1e-3)], loss, [Numbers()], Numbers()))
-    assert [step for step, stage in rows(tmp_path) if stage == "toy"] == [*"123456"]
+    assert steps(tmp_path) == [*"123456"]
     assert all(torch.equal(before[name], tensor) for name, tensor in whole.state_dict().items())
 
 
@@ -272,12 +256,10 @@ def test_a_run_ended_within_a_step_takes_its_batches_again(tmp_path, monkeypatch
     assert torch.equal(again.module.weight, whole.module.weight)
 
 
-@pytest.mark.parametrize(
-    ("step", "progress", "share"),
-    [(0, 0.0, 0.01), (49, 0.0, 0.5), (99, 0.5, 0.02 + 0.98 * 0.5), (999, 1.0, 0.02)],
-)
-def test_the_learning_rate_rises_for_100_steps_and_falls_to_the_end(step, progress, share):
-    assert rate_share(step, progress, 0.02) == pytest.approx(share)
+def test_the_learning_rate_rises_for_100_steps_and_falls_to_the_end():
+    places = [(0, 0.0), (49, 0.0), (99, 0.5), (999, 1.0)]
+    shares = [rate_share(*place, 0.02) for place in places]
+    assert shares == pytest.approx([0.01, 0.5, 0.02 + 0.98 * 0.5, 0.02])
 
 
 @pytest.mark.parametrize("shape", [(24, 8), (8, 24)])
@@ -294,3 +276,25 @@ def test_muon_in_float32_takes_the_steps_of_pytorchs(shape):
         ends.append(weight.detach())
     torch.testing.assert_close(*ends, atol=0.003, rtol=0)
     assert (ends[0] - start).abs().mean() > 0.02
+
+
+def test_training_keeps_the_best(tmp_path, monkeypatch):
+    mine, states, values = phase(every=1), [], iter([1.0, 3.0, 2.0, 2.5, 2.0])
+
+    def evaluate(_):
+        states.append(mine.module.weight.detach().clone())
+        return {"value": next(values)}
+
+    monkeypatch.setattr(Judge, "evaluate", evaluate)
+    train(tmp_path, steps=4, of=mine)
+    assert not torch.equal(states[1], states[-1])
+    assert torch.equal(mine.module.weight, states[1])
+
+
+def test_a_loss_that_is_no_number_leaves_the_last_good_state(tmp_path, monkeypatch):
+    interrupted(tmp_path, monkeypatch, (Log, "show"), 4)
+    good = (tmp_path / "toy.state").read_bytes()
+    wrong = replace(phase(), loss=lambda _: torch.tensor(float("nan")))
+    with pytest.raises(errors.MmspecError, match=r"diverged: loss nan at step \d .*state.* lower"):
+        train(tmp_path, of=wrong)
+    assert (tmp_path / "toy.state").read_bytes() == good

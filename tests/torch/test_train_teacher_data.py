@@ -1,4 +1,4 @@
-"""What is learned from: a target's answers on disk, and batches of them."""
+"""A target's answers on disk and in batches; a Qwen as teacher computes what transformers does."""
 
 import io
 from dataclasses import replace
@@ -8,15 +8,26 @@ import torch
 from msgspec import structs
 from rich.console import Console
 
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.checkpoints.config import read_config
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground import errors
+from mmspec.ground.errors import UsageError
 from mmspec_train.data.answers import answer_all
+from mmspec_train.data.batch import collate
 from mmspec_train.data.corpus import WorldCorpus
 from mmspec_train.data.stored import SCHEDULES, TeacherCache
 from mmspec_train.data.teacher import Teacher
+from mmspec_train.drafts.draft_model import read_draft
+from mmspec_train.drafts.train_drafts import Baselines, require_llava
 from mmspec_train.run.log import open_log
+from mmspec_train.settings import Budget, LlamaShape, MethodSettings
 from support import factory
-from support.teacher_data import prepare, teacher_data, with_settings
+from support.factory_qwen import IMAGE_ID, MAKERS, STOP_ID, tiny_qwen3, tiny_qwen3_5
+from support.mrope_oracle import read_columns
+from support.qwen_oracle import Oracle
+from support.teacher_data import prepare, quiet_log, teacher_data, with_settings
 
 
 def test_stored_hidden_states_are_those_computed_anew(family_data, monkeypatch):
@@ -53,17 +64,12 @@ def test_answers_in_batches_are_the_targets_own(family_data):
         assert torch.equal(logits.argmax(-1), batch.targets[batch.learned])
 
 
-def test_batches_are_a_function_of_their_number(data):
-    batches = data.batches("all")
-    first = [next(batches.batches(start)) for start in range(9)]
-    stream = batches.batches(0)
-    for batch in first:
-        again = next(stream)
+def test_batches_are_a_function_of_their_number_for_one_target(data, tmp_path):
+    stream = data.batches("all").batches(0)
+    for start in range(9):
+        batch, again = next(data.batches("all").batches(start)), next(stream)
         assert torch.equal(batch.ids, again.ids)
         assert torch.equal(batch.states, again.states)
-
-
-def test_a_cache_of_another_target_is_refused(data, tmp_path):
     other = Teacher(factory.tiny_llava(tmp_path / "other", seed=3), "cpu")
     with pytest.raises(errors.UsageError, match=r"target is .* but is now"):
         prepare(replace(data, teacher=other))
@@ -125,19 +131,10 @@ def test_the_cache_stays_within_its_bound(teacher, tmp_path):
     assert not all(stored)
 
 
-def test_damaged_records_are_refused_by_name(teacher, tmp_path):
+def test_damaged_records_and_states_are_refused_by_name(teacher, tmp_path):
     made = teacher_data(teacher, tmp_path)
     prepare(made)
-    file = made.batches("all").cache.records_file
-    file.write_bytes(file.read_bytes().replace(b"1", b"2", 1))
-    with pytest.raises(errors.UsageError, match=r"train\.jsonl is damaged, .*another checksum"):
-        list(made.batches("all").once())
-
-
-def test_damaged_states_are_refused_by_name(teacher, tmp_path):
-    made = teacher_data(teacher, tmp_path)
-    prepare(made)
-    states = made.batches("all").cache.states_file
+    states, records = made.batches("all").cache.states_file, made.batches("all").cache.records_file
     whole = states.read_bytes()
     for content in (b"\xff" * len(whole), whole[:-2], b""):
         states.write_bytes(content)
@@ -145,6 +142,9 @@ def test_damaged_states_are_refused_by_name(teacher, tmp_path):
             list(made.batches("all").once())
     states.unlink()
     with pytest.raises(errors.UsageError, match=r"cannot read .*train\.states: No such file"):
+        list(made.batches("all").once())
+    records.write_bytes(records.read_bytes().replace(b"1", b"2", 1))
+    with pytest.raises(errors.UsageError, match=r"train\.jsonl is damaged, .*another checksum"):
         list(made.batches("all").once())
 
 
@@ -167,3 +167,96 @@ def test_a_sampled_answer_depends_on_its_conversation_and_the_seed_alone(teacher
     together = answers(conversations, 1)
     assert together == [answer for one in conversations for answer in answers([one], 1)]
     assert together != answers(conversations, 2)
+
+
+CAPTURED = (0, 1, 3)
+
+
+def answered(path, directory, **settings):
+    data = teacher_data(Teacher(path, "cpu"), directory, **settings)
+    prepare(data)
+    return data
+
+
+@pytest.fixture(scope="module", params=MAKERS)
+def data(request, tmp_path_factory):
+    """What a teacher of each family answered."""
+    folder = tmp_path_factory.mktemp(request.param)
+    tied = request.param == "qwen3_vl"
+    return answered(MAKERS[request.param](folder / "target", seed=5, tied=tied), folder / "answers")
+
+
+def test_states_positions_and_logits_are_transformers(data, monkeypatch):
+    """Of several conversations in one batch, with several images of odd shapes."""
+    teacher, oracle = data.teacher, Oracle(data.teacher.directory)
+    monkeypatch.setattr(teacher, "captured", CAPTURED)
+    preparation = data.preparation("held-out")
+    records, vision = data.held_out.records(), teacher.config.vision
+    questions = preparation.questions(record.number for record in records)
+    pixels = [teacher.pixels(picture) for _, pictures in questions for picture in pictures]
+    read = teacher.read(collate(records, pixels, (), teacher.image_id, vision))
+    assert max(record.images for record in records) > 1
+    seen = {grid.positions for record in records for grid in record.grids(vision)}
+    assert len(seen) > 4, "odd shapes have different numbers of positions"
+    for row, (_, pictures) in enumerate(questions):
+        length = read.lengths[row]
+        tokens = read.ids[row, :length].tolist()
+        assert tokens.count(IMAGE_ID) == sum(end - start for start, end in read.images[row])
+        columns = read_columns(oracle, tokens, [picture.image for picture in pictures])
+        assert torch.equal(read.positions[row, :, :length], columns["positions"])
+        layers = torch.cat([columns["layers"][layer] for layer in CAPTURED], dim=-1)
+        torch.testing.assert_close(read.captured[row, :length], layers, atol=2e-4, rtol=1e-3)
+        with torch.inference_mode():
+            states = oracle.model.model.language_model.norm(columns["layers"][-1])
+            logits = oracle.model.lm_head(states)
+        torch.testing.assert_close(read.states[row, :length], states, atol=2e-4, rtol=1e-3)
+        ours = read.states[row, :length] @ teacher.output_matrix.T
+        torch.testing.assert_close(ours, logits, atol=1e-3, rtol=1e-3)
+
+
+def test_recorded_answers_are_those_of_a_chat(data):
+    """To the same questions, turn after turn: prompts and images are the chat's own."""
+    corpus = data.corpora[1]
+    with load(str(data.teacher.directory), backend="torch") as engine:
+        for record in data.held_out.records():
+            chat = engine.chat(Options(max_new_tokens=data.settings.answer_tokens))
+            for turn, answer in zip(corpus.turns(record.number), record.answers, strict=True):
+                stream = chat.send(turn.question)
+                assert [*stream]
+                assert stream.answer.token_ids == [*answer]
+
+
+def test_a_datasets_answer_ends_as_an_answer_in_a_chat(data, tmp_path):
+    """With the end of a turn, which is not the lowest of the stop tokens."""
+    read = answered(data.teacher.directory, tmp_path, answers="dataset")
+    assert min(read.teacher.stop) != STOP_ID
+    for record in read.batches("all").records():
+        assert {answer[-1] for answer in record.answers} == {STOP_ID}
+
+
+@pytest.mark.parametrize("kind", ["text-only target", "qwen2_5_vl"])
+def test_a_small_draft_that_sees_is_refused_with_what_to_train(tmp_path, kind):
+    with pytest.raises(UsageError, match="one conversation at a time"):
+        Teacher(tiny_qwen3_5(tmp_path / "recurrent"))
+    path = MAKERS.get(kind, tiny_qwen3)(tmp_path / "target")
+    with pytest.raises(UsageError, match=rf"a {kind} has no llava draft.*finetuned.*eagle3"):
+        require_llava(read_config(path))
+    with pytest.raises(UsageError, match=r"is a qwen.*llama and llava are trained.*eagle3"):
+        read_draft(path, read_config(path), 0)
+
+
+def test_a_small_text_draft_learns_from_a_qwen(data, tmp_path):
+    """Images are a newline each, whatever their number of positions."""
+    shape = LlamaShape(layers=1, width=32, heads=2, ffn=64)
+    run = replace(data, needs_states=True)
+    method, budget = MethodSettings(loss="kl", every=10), Budget(steps=6)
+    baselines = Baselines(run, shape, method, budget, tmp_path / "out", 0)
+    baselines.check(["finetuned"])
+    with quiet_log(tmp_path) as log:
+        assert baselines.make("finetuned", log)
+    with load(str(data.teacher.directory), str(tmp_path / "out" / "finetuned")) as engine:
+        chat, plain = (engine.chat(Options(max_new_tokens=8, drafting=d)) for d in ("T", "none"))
+        for turn in data.corpora[1].turns(0):
+            streams = chat.send(turn.question), plain.send(turn.question)
+            assert all([*stream] for stream in streams)
+            assert streams[0].answer.token_ids == streams[1].answer.token_ids
