@@ -23,7 +23,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -31,7 +30,7 @@ from mmspec.chat.engine import Engine, load
 from mmspec.chat.plugins import load_backend
 from mmspec_torch import model
 from mmspec_torch.sequence.executor import Executor
-from support.exactness_cases import Case, Count, Difference, cases, compare_all
+from support.exactness_cases import Case, Count, cases, compare_all
 from support.factory import tiny_pair
 from support.factory_fit import fit_head
 from support.factory_heads import KINDS as HEADS
@@ -51,7 +50,6 @@ TINY, LENGTH = 3, {"mini": 24}
 """Random LLaVAs; tokens of an answer, else 20."""
 TARGETS = TINY + len(MAKERS)
 """Random targets, to each of which other cases fall."""
-NOWHERE = (Difference("", "", -1),)
 
 
 class Checkpoints:
@@ -118,16 +116,12 @@ def engines(
         place = str(checkpoints.in_bits(target, kind))
         models = {word: opening(place, str(draft)) for word, draft in drafts.items()}
         yield family, models, every[number::TARGETS]
-    if "mini" not in targets:
-        return
-    place = str(checkpoints.in_bits(MINI, kind))
-    names = {"": "mini-draft", **{word: f"mini-{word}" for word in BUNDLED}}
-    models = {word: opening(place, name) for word, name in names.items()}
-    yield (
-        "mini",
-        models,
-        [case for case in every if case.drafting in {*VIEWS, *BUNDLED}][:: given.mini],
-    )
+    if "mini" in targets:
+        place = str(checkpoints.in_bits(MINI, kind))
+        names = {"": "mini-draft", **{word: f"mini-{word}" for word in BUNDLED}}
+        models = {word: opening(place, name) for word, name in names.items()}
+        some = [case for case in every if case.drafting in {*VIEWS, *BUNDLED}]
+        yield "mini", models, some[:: given.mini]
 
 
 def counted(
@@ -162,26 +156,13 @@ def rows(
             }
 
 
-def line(backend: str, kind: str, found: dict[tuple[str, str], Count]) -> dict[str, object]:
-    """What all families together say."""
-    on, off = (
-        sum((count for (_, each), count in found.items() if each == mode), Count())
-        for mode in ("on", "off")
-    )
-    return {
-        "backend": backend,
-        "kind": kind,
-        "exact pairs": on.pairs,
-        "exact different": on.different,
-        "pairs": off.pairs,
-        "different": off.different,
-        "where": {
-            "with chains": sum("gamma" in each.shape for each in off.differences),
-            "with trees": sum("tree" in each.shape for each in off.differences),
-            "draftings": len({each.drafting for each in off.differences}),
-            "first token, median": median(each.token for each in off.differences or NOWHERE),
-        },
-    }
+def line(backend: str, kind: str, found: dict[tuple[str, str], Count]) -> dict[str, str | int]:
+    """Pairs of all families together and those that differ, by mode of exact decoding."""
+    told: dict[str, str | int] = {"backend": backend, "kind": kind}
+    for mode in ("on", "off"):
+        count = sum((each for (_, own), each in found.items() if own == mode), Count())
+        told |= {f"{mode}: pairs": count.pairs, f"{mode}: different": count.different}
+    return told
 
 
 def main() -> int:
@@ -191,9 +172,7 @@ def main() -> int:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--no-graphs", action="store_true", help="run CUDA's kernels one by one")
     parser.add_argument("--share", type=int, default=1, help="every n-th case alone")
-    parser.add_argument(
-        "--mini", type=int, default=5, help="every n-th case is asked of `mini` too"
-    )
+    parser.add_argument("--mini", type=int, default=5, help="every n-th case of `mini` too")
     parser.add_argument("--targets", default="tiny,qwen,mini", help="of which to ask")
     parser.add_argument("--modes", default="on,off", help="of exact decoding")
     parser.add_argument("--out", type=Path)
@@ -207,10 +186,9 @@ def main() -> int:
         for backend in [given.backend] if given.backend else KINDS_OF:
             for kind in given.kinds.split(",") if given.kinds else KINDS_OF[backend]:
                 found = counted(checkpoints, backend, kind, given)
-                print(json.dumps(line(backend, kind, found)), flush=True)  # noqa: T201
-                different += sum(
-                    count.different for (_, mode), count in found.items() if mode == "on"
-                )
+                told = line(backend, kind, found)
+                print(json.dumps(told), flush=True)  # noqa: T201
+                different += int(told.get("on: different", 0))
                 table += rows(backend, kind, found)
                 if given.out:
                     write(given.out, table)

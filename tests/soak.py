@@ -168,15 +168,8 @@ class Log:
             file.write(f"minute {self.minutes:.1f}\n{traceback.format_exc()}\n")
 
     def summary(self) -> dict[str, Any]:
-        """The first, median and last sizes, and all counts."""
-        last, hour = self.rows[-1], self.rows[min(len(self.rows) - 1, 20) :]
-        flat = {name: [min(r[name] for r in hour), max(r[name] for r in hour)] for name in sizes()}
-        return {
-            "minutes": round(self.minutes, 1),
-            "last": last,
-            "range after 20 minutes": flat,
-            "counts": dict(self.soak.counts),
-        }
+        """The last row, and all counts."""
+        return {"last": self.rows[-1], "counts": dict(self.soak.counts)}
 
 
 def prepare(out: Path) -> None:

@@ -11,40 +11,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 STANDARD = set(sys.stdlib_module_names)
-LAZY = {
-    "tokenizers",
-    "jinja2",
-    "huggingface_hub",
-    "pyarrow",
-    "pillow_heif",
-    "textual_image",
-    "av",
-}
-HEAVY = LAZY | {
-    "torch",
-    "mlx",
-    "mlx_lm",
-    "mlx_vlm",
-    "vllm",
-    "llama_cpp",
-    "transformers",
-    "sentencepiece",
-    "safetensors",
-    "array_api_compat",
-    "prompt_toolkit",
-    "starlette",
-    "uvicorn",
-    "llguidance",
-}
+LAZY = {"tokenizers", "jinja2", "huggingface_hub", "pyarrow", "pillow_heif", "textual_image", "av"}
+HEAVY = LAZY | {"torch", "mlx", "mlx_lm", "mlx_vlm", "vllm", "llama_cpp", "transformers"}
+HEAVY |= {"sentencepiece", "safetensors", "array_api_compat", "prompt_toolkit"}
+HEAVY |= {"starlette", "uvicorn", "llguidance"}
 
 CORE = {"mmspec", "msgspec", "numpy"}
-TABLES = {"pyarrow"}
 TORCH = CORE | {"mmspec_torch", "torch", "safetensors", "array_api_compat"}
-BENCH = (
-    CORE
-    | TABLES
-    | {"mmspec_bench", "mmspec_world", "mmspec_terminal", "click", "PIL", "tokenizers"}
-)
+BENCH = CORE | {"mmspec_bench", "mmspec_world", "mmspec_terminal"}
+BENCH |= {"click", "PIL", "tokenizers", "pyarrow"}
 
 ALLOWED = {
     "mmspec": ("mmspec", CORE | {"PIL"} | LAZY),
@@ -286,16 +261,7 @@ def test_commands_load_nothing_before_it_is_needed(arguments, absent):
     assert not sorted(present & absent)
 
 
-GENERATE = [
-    "generate",
-    "--prompt",
-    "hello",
-    "--model",
-    "mini",
-    "--max-new-tokens",
-    "2",
-    "--backend",
-]
+GENERATE = ["generate", "--prompt=hello", "--model=mini", "--max-new-tokens=2", "--backend"]
 NEVER = {"transformers", "mlx_lm", "mlx_vlm", "vllm", "pyarrow"}
 
 

@@ -11,7 +11,7 @@ from mmspec.chat import loaded_model
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.prompt.conversation import Message
-from mmspec_server.answers import Finished, Text, answer, prepare
+from mmspec_server.answers import Text, answer, prepare
 from mmspec_server.decoding import ConversationCache
 from mmspec_server.transcript import Transcript
 from support.live_server import Live, live, shown, text_of, words
@@ -37,14 +37,12 @@ class Client:
     def __init__(self, engine, count=4, size=LARGE):
         self.engine, self.cache = engine, ConversationCache(engine, count, size)
 
-    def ask(self, asked, options=OPTIONS, cache=None, *, plain=False):
-        """The text, and the number of cached tokens."""
+    def ask(self, asked, options=OPTIONS, cache=None):
+        """The text, and the statistics."""
         cache = self.cache if cache is None else cache
-        prompt = prepare(self.engine, asked)
-        events = list(answer(cache, prompt, options, plain=plain))
-        text = "".join(event.text for event in events if isinstance(event, Text))
-        [finished] = [event for event in events if isinstance(event, Finished)]
-        return text, finished.statistics
+        *events, finished = answer(cache, prepare(self.engine, asked), options)
+        texts = (event.text for event in events if isinstance(event, Text))
+        return "".join(texts), finished.statistics
 
     def check(self, asked, options=OPTIONS):
         """The statistics of an answer, whose text is that of a cold plain run."""

@@ -66,15 +66,15 @@ def test_a_stream_has_the_same_text_in_chunks_and_ends_with_usage(pair: Live):
     assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
     *parts, last = chunks
     assert last["choices"] == []
-    counts = ("prompt_tokens", "completion_tokens", "total_tokens")
-    assert [last["usage"][name] for name in counts] == [whole["usage"][name] for name in counts]
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        assert last["usage"][name] == whole["usage"][name]
     assert all(part["usage"] is None for part in parts)
     choices = [part["choices"][0] for part in parts]
     assert choices[0]["delta"] == {"role": "assistant", "content": ""}
     assert "".join(c["delta"].get("content", "") for c in choices) == text_of(whole)
-    assert [c["finish_reason"] for c in choices[:-1]] == [None] * (len(choices) - 1)
-    assert choices[-1]["finish_reason"] == whole["choices"][0]["finish_reason"]
-    assert len(choices) > 4
+    *ends, end = (choice["finish_reason"] for choice in choices)
+    assert (set(ends), end) == ({None}, whole["choices"][0]["finish_reason"])
+    assert len(ends) > 3
 
 
 def picture(colour: str):
@@ -99,37 +99,34 @@ def test_later_turns_are_those_of_a_chat(mini: Live):
 
 
 SENT = [
-    {"role": "assistant", "content": "Hello."},
-    {"role": "user", "content": [words("first"), shown("red"), words("is it?"), shown("blue")]},
-    {"role": "user", "content": "Well?"},
-    {"role": "assistant", "content": "Yes."},
-    {"role": "assistant", "content": "And no."},
-    {"role": "user", "content": [shown("blue"), words("this")]},
+    ("assistant", "Hello."),
+    ("user", [words("first"), shown("red"), words("is it?"), shown("blue")]),
+    *(("user", "Well?"), ("assistant", "Yes."), ("assistant", "And no.")),
+    ("user", [shown("blue"), words("this")]),
 ]
-IN_ORDER = """\
-{%- for message in messages %}
-{{- '<' + message.role + '>' }}
-{%- if message.content is string %}{{ message.content }}
-{%- else %}{% for part in message.content %}{{ part.text or '<image>' }}{% endfor %}
-{%- endif %}{% endfor %}
-{%- if add_generation_prompt %}<assistant>{% endif %}"""
+IN_ORDER = (
+    "{% for message in messages %}<{{ message.role }}>{% if message.content is string %}"
+    "{{ message.content }}{% else %}{% for part in message.content %}{{ part.text or '<image>' }}"
+    "{% endfor %}{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+RENDERED = (
+    "<assistant>Hello.<user>first<image>isit?<image><user>Well?<assistant>Yes."
+    "<assistant>Andno.<user><image>this<assistant>"
+)
 
 
 def test_messages_are_rendered_in_the_order_in_which_they_were_sent(directory):
     engine = scripted_engine(directory)
     engine.target = replace(engine.target, template=ChatTemplate(IN_ORDER))
-    request = read_chat_request(Fields({"messages": SENT}), Options())
+    sent = [{"role": role, "content": content} for role, content in SENT]
+    request = read_chat_request(Fields({"messages": sent}), Options())
     chunks = prepare(engine, read_transcript(request, ImageReader(), 9)).chunks
     decode = engine.target.tokenizer.decode
     parts = [part for chunk in chunks for part in chunk.parts]
     texts = "".join("<image>" if isinstance(part, Picture) else decode(part) for part in parts)
-    assert texts.replace(" ", "") == (
-        "<assistant>Hello.<user>first<image>isit?<image><user>Well?<assistant>Yes."
-        "<assistant>Andno.<user><image>this<assistant>"
-    )
-    assert [part for part in parts if isinstance(part, Picture)] == [
-        picture(colour) for colour in ("red", "blue", "blue")
-    ]
+    assert texts.replace(" ", "") == RENDERED
+    pictures = [part for part in parts if isinstance(part, Picture)]
+    assert pictures == [picture(colour) for colour in ("red", "blue", "blue")]
 
 
 def test_what_the_template_refuses_is_the_requests_fault(scripted: Live, monkeypatch):

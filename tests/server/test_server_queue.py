@@ -40,12 +40,9 @@ def gate():
 
 @contextmanager
 def gated(directory, gate, **limits):
-    def load():
-        engine = scripted_engine(directory)
-        engine.target.model.fault = gate
-        return engine
-
-    with live(load, OPTIONS, **limits) as server:
+    engine = scripted_engine(directory)
+    engine.target.model.fault = gate
+    with live(lambda: engine, OPTIONS, **limits) as server:
         try:
             yield server
         finally:
