@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mmspec.chat.plugins import BACKENDS, installed_backends, load_backend, registered
+from mmspec.chat.plugins import installed_backends, load_backend, preferred
 from mmspec.checkpoints import mtp
 from mmspec.checkpoints.cards import Card, load_cards, pair_of, present
 from mmspec.checkpoints.config import model_type, read_config
@@ -17,7 +17,7 @@ from mmspec.checkpoints.manifest import PRECISIONS, weight_bytes
 from mmspec.checkpoints.recommendation import advice, size
 from mmspec.decoding.inspection import Quantizer
 from mmspec.drafters.views import LOOKUP
-from mmspec.ground.errors import UsageError, choice
+from mmspec.ground.errors import UsageError
 from mmspec_cli.terminal.absent_models import pull_pair
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.options import BACKEND, JSON, PLAIN
@@ -211,14 +211,8 @@ def _hub_id(target: str, directory: Path) -> str:
 
 
 def reader(backend: str) -> str:
-    """The backend that `backend` names; for 'auto' the one that would run here.
-
-    The backend need not be installed. Raises UsageError for an unknown one.
-    """
-    backends = registered(BACKENDS)
-    if backend not in ("auto", *backends):
-        raise choice("backend", backend, ["auto", *sorted(backends)])
-    return (installed_backends() or ["torch"])[0] if backend == "auto" else backend
+    """As `preferred`, but for PyTorch on a machine without any backend."""
+    return preferred(backend) if backend != "auto" or installed_backends() else "torch"
 
 
 def _bytes_of(directory: Path) -> int:
