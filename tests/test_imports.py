@@ -47,7 +47,7 @@ ALLOWED = {
 ALSO = {
     "cli/mmspec_cli/terminal/image_sources.py": {"PIL"},
     "cli/mmspec_cli/terminal/line_editor.py": {"prompt_toolkit"},
-    "cli/mmspec_terminal/markdown.py": {"rich", "markdown_it"},
+    "cli/mmspec_terminal/markdown.py": {"markdown_it"},
     "cli/mmspec_terminal/markdown_grammar.py": {"rich", "markdown_it"},
     "cli/mmspec_terminal/markdown_table.py": {"rich"},
     "cli/mmspec_terminal/preview.py": {"rich", "PIL", "textual_image"},
