@@ -5,7 +5,7 @@ import { answer, Failure, model, useKey } from "./api.js";
 import { actionsElement, element, figuresElement, questionElement } from "./elements.js";
 import { figures } from "./figures.js";
 import { forget, keep, kept } from "./history.js";
-import { addFiles, setPictures, takePictures } from "./pictures.js";
+import { addFiles, onFiles, setPictures, takePictures } from "./pictures.js";
 import { race } from "./race.js";
 
 const byId = (id) => document.getElementById(id);
@@ -250,30 +250,7 @@ for (const sample of document.querySelectorAll("#samples img")) {
     box.value ||= "What is in this picture?";
   };
 }
-document.onpaste = (event) => {
-  const files = [...event.clipboardData.files];
-  const text = event.clipboardData.getData("text/plain").trim();
-  // Office programs copy a text and its picture; file managers a file and its name.
-  const isText = text && text !== files.map(({ name }) => name).join("\n");
-  if (isText || !files.length) return;
-  event.preventDefault();
-  add(files);
-};
-const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
-document.ondragover = (event) => {
-  if (!hasFiles(event)) return;
-  event.preventDefault();
-  document.body.dataset.drop = "";
-};
-document.ondragleave = (event) => {
-  if (!event.relatedTarget) delete document.body.dataset.drop;
-};
-document.ondrop = (event) => {
-  delete document.body.dataset.drop;
-  if (!hasFiles(event)) return;
-  event.preventDefault();
-  add(event.dataTransfer.files);
-};
+onFiles(add);
 
 function askForKey(wrong) {
   byId("unlock").hidden = false;

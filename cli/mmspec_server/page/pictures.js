@@ -83,3 +83,32 @@ function row(picture) {
   item.append(element("span", "", `${picture.name} ${picture.about}`), remove);
   return item;
 }
+
+const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+
+/** Gives files that are pasted, or dropped anywhere on the page, to `add`. */
+export function onFiles(add) {
+  document.onpaste = (event) => {
+    const files = [...event.clipboardData.files];
+    const text = event.clipboardData.getData("text/plain").trim();
+    // Office programs copy a text and its picture; file managers a file and its name.
+    const isText = text && text !== files.map(({ name }) => name).join("\n");
+    if (isText || !files.length) return;
+    event.preventDefault();
+    add(files);
+  };
+  document.ondragover = (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    document.body.dataset.drop = "";
+  };
+  document.ondragleave = (event) => {
+    if (!event.relatedTarget) delete document.body.dataset.drop;
+  };
+  document.ondrop = (event) => {
+    delete document.body.dataset.drop;
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    add(event.dataTransfer.files);
+  };
+}
