@@ -58,7 +58,7 @@ DRAFT = click.option(
     shell_complete=complete_draft,
     default="auto",
     metavar="NAME|REPO|DIR|none|auto",
-    help="Draft model, or head on the target's hidden states. auto: the one that the card names.",
+    help="Draft model, or a head on the target's states. auto: the one that the card names.",
 )
 DRAFT_QUANTIZE = click.option(
     "--draft-quantize",
