@@ -24,7 +24,7 @@ class PeerMethod:
 
     name: str
     script: str
-    """Name of the module in `mmspec_bench.compare` that runs the method."""
+    """Module in `mmspec_bench.compare`, and its class that runs the method."""
     drafts: bool = False
     """True if the method loads a draft."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class PeerMethod:
     @property
     def command(self) -> list[str]:
         """The command line that starts the script."""
-        return [self.python, "-m", f"mmspec_bench.compare.{self.script}"]
+        return [self.python, "-m", "mmspec_bench.compare", self.script]
 
 
 def peer_methods(
@@ -56,12 +56,12 @@ def peer_methods(
             raise choice("peer", peer, PEERS)
     if exact not in MODES:
         raise choice("exact mode", exact, MODES)
-    script = "run_transformers"
+    script = "run_transformers.Transformers"
     assisted = PeerMethod("transformers, assistant_model", script, drafts=True)
     lookup = {"lookup": LOOKUP_TOKENS}
-    language = PeerMethod("mlx-lm, plain", "run_mlx", options={"program": "mlx-lm"})
+    language = PeerMethod("mlx-lm, plain", "run_mlx.MlxLm")
     drafted = replace(language, name="mlx-lm, draft_model", drafts=True)
-    gguf = PeerMethod("llama.cpp, plain", "run_llama_cpp")
+    gguf = PeerMethod("llama.cpp, plain", "run_llama_cpp.LlamaCpp")
     by_peer = {
         "torch": _mmspec("torch", draftings, gamma, exact),
         "mlx": _mmspec("mlx", draftings, gamma, exact),
@@ -71,7 +71,7 @@ def peer_methods(
             PeerMethod("transformers, prompt lookup", script, options=lookup),
         ],
         "mlx-lm": [language, *_by_length(drafted, gamma)],
-        "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx", options={"program": "mlx-vlm"})],
+        "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx.MlxVlm")],
         "vllm": vllm_methods(sys.executable, gamma),
         "llama.cpp": [gguf, replace(gguf, name="llama.cpp, prompt lookup", options=lookup)],
     }
@@ -89,13 +89,15 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
         name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
         options = {"backend": backend, "drafting": drafting, "gamma": gamma, "exact": exact}
         drafts = drafting not in UNLETTERED
-        methods.append(PeerMethod(f"mmspec {backend}, {name}", "run_mmspec", drafts, options))
+        methods.append(
+            PeerMethod(f"mmspec {backend}, {name}", "run_mmspec.Mmspec", drafts, options)
+        )
     return methods
 
 
 def vllm_methods(python: str, gamma: Gamma) -> list[PeerMethod]:
     """vLLM without a draft and with an EAGLE-3 head; it adapts no length, so 'auto' is fixed."""
-    plain = PeerMethod("vLLM, plain", "run_vllm", python=python)
+    plain = PeerMethod("vLLM, plain", "run_vllm.Vllm", python=python)
     tokens = SPECULATIVE_TOKENS if gamma == "auto" else gamma
     name, options = f"vLLM, EAGLE-3, {tokens} tokens", {"draft_tokens": tokens}
     return [plain, replace(plain, name=name, drafts=True, options=options, exports=True)]

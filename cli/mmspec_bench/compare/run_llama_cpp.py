@@ -1,4 +1,4 @@
-"""Runs llama.cpp by its Python package: `python -m mmspec_bench.compare.run_llama_cpp TASK`.
+"""Runs llama.cpp by its Python package.
 
 It reads a GGUF file in the model's directory, in the precision of that file, and sees no images.
 Option `lookup`: tokens that its prompt lookup proposes.
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.ground.errors import UsageError
-from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of, main, text_of
+from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of, text_of
 
 TEMPLATE_TOKENS = 512
 """Tokens that a chat template may add to a question."""
@@ -79,7 +79,3 @@ def _gguf(directory: Path) -> Path:
     if file is None:
         raise UsageError(f"llama.cpp needs a GGUF file in {directory}: it reads no other weights")
     return file
-
-
-if __name__ == "__main__":
-    main(LlamaCpp)

@@ -1,14 +1,11 @@
-"""Runs mlx-lm or mlx-vlm: `python -m mmspec_bench.compare.run_mlx TASK`.
-
-mlx-vlm runs in its own environment.  Option `program`: 'mlx-lm' or 'mlx-vlm'.
-"""
+"""Runs mlx-lm, or mlx-vlm in its own environment."""
 
 from pathlib import Path
 from typing import Any
 
 from mmspec.checkpoints.config import read_config
 from mmspec.ground.errors import UsageError
-from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of, main, text_of
+from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of, text_of
 from mmspec_mlx.device import blas  # before mlx.core, which binds its matrix products on import
 
 
@@ -112,9 +109,3 @@ class MlxVlm(MlxProgram):
             tokens[step.generation_tokens - 1 :] = [step.token]  # the last step may repeat one
         end = processor.tokenizer.eos_token_id
         return [token for token in tokens if token != end], len(clock.events)
-
-
-PROGRAMS = {"mlx-lm": MlxLm, "mlx-vlm": MlxVlm}
-
-if __name__ == "__main__":
-    main(lambda task: PROGRAMS[task.options["program"]](task))

@@ -1,4 +1,4 @@
-"""Runs this project: `python -m mmspec_bench.compare.run_mmspec TASK`."""
+"""Runs this project."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import open_picture
-from mmspec_bench.compare.script_io import Clock, Program, Question, Task, main
+from mmspec_bench.compare.script_io import Clock, Program, Question, Task
 
 DECODING = ("drafting", "gamma", "exact")
 
@@ -47,7 +47,3 @@ class Mmspec(Program):
         """Peak bytes by the backend's counter on an accelerator; 0 on a CPU."""
         on_cpu = self._engine.target.model.device == "cpu"
         return 0 if on_cpu else self._engine.backend.peak_memory()
-
-
-if __name__ == "__main__":
-    main(Mmspec)

@@ -1,4 +1,4 @@
-"""Runs transformers' `generate`: `python -m mmspec_bench.compare.run_transformers TASK`."""
+"""Runs transformers' `generate`."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 
 from mmspec.checkpoints.config import read_config
 from mmspec.ground.errors import UsageError
-from mmspec_bench.compare.script_io import Clock, Program, Question, Task, main, text_of
+from mmspec_bench.compare.script_io import Clock, Program, Question, Task, text_of
 from mmspec_torch.device.devices import find_device, find_dtype, require_ieee_float32
 
 
@@ -105,7 +105,3 @@ def _content(part: dict[str, str]) -> dict[str, str]:
     if "image" in part:
         return {"type": "image", "path": part["image"]}
     return {"type": "text", "text": part["text"]}
-
-
-if __name__ == "__main__":
-    main(Transformers)

@@ -1,9 +1,9 @@
-"""Runs vLLM in its own environment: `python -m mmspec_bench.compare.run_vllm TASK`."""
+"""Runs vLLM in its own environment."""
 
 import os
 from typing import Any
 
-from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of, main
+from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of
 
 SETTINGS = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -81,7 +81,3 @@ def _content(part: dict[str, str]) -> dict[str, Any]:
     if "image" in part:
         return {"type": "image_pil", "image_pil": Image.open(part["image"]).convert("RGB")}
     return {"type": "text", "text": part["text"]}
-
-
-if __name__ == "__main__":
-    main(Vllm)

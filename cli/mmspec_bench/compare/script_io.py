@@ -89,12 +89,12 @@ class Program(ABC):
 
 
 def main(load: Callable[[Task], Program]) -> None:
-    """Run the task in the file that the first argument names, and print the report.
+    """Run the task in the file that the last argument names, and print the report.
 
     The report is the last line of stdout, because libraries may print before it. It is `{"error":
     LINE}` if nothing could be loaded.
     """
-    task = Task(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    task = Task(**json.loads(Path(sys.argv[-1]).read_text(encoding="utf-8")))
     try:
         report = asdict(_report(load(task), task))
     except Exception as error:  # noqa: BLE001 - whatever another project raises is its reason
