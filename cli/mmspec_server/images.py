@@ -62,9 +62,7 @@ class ImageReader:
     """Opens the pictures that requests name; raises ApiError for those that are refused."""
 
     file_bytes: int = 20 * 2**20
-    """The most bytes of one image file."""
     pixels: int = 50 * MEGA
-    """The most pixels of one image."""
     domains: tuple[str, ...] = ()
     """Domains from which images are fetched; none by default."""
     root: Path | None = None

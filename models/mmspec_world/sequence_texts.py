@@ -133,7 +133,6 @@ def video_answer(rng: random.Random, story: Story) -> Answer:
 
 
 VERBS = {"enter": "appears", "leave": "is gone", "move": "moves"}
-"""The words that say an event."""
 ORDER = ("clip.first", "clip.next", "clip.last")
 
 

@@ -37,7 +37,6 @@ NOTE = (
     "As its own plain: answers that equal plain decoding in the same program, and the least number "
     "of tokens before a difference."
 )
-"""What the columns mean."""
 
 
 @click.command()

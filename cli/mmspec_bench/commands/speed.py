@@ -9,20 +9,19 @@ from typing import Any
 import click
 
 from mmspec.chat.engine import Engine
-from mmspec.chat.options import Gamma, Options
+from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import computed
 from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
-from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
 from mmspec_bench.measure.speed import engine_method, measure
 from mmspec_bench.measure.steadiness import watch
 from mmspec_bench.measure.timing import Figures
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.table import Table
-from mmspec_terminal.options import CAPTIONER, EXACT, LOADING, LONGEST
+from mmspec_terminal.options import CAPTIONER, EXACT, LOADING, LONGEST, parse_gamma
 from mmspec_terminal.wording import with_flags
 
 VIEWS = "M,T,MT,MTC"
@@ -36,7 +35,6 @@ NOTE = (
     "by all seconds, times plain. Tokens per round: the target's own included. Accepted: of the "
     "drafted tokens. Same tokens: as plain decoding."
 )
-"""What the columns mean."""
 COUNT = click.IntRange(min=1)
 
 
@@ -76,7 +74,7 @@ def speed(
     Exit status: 0, or 1 if an answer differs from plain decoding's.
     """
     screen = output.screen
-    lengths = [_gamma(gamma) for gamma in split(gammas) or [gammas]]
+    lengths = [Options(gamma=parse_gamma(gamma)).gamma for gamma in split(gammas) or [gammas]]
     given = read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
     options = Options(max_new_tokens=max_new_tokens, exact=exact)
     engine = loaded(screen, loading, options)
@@ -119,14 +117,6 @@ def _draftings(drafting: str | None, engine: Engine) -> list[str]:
         for spec in specs
         if spec != PLAIN_DRAFTING.spec and (engine.drafts or spec in UNLETTERED)
     ]
-
-
-def _gamma(text: str) -> Gamma:
-    if text == "auto":
-        return "auto"
-    if not text.isdigit() or text == "0":
-        raise UsageError(f"--gammas {text!r}: give numbers of at least 1, such as 2,4,6, or auto")
-    return Options(gamma=int(text)).gamma
 
 
 def _row(method: Figures) -> tuple[str, ...]:

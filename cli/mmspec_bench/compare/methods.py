@@ -26,7 +26,6 @@ class PeerMethod:
     script: str
     """Module in `mmspec_bench.compare`, and its class that runs the method."""
     drafts: bool = False
-    """True if the method loads a draft."""
     options: dict[str, Any] = field(default_factory=dict)
     python: str = sys.executable
     exports: bool = False

@@ -57,7 +57,6 @@ class PeerResult:
 
 
 RunScript = Callable[[Sequence[str], Task], ProgramRun]
-"""Function that runs a command on a task."""
 
 
 def question_of(prompt: Prompt, folder: Path) -> Question:

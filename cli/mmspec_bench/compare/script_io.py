@@ -30,7 +30,6 @@ class Task:
     device: str
     dtype: str
     options: dict[str, Any]
-    """The script's own options by name."""
     max_tokens: int
     questions: dict[str, list[Question]]
     """Questions by set; each is asked in a new conversation and answered greedily."""
@@ -47,7 +46,6 @@ class ProgramRun:
     """Seconds from the start of the process to its first token."""
     peak_bytes: int
     replies: dict[str, list[Timing]]
-    """Answers, by set of questions."""
     reasons: dict[str, str]
     """Why a set of questions was not answered, by the set's name."""
     described: dict[str, Any]

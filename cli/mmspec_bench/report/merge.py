@@ -17,7 +17,6 @@ SHARED = (
 )
 """Entries of the provenance in which all shards of a run must agree; the machines may differ."""
 ALL = "all"
-"""The name of all tasks together."""
 NEEDED = ("methods", "shard", "models", "backend", "device", "dtype")
 """Entries of the provenance without which there is no report."""
 
