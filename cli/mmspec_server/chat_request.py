@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 from mmspec.chat.options import Options
+from mmspec.ground.limits import Length, Range
 from mmspec.prompt.chat_template import THINKING, Tool
 from mmspec_server.endpoint import Fields
 
 MOST_STOPS = 4
+Stop = Annotated[str, Length(1, 100_000)]
 MOST_LOGPROBS = 20
 MOST_TOKENS = 1_000_000
 """The largest `max_tokens` that can be asked for; an answer ends at the model's context."""
@@ -128,8 +131,7 @@ def read_text_request(fields: Fields, defaults: Options) -> ChatRequest:
     """A request to `/v1/completions`, whose answer continues a text as it is."""
     fields.refuse(CONTINUED)
     fields.integer("best_of", 1, 1, 1)
-    number = fields.integer("logprobs", 0, 0, MOST_LOGPROBS)
-    logprobs = None if fields.get("logprobs") is None else number
+    logprobs = fields.read("logprobs", Annotated[int, Range(0, MOST_LOGPROBS)] | None, None)
     prompt = fields.get("prompt")
     [text] = prompt if isinstance(prompt, list) and len(prompt) == 1 else [prompt]
     if not isinstance(text, str) or not text:
@@ -161,10 +163,8 @@ def read_responses_request(fields: Fields, defaults: Options) -> ChatRequest:
     _refuse_unsupported(fields)
     most = fields.integer("max_output_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
     sampling = _sampling_options(fields, defaults, most)
-    included = fields.get("include", [])
-    if not isinstance(included, list):
-        raise fields.error("include", "a list of strings")
-    logprobs = _logprobs(fields, f'include: ["{LOGPROBS}"]', wanted=LOGPROBS in included)
+    wanted = LOGPROBS in fields.read("include", list[Any], [])
+    logprobs = _logprobs(fields, f'include: ["{LOGPROBS}"]', wanted=wanted)
     stream, messages = fields.flag("stream"), _input(fields)
     instructions = fields.text("instructions", "")
     first = [Fields({"role": "system", "content": instructions})] if instructions else []
@@ -201,9 +201,7 @@ def _form(form: Fields, named: Fields) -> Fields | None:
         return Fields({"type": "object"}, f"{form.path}type")
     if kind != "json_schema":
         raise form.error("type", "text, json_object or json_schema")
-    if not isinstance(named.get("schema"), dict):
-        raise named.error("schema", "a JSON schema, which is an object")
-    return Fields(named.get("schema"), f"{named.path}schema")
+    return Fields(named.read("schema", dict[str, Any], None), f"{named.path}schema")
 
 
 def _sampling_options(fields: Fields, defaults: Options, most_tokens: int) -> Options:
@@ -229,9 +227,5 @@ def _logprobs(fields: Fields, switch: str, *, wanted: bool) -> int | None:
 
 
 def _stops(fields: Fields) -> tuple[str, ...]:
-    stops = fields.get("stop", [])
-    stops = [stops] if isinstance(stops, str) else stops
-    texts = isinstance(stops, list) and all(isinstance(stop, str) and stop for stop in stops)
-    if not texts or len(stops) > MOST_STOPS:
-        raise fields.error("stop", f"a string or a list of up to {MOST_STOPS}, none of them empty")
-    return tuple(stops)
+    stops = fields.read("stop", Stop | Annotated[list[Stop], Length(0, MOST_STOPS)], [])
+    return (stops,) if isinstance(stops, str) else tuple(stops)
