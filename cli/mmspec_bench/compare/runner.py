@@ -82,21 +82,20 @@ def compare(
     The order rotates.  A method that fails is not run again, and its result has the reason.
     """
     runs: dict[str, list[ProgramRun]] = {method.name: [] for method in methods}
-    failures: dict[str, str] = {}
+    failed: set[str] = set()
     with TemporaryDirectory() as folder:
         for turn in range(turns):
             for method in rotated(methods, turn):
-                if method.name in failures:
+                if method.name in failed:
                     continue
                 progress(f"turn {turn + 1} of {turns}: {method.name}")
                 try:
                     own = own_task(method, task, folder)
                     runs[method.name].append(run(method.command, own))
                 except PeerError as error:
-                    failures[method.name] = str(error)
-    for name, reason in failures.items():
-        broken = ProgramRun(0.0, None, 0, {}, dict.fromkeys(task.questions, reason), {})
-        runs[name].append(broken)
+                    failed.add(method.name)
+                    reasons = dict.fromkeys(task.questions, str(error))
+                    runs[method.name].append(ProgramRun(0.0, None, 0, {}, reasons, {}))
     first = runs[methods[0].name]
     plain = {method.program: runs[method.name] for method in reversed(methods)}
     return [_result(m.name, runs[m.name], first, plain[m.program]) for m in methods]

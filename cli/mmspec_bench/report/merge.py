@@ -144,11 +144,10 @@ def _provenance(folder: Path) -> dict[str, Any]:
 
 
 def _check_settings(shards: Sequence[tuple[dict[str, Any], Path]]) -> None:
-    first, place = shards[0]
-    for other, folder in shards[1:]:
+    (first, place), *others = shards
+    for other, folder in others:
         for name in SHARED:
-            mine, theirs = _comparable(first, name), _comparable(other, name)
-            if mine != theirs:
+            if (mine := _comparable(first, name)) != (theirs := _comparable(other, name)):
                 raise UsageError(
                     f"not shards of one run: {name} is {mine} in {place} and {theirs} in {folder}; "
                     "report them apart"
