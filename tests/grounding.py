@@ -18,7 +18,8 @@ from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
 from mmspec.prompt.conversation import interleaved
 from mmspec.prompt.images import Picture, picture_from
-from mmspec_world import CATEGORIES, TASKS, Sample, judge, sample
+from mmspec_world import TASKS, Sample, sample
+from support.judge import CATEGORIES, judge
 
 
 def needed(size: int, samples: int, seed: int) -> list[Sample]:

@@ -180,7 +180,7 @@ CLIP_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
 }
 """The scripts by task; the bundled pair was not trained on them."""
 
-TASKS, CLIP_TASKS = tuple(TASK_SCRIPTS), tuple(CLIP_SCRIPTS)
+TASKS = tuple(TASK_SCRIPTS)
 SCRIPTS = TASK_SCRIPTS | CLIP_SCRIPTS
 
 

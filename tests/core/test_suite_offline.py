@@ -7,9 +7,9 @@ import pytest
 from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
 from mmspec_bench.suite.samples import FOLLOW_UPS, shard
-from mmspec_world import sample, split_of
+from mmspec_world import sample
 from mmspec_world.prompts import REASONED
-from mmspec_world.split import KEY_SEPARATOR
+from mmspec_world.split import KEY_SEPARATOR, split_of
 
 SIZE = 16
 

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mmspec_world import SCRIPTS, Fact, JudgedTurn, judge, sample, split_of, wording
-from mmspec_world.split import KEY_SEPARATOR
+from mmspec_world import SCRIPTS, JudgedTurn, sample, wording
+from mmspec_world.facts import Fact
+from mmspec_world.split import KEY_SEPARATOR, split_of
+from support.judge import judge
 
 SEEDS = range(30)
 TEXT_DIGESTS = {
