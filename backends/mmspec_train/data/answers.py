@@ -122,10 +122,7 @@ class _Rows:
         return torch.cat([states[row, : counts[row]] for states, counts in parts])
 
     def _feed(self, segments: Sequence[Segment]) -> Tensor:
-        """Feed a segment to each row, padded at its end.
-
-        Returns the hidden state [R, H] of each row's last column; of an empty segment, any.
-        """
+        """Feed a padded segment to each row; returns the last column's states [R, H] of each."""
         language, rows, start = self._language, len(segments), self._is_token.shape[1]
         counts = list(map(len, segments))
         width = max(counts)

@@ -174,10 +174,7 @@ Corpus = WorldCorpus | FileCorpus
 
 
 def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, Corpus]:
-    """Return the training and the held-out corpus: of `--data`, else of the synthetic world.
-
-    Raises UsageError for a task that the world does not have.
-    """
+    """Return the training and held-out corpus, of `--data` or the world; raises UsageError."""
     if settings.data:
         files = tuple(map(ConversationFile, settings.data, settings.image_folders))
         corpus = FileCorpus(files, settings.weight)

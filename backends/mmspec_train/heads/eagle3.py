@@ -60,10 +60,7 @@ class FusedModule(CachedHead):
 
     @torch.no_grad()
     def begin(self, answers: Iterable[int], output_matrix: Tensor, image: Tensor) -> None:
-        """Draft the commonest tokens of `answers`, with the target's own rows for them.
-
-        image: the embedding [H] of the target's image token.
-        """
+        """Draft the commonest of `answers` by the target's rows; image: its token's row [H]."""
         count, vocabulary = self.options.draft_vocab_size, len(output_matrix)
         common = Counter(answers)
         ranked = sorted(range(vocabulary), key=lambda token: (-common[token], token))
