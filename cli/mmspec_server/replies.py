@@ -189,13 +189,11 @@ class ResponseReply:
             + self._event("response.content_part.added", **self._place, part=_output_text("", []))
         )
 
-    def waiting(self, _: int) -> str:
+    def waiting(self, _: object) -> str:
         """Nothing: this API has no event for it."""
         return ""
 
-    def progress(self, _: Prefilled) -> str:
-        """Nothing: this API has no event for it."""
-        return ""
+    progress = waiting
 
     def delta(self, text: Text) -> str:
         """The event of more text."""
