@@ -17,7 +17,7 @@ In bfloat16 on a CPU this is several times as fast as fused attention.
 
 
 def llama_of_shape(shape: LlamaShape, vocabulary: int) -> TextConfig:
-    """Return the config of a Llama with tied embeddings; raises UsageError for an odd width."""
+    """Return the config of a Llama with tied embeddings; UsageError if heads do not fit."""
     if shape.width % shape.heads or shape.width // shape.heads % 2:
         raise UsageError(
             f"{shape.width} columns cannot be divided among {shape.heads} heads: give a width "

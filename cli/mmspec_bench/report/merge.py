@@ -64,7 +64,7 @@ class BenchRun:
 
     @property
     def task_summaries(self) -> list[Summary]:
-        """All measures of each method on all tasks and each, with intervals of tokens per round."""
+        """All measures of each method on all tasks and on each, with intervals of tokens."""
         groups = grouped(self.rows, lambda row: (ALL, row.method))
         if len(self.tasks) > 1:
             groups |= grouped(self.rows, lambda row: (row.task, row.method))

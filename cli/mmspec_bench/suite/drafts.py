@@ -34,7 +34,7 @@ def load_drafts(drafts: Iterable[str], models: Mapping[str, Any], options: Optio
 
 
 def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
-    """The engine whose draft the method names, or alone can do it; raises UsageError."""
+    """The engine of the draft that the method names or that alone can do it, else UsageError."""
     if method.drafting in UNLETTERED or (len(engines) == 1 and not method.draft):
         return engines[0]
     names = [_name(engine) for engine in engines]

@@ -58,7 +58,7 @@ class Method:
 
 
 def read_methods(text: str) -> list[Method]:
-    """Parse methods separated by commas; raises UsageError for an unknown one or one twice."""
+    """Parse methods, and weights after them, separated by commas; raises UsageError."""
     words: list[str] = []
     for part in filter(None, map(str.strip, text.split(","))):
         if words and _NUMBER.fullmatch(part):
