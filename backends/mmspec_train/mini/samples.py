@@ -178,20 +178,16 @@ class LabelledPictures:
 
     def batches(self, start: int) -> Iterator[LabelledBatch]:
         """Yield batches from number `start` on."""
-        return (self._batch(number) for number in itertools.count(start))
-
-    def _batch(self, number: int) -> LabelledBatch:
-        rng = random.Random(f"{self.seed}/{self.split}/{number}")
-        side, grid = self.recipe.tower.image, self.recipe.tower.grid
-        pictures = [
-            mmspec_world.labelled_picture(
-                rng.getrandbits(48), split=self.split, size=side, grid=grid
-            )
-            for _ in range(self.recipe.images_per_batch)
-        ]
-        pixels = np.stack([np.asarray(image, dtype=np.uint8) for image, _ in pictures])
-        labels = [[cells[name].ravel() for _, cells in pictures] for name in mmspec_world.LABELS]
-        return LabelledBatch(torch.from_numpy(pixels), torch.from_numpy(np.array(labels)))
+        sizes = {"size": self.recipe.tower.image, "grid": self.recipe.tower.grid}
+        for number in itertools.count(start):
+            rng = random.Random(f"{self.seed}/{self.split}/{number}")
+            pictures = [
+                mmspec_world.labelled_picture(rng.getrandbits(48), split=self.split, **sizes)
+                for _ in range(self.recipe.images_per_batch)
+            ]
+            pixels = np.stack([np.asarray(image, dtype=np.uint8) for image, _ in pictures])
+            kinds = [[cells[name].ravel() for _, cells in pictures] for name in mmspec_world.LABELS]
+            yield LabelledBatch(torch.from_numpy(pixels), torch.from_numpy(np.array(kinds)))
 
 
 def cut(samples: list[EncodedSample], pieces: int) -> list[list[EncodedSample]]:
