@@ -83,7 +83,7 @@ class Wrap:
         self._column += blank
 
     def _continue_line(self, style: str | None, limit: int) -> None:
-        """End the line of the terminal within one of the text."""
+        """Break a line of text that is wider than the terminal: a newline, then the indent."""
         self._put("\n", style)
         hanging = _HANGING.match(self._start)[0]  # type: ignore[index]  # it may be empty
         self._column = cell_len(hanging) if cell_len(hanging) <= limit // 2 else 0

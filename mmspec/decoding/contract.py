@@ -123,10 +123,11 @@ class Target(Verifier, Protocol):
         """
 
     def hidden_states(self, layers: Sequence[int] = ()) -> HiddenStates[Any]:
-        """Keep hidden states from now on, and return access to them; feeds the sequence again.
+        """Keep hidden states from now on, and return access to them.
 
-        layers: whose outputs are kept too, ascending, counted by the layers before: 0 is the
-        embedding.
+        The target reads the sequence so far once more.
+
+        layers: numbers of layers, ascending, after which states are kept too; 0 is the embedding.
         """
 
 

@@ -34,7 +34,8 @@ class Padding:
 def causal_mask(padding: Padding | None, at: int, n: int, dtype: mx.Dtype) -> mx.array | None:
     """Return the mask of n tokens from column `at` on, broadcast to [R, heads, n, at + n].
 
-    None hides nothing. Padding sees itself, so that no row of a softmax is empty.
+    Returns None where every token may see every column. Padding sees itself, so that no row of a
+    softmax is empty.
     """
     if padding is None:
         return causal(at, n, dtype)

@@ -46,7 +46,7 @@ class Dense:
         return torch.mm(x, self._matrix)
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
-        """Add the product of x [n, I] to `to` in place."""
+        """Add x [n, I] times this matrix [I, O] to `to` [n, O] in place."""
         return to.addmm_(x, self._matrix)
 
 
@@ -83,7 +83,7 @@ class Widened:
         return self._dense(x) if len(x) < WIDENED_ROWS else self._wide(x).to(x.dtype)
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
-        """Add the product of x [n, I] to `to` in place."""
+        """Add x [n, I] times this matrix [I, O] to `to` [n, O] in place."""
         return self._dense.added(x, to) if len(x) < WIDENED_ROWS else to.add_(self._wide(x))
 
     def _wide(self, x: Tensor) -> Tensor:

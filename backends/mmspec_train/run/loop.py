@@ -233,7 +233,7 @@ class _Run(Generic[Item]):
 
     @torch.no_grad()
     def _evaluate(self) -> None:
-        """Log the held-out loss; with `evaluate` judge the state, and save the best."""
+        """Log the held-out loss and `evaluate`'s figures; save the weights whose first is best."""
         loss, evaluate = self._held_out_loss(), self.phase.evaluate
         with self.machine.autocast():
             figures = evaluate() if evaluate else {}

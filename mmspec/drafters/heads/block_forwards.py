@@ -89,5 +89,5 @@ class BlockForwards(HeadForwards[BlockModules[A], A]):
 
 
 def _counted(start: int, stop: int) -> Positions:
-    """Positions [3, n] that are the columns themselves."""
+    """Rotary positions [3, n] of text: on each axis the number of the column."""
     return np.repeat(np.arange(start, stop)[None], 3, axis=0)

@@ -46,7 +46,7 @@ class ImageViews(Generic[A]):
     output: Map[A]
 
     def __call__(self, embeddings: A) -> A:
-        """The vectors [C, H] of an image's embeddings [N, H]."""
+        """Compress an image's embeddings [N, H] to vectors [C, H], one for each learned query."""
         xp, size = self.framework.xp, self.queries.shape[-1]
         queries, keys, values = (
             xp.moveaxis(xp.reshape(each, (-1, *self.queries.shape[1:])), 0, 1)
