@@ -166,3 +166,9 @@ def test_a_system_text_is_shown_set_and_cleared(chat):
     assert talk.ids[0] == talk.ids[2]
     assert talk.ids[1] == chat("one", more=["--system", "Be brief."]).ids[0]
     assert talk.answers[1]["prompt_tokens"] > talk.answers[0]["prompt_tokens"]
+
+
+def test_a_conversation_is_saved_as_markdown(chat, red):
+    talk = chat("/image red.png", "What is\tthis?", "/save talk.md")
+    text = red.with_name("talk.md").read_text()
+    assert text == f"> ![red.png](red.png)\n>\n> What is\tthis?\n\n{talk.answers[0]['text']}\n"

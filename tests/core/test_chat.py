@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from statistics import median_low
 
 import pytest
 from PIL import Image
@@ -69,14 +70,6 @@ def test_captions_come_from_a_file_by_path_or_by_name(engine, tmp_path):
     assert read.caption(named[0]) == engine.target.tokenizer.encode("image: A red square.")
 
 
-@pytest.mark.parametrize("line", ["{", "3", '{"image": "a.png"}', '{"image": "a", "caption": 3}'])
-def test_a_line_that_is_no_caption_is_named(tmp_path, line):
-    file = tmp_path / "captions.jsonl"
-    file.write_text('{"image": "a.png", "caption": "x"}\n\n' + line)
-    with pytest.raises(UsageError, match=r"captions\.jsonl:3: give a line like"):
-        read_captions(file)
-
-
 def test_a_stream_has_its_answer_and_its_texts(engine):
     chat = engine.chat(OPTIONS)
     with chat.ask("What is this?", A) as stream:
@@ -101,6 +94,24 @@ def test_a_closed_chat_computes_its_prompt_anew_and_says_the_same(engine):
     check(chat, "Why?")
     assert chat.answer.statistics.cached_tokens == 0
     assert engine.target.model.encoded > encoded
+
+
+def test_the_gain_is_told_by_the_conversation_s_own_plain_rounds(engine):
+    chat = engine.chat(OPTIONS)
+    assert chat.reply("What is this?", A).speed_up is None  # no plain round yet
+    chat.speculate = False
+    plain = chat.reply("And this?", A)
+    assert plain.plain_seconds == median_low(
+        round_.draft_seconds + round_.verify_seconds for round_ in plain.rounds
+    )
+    assert plain.speed_up is None
+    chat.speculate = True
+    drafted = chat.reply("Why?")
+    statistics = drafted.statistics
+    statistics.seconds["decode"] = statistics.rounds * drafted.plain_seconds * 2
+    assert drafted.speed_up == pytest.approx(statistics.block_efficiency / 2)
+    statistics.seconds["decode"] /= 4  # where all but the plain rounds were undisturbed
+    assert drafted.speed_up == statistics.block_efficiency
 
 
 # Drafting

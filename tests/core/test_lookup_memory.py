@@ -81,3 +81,16 @@ def test_what_was_answered_before_is_drafted_and_changes_no_token(directory, sam
         for _ in chat.retry():
             pass
     assert rounds[2] < rounds[0]
+
+
+def test_only_what_lookup_drafts_is_remembered(engine):
+    engine.memory = Memory(300)
+    check(engine.chat(OPTIONS), "What is this?", A)
+    assert tokens_of(engine.memory) == []
+    chat = engine.chat(LOOKUP)
+    check(chat, "What is this?", A)
+    question = engine.target.tokenizer.encode("What is this?")
+    tokens = tokens_of(engine.memory)
+    assert tokens[-1] == NO_TOKEN
+    assert tokens[-1 - len(chat.answer.token_ids) : -1] == list(chat.answer.token_ids)
+    assert all(token in tokens for token in question)

@@ -1,12 +1,14 @@
 """The memory table of docs/backends.md, recomputed from configs and tensor headers."""
 
 import re
+from math import prod
 from pathlib import Path
 
 import pytest
 
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan
+from mmspec.checkpoints.manifest import cache_bytes
 from support.full_size import FULL_SIZE
 
 DOCS = Path(__file__).parents[2] / "docs" / "backends.md"
@@ -31,23 +33,11 @@ def read(directory, name) -> tuple[ModelConfig, dict[str, TensorSource]]:
 
 def weight_bytes(sources, prefix=""):
     """Bytes on the device: packed as stored, floats in 16 bits."""
-    return sum(one(s) for name, s in sources.items() if name.startswith(prefix))
-
-
-def one(source):
-    if source.packing:
-        parts = (source.stored, source.packing.scales, source.packing.biases)
-        return sum(part.end - part.start for part in parts)
-    count = 1
-    for length in source.shape:
-        count *= length
-    return count * HALF
-
-
-def cache_bytes(config, positions, rows=1):
-    text = config.text
-    width = text.num_key_value_heads * text.head_dim
-    return 2 * text.num_hidden_layers * width * HALF * positions * rows
+    chosen = [source for name, source in sources.items() if name.startswith(prefix)]
+    packed = [source for source in chosen if source.packing]
+    parts = [part for s in packed for part in (s.stored, s.packing.scales, s.packing.biases)]
+    plain = (prod(source.shape) for source in chosen if not source.packing)
+    return sum(part.end - part.start for part in parts) + HALF * sum(plain)
 
 
 def activation_bytes(target, draft):
@@ -64,10 +54,10 @@ def table(models):
     tower = weight_bytes(draft_weights, "vision_tower")
     return {
         "target": weight_bytes(weights),
-        "target's cache": cache_bytes(target, positions),
+        "target's cache": cache_bytes(target.text, positions),
         "draft": weight_bytes(draft_weights) - tower,
         "draft's tower": tower,
-        "draft's cache": cache_bytes(draft, positions, BRANCHES),
+        "draft's cache": BRANCHES * cache_bytes(draft.text, positions),
         "activations": activation_bytes(target, draft),
     }
 

@@ -14,7 +14,7 @@ from mmspec_bench.compare import script_io
 from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods, vllm_methods
 from mmspec_bench.compare.runner import Agreement, PeerError, compare, own_task, run_script
 from mmspec_bench.compare.script_io import ProgramRun
-from mmspec_bench.measure.timing import Spread, Timing
+from mmspec_bench.measure.timing import Spread, Timing, figures
 from support.factory_heads import tiny_head
 from support.stand_ins import quiet
 
@@ -107,6 +107,18 @@ def test_why_nothing_is_loaded_is_one_line(tmp_path, monkeypatch, capsys, load, 
 def test_a_process_that_reports_nothing_is_a_reason(code, limit_seconds, reason):
     with pytest.raises(PeerError, match=reason):
         run_script([sys.executable, "-c", code], task(text=[TEXT]), limit_seconds)
+
+
+def test_figures_are_of_pairs():
+    fast, slow = reply(4.0, first=0.5), reply(2.0, first=1.0, tokens=(7, 8))
+    result = figures("x", [(fast, slow), (fast, None), (slow, slow)])
+    assert result.speed_up_overall == pytest.approx(4 / 3)
+    assert result.tokens_per_second == Spread(4.0, 2.0, 4.0)
+    assert result.speed_up == Spread(1.5, 1.0, 2.0)
+    assert result.first_token_seconds == Spread(0.5, 0.5, 1.0)
+    assert result.tokens_per_round == 2.5
+    assert (result.identical, result.answers) == (1, 3)
+    assert figures("x", [(reply(None), reply(None))]).speed_up == Spread(0.0, 0.0, 0.0)
 
 
 def compared(names, sets, turns=1, rates=(), **settings):
