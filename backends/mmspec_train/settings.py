@@ -210,7 +210,7 @@ class HeadMethodSettings(MethodSettings):
         5, "Drafted tokens to train from each position of an answer.", least=1, kinds=CHAINS
     )
     anchors: int = option(
-        512, "Most blocks of a conversation in a step, drawn at random.", least=1, kinds=BLOCKS
+        512, "Most starting points of a conversation in a step, drawn.", least=1, kinds=HEADS
     )
     noise: float = option(
         0.0,

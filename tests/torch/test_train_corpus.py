@@ -241,15 +241,30 @@ def test_a_plan_is_what_the_shapes_say(settings):
     head = partial(planned_head, "eagle", HeadShape(), HeadMethodSettings(rollout=3))
     sizes = []
     lines = plan(
-        "mine=100,1,80", settings, Budget(steps=600), lambda t: sizes.append(head(t)) or sizes[0]
+        "mine=1,0.001,80", settings, Budget(steps=600), lambda t: sizes.append(head(t)) or sizes[0]
     )
-    assert sizes == [(EAGLE, 3, 32064)]
+    assert sizes == [(EAGLE, 3, 32064, 0, 512)]
     assert lines[1] == "data: 300 conversations of 120 columns, 2.0 epochs"
-    memory = 14.13 + (16 * EAGLE + 8 * 3 * 120 * 32064) / 1e9
+    memory = 14.13 + (16 * EAGLE + 8 * 3 * 20 * 32064) / 1e9
     assert lines[2] == f"memory: {memory:.1f} GB of 80 GB: fits"
     assert lines[3].startswith("disk: 0.3 GB of hidden states")
-    operations = 2 * 7.06e9 * 120 + 2 * 6 * EAGLE * (120 + 3 * 20)
-    assert lines[4] == f"hours: {300 * operations / 3600e14:.1f}"
+    logits = 2 * 32064 * 4096 * (20 + 3 * 3 * 20)
+    seconds = (2 * 7.06e9 * 120 + 2 * (6 * EAGLE * (120 + 3 * 20) + logits)) / 1e12
+    seconds += 2 * 64 * 32064 * 3 * 20 / 1e9
+    assert lines[4] == f"hours: {300 * seconds / 3600:.1f}"
+
+
+def test_a_plan_counts_the_targets_forwards(settings):
+    """Once for its states, once for captured layers; for what is not stored, in every step."""
+    hours = []
+    for kind, cache in ("eagle", 4.0), ("eagle3", 4.0), ("eagle", 0.0), ("eagle3", 0.0):
+        data = DataSettings(**vars(settings) | {"cache_gb": cache})
+        head = partial(planned_head, kind, HeadShape(draft_vocabulary=1), HeadMethodSettings())
+        lines = plan("mine=0.01,1000000,80", data, Budget(steps=3000), head)
+        hours.append(float(lines[4].split()[1].replace(",", "")))
+    once = 300 * 2 * 7.06e9 * 120 / 3600e10
+    assert hours[2] - hours[0] == pytest.approx(10 * once, rel=0.01)
+    assert hours[3] - hours[1] == pytest.approx(10 * once, rel=0.01)
 
 
 def test_the_targets_own_answers_cost_a_reading_of_its_weights_a_token(settings):

@@ -25,6 +25,7 @@ from mmspec_train.distillation.objective import (
     HeadOutput,
     all_starts,
     divergence,
+    drawn_starts,
     head_loss,
     log_probabilities,
 )
@@ -142,6 +143,21 @@ def test_an_exported_head_is_read_back(data, tmp_path, kind):
     stored = load_file(tmp_path / "model.safetensors")
     assert {name: t.shape for name, t in stored.items()} == head_manifest(config)
     assert all(torch.equal(stored[name], t.half()) for name, t in head.state_dict().items())
+
+
+def test_few_starts_have_the_loss_of_these_starts_alone(data):
+    """An oracle: the mean of the losses of single guesses, over draws of every start."""
+    batch = data.teacher.read(next(data.batches("all").batches(0)))
+    whole = all_starts(batch, 2)
+    drawn = drawn_starts(whole, 3)
+    few = drawn.reached(batch)
+    assert drawn.alive[0].sum(1).max() == 3
+    assert 0 < few.learned.sum() < batch.learned.sum()
+    matrix = data.teacher.output_matrix
+    output = HeadOutput(matrix, partial(log_probabilities, output_matrix=matrix))
+    features = torch.randn(2, *drawn.columns.shape, matrix.shape[1])
+    losses = (head_loss(features, b, drawn, output, HeadMethodSettings()) for b in (few, batch))
+    torch.testing.assert_close(*losses)
 
 
 def test_divergences_are_what_they_are_called():

@@ -83,10 +83,12 @@ def collate(
     stored: Sequence[Tensor],
     image_id: int,
     vision: Vision | None,
+    captured: Sequence[Tensor] = (),
 ) -> Batch:
     """Pad conversations to the longest.
 
-    stored: [n + m, H] hidden states and image rows of each conversation; empty if not stored.
+    stored: [n + m, H] hidden states and image rows of each conversation; captured: [n, c H] those
+    of its captured layers. Both are empty if not stored.
     """
     grids = [record.grids(vision) for record in records]
     sizes = ([grid.positions for grid in each] for each in grids)
@@ -107,6 +109,7 @@ def collate(
         tuple(pixels),
         image_rows,
         states,
+        captured=pad_sequence(list(captured), batch_first=True) if captured else EMPTY,
     )
 
 

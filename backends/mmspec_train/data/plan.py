@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from math import prod
+from math import inf, prod
+from typing import NamedTuple
 
 from mmspec.checkpoints.cards import load_cards
 from mmspec.checkpoints.config import ModelConfig, read_config
@@ -19,8 +20,22 @@ GPUS |= {"h200": (396.0, 1.9, 141.0)}
 SAMPLED, CHARACTERS_PER_TOKEN = 200, 4
 HERE = "here"
 """The value of --plan that measures this machine."""
-Trained = tuple[int, int, int]
-"""The parameters of a head or a draft, its drafted tokens and their vocabulary."""
+LOGIT_BYTES = 64
+"""Bytes that a step moves for a logit of a drafted token, beside products; measured on a CPU."""
+
+
+class Trained(NamedTuple):
+    """What is trained, as far as a plan needs it."""
+
+    parameters: int
+    """Those of a head or a draft that every column is multiplied with."""
+    depth: int
+    """Drafted tokens from a starting point."""
+    vocabulary: int
+    captured: int = 0
+    """Layers of the target whose outputs it reads."""
+    starts: float = inf
+    """Most starting points of a conversation."""
 
 
 def rates(gpu: str) -> tuple[float, ...]:
@@ -46,7 +61,7 @@ def plan(
     tflops, bandwidth, size = rates(gpu)
     card = load_cards().get(settings.target)
     target = (card and card.model) or read_config(resolve(settings.target, "torch"))
-    parameters, depth, vocabulary = trained_for(target)
+    trained = trained_for(target)
     corpus, _ = open_corpora(settings, target)
     corpus.check()
     count = min(settings.samples, corpus.size or settings.samples)
@@ -54,18 +69,27 @@ def plan(
     lengths = own * settings.answer_tokens, target.image_tokens
     columns, answer = _lengths(corpus, min(count, SAMPLED), *lengths)
     epochs = (budget.steps or 0) * max(1.0, settings.batch / columns) / count
-    step = 6 * parameters * (columns + depth * answer)
-    seconds = (2 * weights * columns + epochs * step) * count / (1e12 * tflops)
+    guesses, width = trained.depth * min(answer, trained.starts), target.text.hidden_size
+    states = 2 * count * columns * width * (1 + trained.captured)
+    stored = min(states, settings.cache_bytes)
+    # The target reads each conversation once, once more for captured layers, and where its states
+    # are not stored in every epoch.
+    reads = 1 + (trained.captured > 0) + epochs * (1 - stored / states)
+    logits = 2 * trained.vocabulary * width * (min(answer, guesses) + 3 * guesses)
+    step = 6 * trained.parameters * (columns + guesses) + logits
+    seconds = (2 * weights * columns * reads + epochs * step) * count / (1e12 * tflops)
+    moved = LOGIT_BYTES * trained.vocabulary * guesses
+    seconds += epochs * moved * count / (1e12 * bandwidth)
     seconds += own * count * answer / settings.answer_rows * 2 * weights / (1e12 * bandwidth)
     seconds += 0 if epochs else 60 * (budget.minutes or DEFAULT_MINUTES)
-    memory = 2 * weights + 16 * parameters + 8 * depth * settings.batch * vocabulary
+    logits_at_once = guesses * settings.batch / columns * trained.vocabulary
+    memory = 2 * weights + 16 * trained.parameters + 8 * logits_at_once
     fits = "fits" if memory <= size * 1e9 else "does not fit: use a smaller --batch"
-    states = min(2 * count * columns * target.text.hidden_size, settings.cache_bytes)
     return [
         f"plan on {gpu}: {tflops:.3g} TFLOP/s, {bandwidth:.2g} TB/s; nothing was loaded or trained",
         f"data: {count:,} conversations of {columns:.0f} columns, {epochs:.1f} epochs",
         f"memory: {memory / 1e9:,.1f} GB of {size:,.0f} GB: {fits}",
-        f"disk: {states / 1e9:,.1f} GB of hidden states (--cache-gb)",
+        f"disk: {stored / 1e9:,.1f} GB of hidden states (--cache-gb)",
         f"hours: {seconds / 3600:.1f}",
         *corpus.notes(),
     ]

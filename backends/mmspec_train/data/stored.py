@@ -4,10 +4,11 @@
     SPLIT.jsonl         one record per line, which says where its hidden states are
     SPLIT.states        float16 rows of width H: for each conversation its hidden states, then
                         the rows of its images
+    SPLIT.layers-2-15   the outputs of layers 2 and 15 side by side, at the rows of the states
 
 A batch depends only on the seed and its number; MSD's schedule follows its section 4.3.
 
-Shape letters: H width, n columns and m image rows of one conversation.
+Shape letters: H width, n columns, m image rows and c captured layers of one conversation.
 """
 
 import math
@@ -37,6 +38,53 @@ FLOAT16_BYTES = 2
 
 
 @dataclass
+class RowFile:
+    """A file of float16 rows."""
+
+    path: Path
+    width: int
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of a row."""
+        return FLOAT16_BYTES * self.width
+
+    def write(self, first: int, rows: Tensor) -> None:
+        """Write rows [r, width] from row `first` on."""
+        with write_errors(self.path):
+            self.path.touch()
+            with self.path.open("r+b") as file:
+                file.seek(first * self.row_bytes)
+                file.write(rows.half().cpu().numpy().tobytes())
+
+    @property
+    def bytes(self) -> int:
+        """The size of the file, 0 if there is none."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    @property
+    def count(self) -> int:
+        """The number of whole rows."""
+        return self.bytes // self.row_bytes
+
+    def read(self, first: int, count: int) -> Tensor | None:
+        """Return rows [count, width]; None if some are not there or not finite."""
+        rows = torch.from_numpy(np.array(self._rows[first : first + count]))
+        return rows if len(rows) == count and rows.isfinite().all() else None
+
+    @cached_property
+    def _rows(self) -> np.ndarray[Any, np.dtype[np.float16]]:
+        shape = self.count, self.width
+        if not shape[0]:  # which cannot be mapped
+            return np.zeros(shape, np.float16)
+        try:
+            require_file(self.path)
+            return np.memmap(self.path, np.float16, "r", shape=shape)
+        except OSError as error:
+            raise UsageError(f"cannot read {self.path}: {error.strerror}") from error
+
+
+@dataclass
 class TeacherCache:
     """The conversations of one split, stored in a directory."""
 
@@ -47,7 +95,7 @@ class TeacherCache:
 
     def __post_init__(self) -> None:
         self.records_file = self.directory / f"{self.split}.jsonl"
-        self.states_file = self.directory / f"{self.split}.states"
+        self.states = RowFile(self.directory / f"{self.split}.states", self.width)
         self.manifest_file = self.directory / f"about.{self.split}.json"
 
     def records(self) -> list[ConversationRecord]:
@@ -81,31 +129,24 @@ class TeacherCache:
 
         States stop being stored when their file would exceed `max_bytes`.
         """
-        lines, row_bytes = [], FLOAT16_BYTES * self.width
-        with write_errors(self.states_file), self.states_file.open("ab") as file:
-            file.truncate(file.tell() // row_bytes * row_bytes)
-            for record, states in conversations:
-                place = None
-                if states is not None:
-                    rows = states.half().cpu()
-                    # What float16 cannot hold is computed anew.
-                    if file.tell() + rows.nbytes <= max_bytes and rows.isfinite().all():
-                        place = file.tell() // row_bytes, len(rows)
-                        file.write(rows.numpy().tobytes())
-                lines.append(msgspec.structs.replace(record, place=place).line)
+        lines, end = [], self.states.count
+        for record, states in conversations:
+            place, count = None, 0 if states is None else len(states)
+            fits = (end + count) * self.states.row_bytes <= max_bytes
+            # What float16 cannot hold is computed anew.
+            if states is not None and fits and states.half().isfinite().all():
+                self.states.write(end, states)
+                place, end = (end, count), end + count
+            lines.append(msgspec.structs.replace(record, place=place).line)
         # Records come last: a record is there only once its states are.
         with write_errors(self.records_file), self.records_file.open("ab") as file:
             file.writelines(lines)
 
-    @cached_property
-    def _rows(self) -> np.ndarray[Any, np.dtype[np.float16]]:
-        try:
-            shape = require_file(self.states_file) // (FLOAT16_BYTES * self.width), self.width
-        except OSError as error:
-            raise UsageError(f"cannot read {self.states_file}: {error.strerror}") from error
-        if not shape[0]:  # which cannot be mapped
-            return np.zeros(shape, np.float16)
-        return np.memmap(self.states_file, np.float16, "r", shape=shape)
+    def layers(self, captured: Sequence[int]) -> RowFile:
+        """The file with the outputs of the `captured` layers."""
+        name = "-".join(map(str, captured))
+        path = self.directory / f"{self.split}.layers-{name}"
+        return RowFile(path, len(captured) * self.states.width)
 
     def read(self, record: ConversationRecord) -> Tensor:
         """Return the stored states and image rows [n + m, H] of a conversation that has a place.
@@ -113,11 +154,10 @@ class TeacherCache:
         Raises UsageError if they are not there or not finite.
         """
         first, count = record.place or (0, 0)
-        end = first + count
-        rows = torch.from_numpy(np.array(self._rows[first:end]))
-        if len(rows) < count or not rows.isfinite().all():
-            reason = f"rows {first} to {end - 1} are not there, or not finite"
-            raise self.damaged(self.states_file, reason)
+        rows = self.states.read(first, count)
+        if rows is None:
+            reason = f"rows {first} to {first + count - 1} are not there, or not finite"
+            raise self.damaged(self.states.path, reason)
         return rows
 
 
@@ -215,7 +255,21 @@ class ConversationBatches:
         """Return `records` as one batch."""
         stored = list(map(self.cache.read, records)) if all(r.place for r in records) else []
         images = self.pixels(records) if self.always_pixels or not stored else ()
-        return collate(records, images, stored, self.teacher.image_id, self.teacher.config.vision)
+        teacher, captured = self.teacher, self._captured(records) if stored else []
+        vision = teacher.config.vision
+        return collate(records, images, stored, teacher.image_id, vision, captured)
+
+    def _captured(self, records: Sequence[ConversationRecord]) -> list[Tensor]:
+        """Return the stored outputs [n, c H] of the captured layers; [] unless all are there."""
+        places = [record.place[0] for record in records if record.place and self.teacher.captured]
+        counts = map(self._columns, records)
+        rows = [self._layers.read(*each) for each in zip(places, counts, strict=False)]
+        complete = [row for row in rows if row is not None]
+        return complete if len(complete) == len(records) else []
+
+    @cached_property
+    def _layers(self) -> RowFile:
+        return self.cache.layers(self.teacher.captured)
 
     def pixels(self, records: Sequence[ConversationRecord]) -> list[Float32]:
         """Return the pixels [3, height, width] of every image in the records."""

@@ -55,7 +55,7 @@ class Teacher:
             matrix = read_tensor(plan(directory, self.config)[LM_HEAD], language.dtype)
             self.output_matrix = matrix.to(language.device)
         self.captured: tuple[int, ...] = ()
-        """Layers whose outputs are computed too, in every read: they are never stored."""
+        """Layers whose outputs a batch holds too."""
 
     @property
     def stop(self) -> frozenset[int]:
@@ -125,13 +125,14 @@ class Teacher:
         features: the tower's features of the batch's images, if already computed.
         """
         is_stored = batch.states.numel() > 0
+        is_complete = is_stored and (batch.captured.numel() > 0 or not self.captured)
         with torch.autocast(self.output_matrix.device.type, enabled=False):
             images = batch.image_rows
             if not is_stored:
                 images = self.image_rows(features or self.features(batch.pixels))
             embeddings, deepstack = self._placed(batch, images)
-            states, captured = batch.states, embeddings[..., :0]
-            if self.captured or not is_stored:
+            states, captured = batch.states, batch.captured
+            if not is_complete:
                 states, captured = self.hidden_states(embeddings, deepstack, batch.positions)
         return replace(
             batch,

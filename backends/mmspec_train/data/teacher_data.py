@@ -160,6 +160,8 @@ class Preparation:
         self.finished = records[-1].number + 1 if records else 0
         with log.say_when_stopped(self._stopped):
             self._answer_pools(log)
+            if self.teacher.captured:
+                self._store_layers(log)
         if self.left_out:
             log.say(self._left_out())
         if self.unreadable:
@@ -179,6 +181,21 @@ class Preparation:
             self.answer_pool(self.questions(range(self.finished, end)), show)
             self.finished = end
         show(0)
+
+    def _store_layers(self, log: Log) -> None:
+        """Store the outputs of captured layers, so that steps need no forward of the target."""
+        teacher, records = self.teacher, self.cache.records()
+        layers, vision = self.cache.layers(teacher.captured), teacher.config.vision
+        done, room = layers.count, self.settings.cache_bytes - self.cache.states.bytes
+        for number, record in enumerate(records, start=1):
+            columns = self._columns(record)
+            if not record.place or (end := record.place[0] + columns) <= done:
+                continue
+            if end * layers.row_bytes > room:
+                break
+            batch = collate([record], (), [self.cache.read(record)], teacher.image_id, vision)
+            layers.write(end - columns, teacher.read(batch).captured[0])
+            log.show(f"layers ({self.cache.split})", number, number / len(records))
 
     def questions(self, numbers: Iterable[int]) -> list[Question]:
         """Tokenize the corpus' conversations with these numbers, but those with damaged images."""

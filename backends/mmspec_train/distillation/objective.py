@@ -10,13 +10,14 @@ V vocabulary; p is the target's distribution, q the draft's.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec_train.data.batch import Batch, gather_columns
+from mmspec_train.data.record import IGNORED
 from mmspec_train.settings import HeadMethodSettings
 
 
@@ -41,6 +42,14 @@ class DraftStarts:
     def after(self, depth: int) -> Tensor:
         """The columns [B, A] that the drafts reach at `depth`; 0 where the answer has ended."""
         return torch.where(self.alive[depth], self.columns + depth, 0)
+
+    def reached(self, batch: Batch) -> Batch:
+        """Return the batch with a loss only at the columns that drafts reach."""
+        columns = torch.stack([self.after(depth) for depth in range(self.depth)], dim=1).flatten(1)
+        # Column 0, where `after` is dead, is reached by none: nothing is drafted from there.
+        marked = torch.zeros_like(batch.learned).scatter(1, columns, value=True)
+        marked[:, 0] = False
+        return replace(batch, targets=batch.targets.where(marked, IGNORED))
 
     def pick(self, values: Tensor, batch: Batch) -> Tensor:
         """Return those of the learned columns' values [n] that drafts reach, as [D, B, A]."""

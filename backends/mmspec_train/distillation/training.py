@@ -24,6 +24,7 @@ from mmspec_train.data.teacher_data import TeacherData
 from mmspec_train.distillation.objective import DraftScore, DraftStarts, target_log_probabilities
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phase
+from mmspec_train.run.machine import reuse_memory
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
 from mmspec_train.settings import Budget, MethodSettings, RunSettings
 
@@ -110,6 +111,7 @@ def open_run(run: RunSettings, data: TeacherData) -> Iterator[Log]:
     Raises MmspecError for wrong options or data before writing.
     """
     data.check()
+    reuse_memory()
     if run.threads:
         torch.set_num_threads(run.threads)
     directory = None if data.machine.processes.rank else run.out

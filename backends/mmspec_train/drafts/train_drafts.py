@@ -146,7 +146,7 @@ def planned_draft(shape: LlamaShape, source: str | None, target: ModelConfig) ->
     with torch.device("meta"):
         draft = untrained_draft(text, 0, width, target.image_tokens)
     parameters = sum(tensor.numel() for tensor in draft.parameters())
-    return parameters, 1, vocabulary
+    return Trained(parameters, 1, vocabulary)
 
 
 def check_same_tower(draft: Path, target: Path) -> None:

@@ -89,19 +89,21 @@ class HeadTrainee(Trainee):
 
     def loss(self, conversations: Batch) -> Tensor:
         """Return the loss of a batch; noise needs gradients enabled."""
-        teacher, method = self.data.teacher, self.method
-        batch = teacher.read(conversations)
-        if isinstance(self.module, BlockModule):
-            return self._block_loss(self.module, batch)
-        starts = all_starts(batch, max_depth(self.module, method.rollout))
+        head, method = self.module, self.method
+        whole = self.data.teacher.read(conversations)
+        blocks = isinstance(head, BlockModule)
+        depth = head.config.slots if blocks else max_depth(head, method.rollout)
+        starts = drawn_starts(all_starts(whole, depth), method.anchors)
+        batch = starts.reached(whole)
+        if isinstance(head, BlockModule):
+            return self._block_loss(head, batch, starts)
         noisy = batch
         if torch.is_grad_enabled() and method.noise:
             noisy = replace(batch, states=noisy_states(batch, method.noise))
-        return head_loss(self.module(noisy, starts), batch, starts, self._output, method)
+        return head_loss(head(noisy, starts), batch, starts, self._output, method)
 
-    def _block_loss(self, head: BlockModule, batch: Batch) -> Tensor:
+    def _block_loss(self, head: BlockModule, batch: Batch, starts: DraftStarts) -> Tensor:
         method, kind = self.method, head.config.kind
-        starts = drawn_starts(all_starts(batch, head.config.slots), method.anchors)
         features = head(batch, starts)
         confidence = head.confidence if head.options.enable_confidence_head else None
         return block_loss(features, batch, starts, self._output, kind, method.decay, confidence)
@@ -143,10 +145,12 @@ def planned_head(
 ) -> Trained:
     """Return the sizes of a head for a plan."""
     config = head_config(kind, target, shape)
-    parameters = sum(map(prod, head_manifest(config).values()))
     vocabulary = config.draft_vocab_size or config.vocab_size
+    of_words = {vocabulary, config.vocab_size}
+    parameters = sum(prod(s) for s in head_manifest(config).values() if of_words.isdisjoint(s))
     depth = config.slots if config.block else min(method.rollout, config.slots or method.rollout)
-    return parameters, depth, vocabulary
+    captured = len(config.captured(target))
+    return Trained(parameters, depth, vocabulary, captured, method.anchors)
 
 
 def new_trainee(

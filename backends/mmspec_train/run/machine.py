@@ -5,10 +5,12 @@ as one does, but for the order of sums.
 """
 
 import atexit
+import ctypes
 import itertools
 import os
 import timeit
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import TypeVar
@@ -24,6 +26,8 @@ Item = TypeVar("Item")
 """A batch: a dataclass of tensors and of values that stay on the host."""
 SIDE = 1024
 """Rows of the matrices whose products are timed."""
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Options of glibc's `mallopt`, from malloc.h."""
 TIMEOUT = timedelta(days=30)
 """How long processes wait for one another: the first answers all questions before training."""
 
@@ -117,6 +121,14 @@ class Machine:
         return type(batch)(*(v.to(self.device) if isinstance(v, Tensor) else v for v in values))
 
 
+def reuse_memory() -> None:
+    """Let glibc give out freed blocks again: a CPU takes longer to map pages than to fill them."""
+    with suppress(OSError, AttributeError):  # no glibc
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        mallopt(M_MMAP_MAX, 0)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
 def multiplies_bfloat16() -> bool:
     """True if this CPU multiplies matrices in bfloat16 as fast as in float32."""
     return relative_time(torch.bfloat16) <= 1
@@ -130,7 +142,7 @@ def measured_rates(device: torch.device) -> tuple[float, float, float]:
     square = torch.ones(SIDE, SIDE, dtype=trains, device=device)
     whole = torch.ones(8 * SIDE, 8 * SIDE, dtype=decodes, device=device)
     tflops = 2 * SIDE**3 / _seconds(square, square) / 1e12
-    bandwidth = 2 * whole.numel() / _seconds(whole, whole[:, :1]) / 1e12
+    bandwidth = 2 * whole.numel() / _seconds(whole, whole[:1].T) / 1e12
     if device.type == "cuda":
         return tflops, bandwidth, torch.cuda.get_device_properties(device).total_memory / 1e9
     return tflops, bandwidth, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
