@@ -5,6 +5,7 @@ import pytest
 from mmspec.checkpoints.cards import card, present
 from mmspec.checkpoints.hub import resolve
 from mmspec_bench.suite.rows import PLAIN, ROWS, read_rows
+from support.factory_qwen import tiny_qwen3
 from support.mmspec_suite import SAMPLES, write_answers, write_benchmark, write_lines
 
 of_mini = pytest.mark.skipif(
@@ -130,3 +131,13 @@ def test_what_answers_cannot_do_is_refused_in_a_line(
     assert result.status == 2
     assert part in result.err
     assert len(result.err.splitlines()) == 1
+
+
+def test_a_target_of_text_alone_is_asked_without_the_images(run, benchmark, tmp_path):
+    target = tiny_qwen3(tmp_path / "qwen")
+    methods = ("none", "lookup")
+    done = run(*arguments(benchmark, tmp_path / "out", "--model", target, methods=methods))
+    assert done.status == 0
+    rows = read_rows(tmp_path / "out" / ROWS)
+    assert len(rows) == 2 * 4  # two samples of a topic and one of two turns
+    assert all(row.images == 0 and row.token_ids for row in rows)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from mmspec.chat.engine import Engine
@@ -15,8 +16,11 @@ from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.replay import with_answers
 from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, rewrite
 from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder, record_skipped
-from mmspec_bench.suite.samples import SuiteSample, shard
+from mmspec_bench.suite.samples import Read, SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
+
+UNREAD = 24
+"""Pixels of a synthetic image for a target of text alone, which is asked without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +124,24 @@ def prepare(
 
 def _samples(engine: Engine, settings: SuiteSettings) -> list[SuiteSample]:
     vision = engine.target.model.config.vision
-    if vision is None:
-        raise UsageError(f"{engine.target.name} is text-only: a suite asks about images")
     samples = suite_samples(
         settings.suite,
-        vision.image_size,
+        vision.image_size if vision else UNREAD,
         limit=settings.limit,
         turns=settings.turns,
         tasks=settings.tasks,
         seed=settings.seed,
     )
+    if vision is None:
+        samples = [replace(each, read=partial(_texts, each.read)) for each in samples]
     if settings.target_answers:
         return with_answers(samples, settings.target_answers, engine.target)
     return samples
+
+
+def _texts(read: Read) -> tuple[Message, ...]:
+    """The questions of a sample without their images."""
+    return tuple(
+        replace(message, parts=tuple(p for p in message.parts if isinstance(p, str)))
+        for message in read()
+    )
