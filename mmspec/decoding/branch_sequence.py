@@ -7,35 +7,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from mmspec.decoding.contents import Projection, Row
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.delta_states import DeltaStates
 from mmspec.decoding.draft import DeviceDraft, Plan, require_path
-from mmspec.decoding.ensemble_expander import DraftTail, EnsembleExpander
-from mmspec.decoding.framework import Framework
+from mmspec.decoding.ensemble import DraftTail, Ensemble, EnsembleExpander
+from mmspec.decoding.language import Language
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.stored_states import LayerCaches
 from mmspec.decoding.tree import Tree
-from mmspec.ground.arrays import A, Map
+from mmspec.ground.arrays import A
 from mmspec.ground.tokens import PADDING
 
 P = TypeVar("P")
 """What hides padding, as the backend needs it."""
-
-
-class Mixture(Protocol[A]):
-    """Mixes the distributions of all branches."""
-
-    def logits(self, weights: A, record: list[A], last: A) -> A:
-        """The mixture's logits [w, v] at outputs [R * w, H].
-
-        weights: [R].  record: with several branches, their probabilities [R * w, v] are appended.
-        """
-
-    def padded(self, q: A) -> A:
-        """Probabilities [..., v] over all of the target's vocabulary: the other ids get 0."""
 
 
 class BranchState(NamedTuple, Generic[A, P]):
@@ -69,24 +56,24 @@ class BranchSequence(ABC, Generic[A, P]):
 
     def __init__(
         self,
-        framework: Framework[A],
+        language: Language[A],
+        cache: LayerCaches[A],
         place: Projection[A],
-        embed: Map[A],
-        ensemble: Mixture[A],
         count: int,
+        vocabulary: int,
         sampling: Sampling,
         tree: Tree | None,
-        states: DeltaStates[A] | None = None,
         *,
         probabilities: bool,
     ) -> None:
-        """place: returns the rows [N, W] of an image's features.  embed: those [w, H] of ids.
+        """cache: an empty cache of `count` rows.  place: returns the rows [N, W] of an image.
 
-        states: those of recurrent layers, of which a single branch may have some.
+        vocabulary, sampling, tree, probabilities: see `contract.Model.open_branches`.
         """
-        self.framework, self._place, self._embed = framework, place, embed
-        self._ensemble, self._tree, self._probabilities = ensemble, tree, probabilities
-        self._sampler, self._states = framework.sampler(sampling), states
+        self.framework, self._place, self._embed = language.framework, place, language.embed
+        self._ensemble = Ensemble(language, count, vocabulary)
+        self._tree, self._probabilities = tree, probabilities
+        self._sampler, self._states = self.framework.sampler(sampling), cache.states
         self._rows: list[Row[A]] = [Row() for _ in range(count)]
         self._state = BranchState[A, P](0, 0, (0,) * count, (0,) * count)
 

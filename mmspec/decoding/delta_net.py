@@ -4,7 +4,6 @@ Shape letters: n rows, C channels of the convolution, W columns that it reads; G
 heads of values for each, K width of keys, V of values.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, NamedTuple
 
@@ -39,9 +38,8 @@ def new_states(framework: Framework[A], config: DeltaNetConfig, dtype: Any) -> D
     """The states of an empty sequence; dtype: that of activations."""
     xp, heads = framework.xp, config.key_heads
     shape = heads, config.value_heads // heads, config.key_dim, config.value_dim
-    zeros = xp.zeros_like(framework.floats([0.0]))
-    state = xp.broadcast_to(zeros, shape)
-    window = xp.astype(xp.broadcast_to(zeros, (config.window - 1, config.channels)), dtype)
+    state = framework.zeros(shape, dtype=xp.float32)
+    window = framework.zeros((config.window - 1, config.channels), dtype=dtype)
     return DeltaStates(config.layers, Snapshot(0, state, window))
 
 
@@ -54,15 +52,14 @@ class DeltaNet(Generic[A]):
         config: DeltaNetConfig,
         weights: DeltaNetWeights[A],
         epsilon: float,
-        compiled: Callable[[Any], Any] = lambda formula: formula,
     ) -> None:
-        """epsilon: that of the norm.  compiled: compiles a function of arrays of fixed shapes."""
+        """epsilon: that of the norm."""
         self._framework, self._config, self._epsilon = framework, config, epsilon
         xp = framework.xp
         floats = (xp.astype(each, xp.float32) for each in weights)
         self._weights = DeltaNetWeights[Any](*floats)
         self._order = framework.count(CHUNK)
-        self._advance: Advance[A] = compiled(partial(advanced, xp))
+        self._advance: Advance[A] = framework.compiled(partial(advanced, xp))
 
     def __call__(self, projected: Any, memory: DeltaMemory[A]) -> Any:
         """The outputs [n, G g V] of rows, before the last projection, in the type of the input.

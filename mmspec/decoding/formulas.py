@@ -39,12 +39,12 @@ def sigmoid(xp: Any, x: Array) -> Array:
     return 1 / (1 + xp.exp(-x))
 
 
-def mix(xp: Any, weights: Array, q: Array) -> Array:
+def mix(weights: Array, q: Array) -> Array:
     """Average the branches' probabilities: weights [R], q [R, V] give [V].
 
     IbED, section 3.1: the mixture is of probabilities at temperature 1, not of logits.
     """
-    return xp.matmul(weights, q)
+    return weights @ q
 
 
 def nucleus_floor(xp: Any, p: Array, top_p: float) -> Array:

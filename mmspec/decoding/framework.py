@@ -47,12 +47,18 @@ class Framework(Generic[A]):
     """Function that copies signed integers [n] to the device."""
     floats: Callable[[Sequence[Any]], A]
     """Function that copies numbers, or rows of them, to the device as float32."""
+    zeros: Callable[..., A]
+    """Function of a shape and `dtype`, one of the framework's, that returns zeros."""
     top: Top
     """Function of p [..., V] and a count: the largest entries and their indices."""
     draft_type: type[DeviceDraft[A]]
     """The backend's drafts, which only its own targets can verify."""
     start: Callable[[A], None]
     """Function that starts computing an array and does not wait."""
+    settle: Callable[..., None]
+    """Function that waits until arrays are computed, in a framework that computes lazily."""
+    compiled: Callable[[Any], Any]
+    """Function that compiles a function of arrays of fixed shapes, or returns it."""
     read: Callable[..., Iterator[list[float]]]
     """Function that copies vectors to the host in one float32 copy; ids stay exact.  Blocks."""
     to_host: Callable[[A], NDArray[np.float32]]

@@ -4,19 +4,24 @@ Shape letters: n columns, H width.
 """
 
 from collections.abc import Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol
 
 from mmspec.decoding.delta_states import DeltaStates
+from mmspec.decoding.framework import Framework
 from mmspec.ground.arrays import A
 
-Out = TypeVar("Out", covariant=True)
+STEP = 256
+"""Number of columns by which a cache grows at a time."""
 
 
-class ColumnCache(Protocol[Out]):
-    """A cache on the device, indexed by column; its owner knows how many columns are valid."""
+class LayerCaches(Protocol[A]):
+    """The caches of a decoder's layers by column; its owner knows how many columns are valid."""
 
-    def read(self, start: int, stop: int) -> Out:
-        """The content [n, ...] of columns, which callers must not modify."""
+    states: DeltaStates[A] | None
+    """The states of recurrent layers; None without any."""
+
+    def read(self, start: int, stop: int) -> A:
+        """The keys and values [n, W] of columns, which callers must not modify."""
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move the columns `columns` to `start` onwards; they ascend, none is before `start`."""
@@ -25,29 +30,46 @@ class ColumnCache(Protocol[Out]):
         """Wait until all writes are computed, in a framework that computes lazily."""
 
 
-class LayerCaches(ColumnCache[A], Protocol[A]):
-    """The caches of a decoder's layers."""
+class Rows(Generic[A]):
+    """An array on the device with one row [H] per column, which grows as it is written."""
 
-    states: DeltaStates[A] | None
-    """The states of recurrent layers; None without any."""
-
-
-class ColumnRows(ColumnCache[A], Protocol[A]):
-    """An array with one row [H] per column of a sequence."""
+    def __init__(self, framework: Framework[A], width: int, dtype: Any) -> None:
+        self._framework = framework
+        self._rows: Any = framework.zeros((0, width), dtype=dtype)
 
     def write(self, start: int, rows: A) -> None:
         """Store rows [n, H] of the columns from `start` on."""
+        stop, allocated = start + len(rows), len(self._rows)
+        if stop > allocated:
+            room = -(-stop // STEP) * STEP - allocated, self._rows.shape[1]
+            wider = self._framework.zeros(room, dtype=self._rows.dtype)
+            self._rows = self._framework.concat([self._rows, wider], 0)
+        self._rows[start:stop] = rows
+
+    def read(self, start: int, stop: int) -> A:
+        """The rows [n, H] of columns, which callers must not modify."""
+        rows: A = self._rows[start:stop]
+        return rows
+
+    def gather(self, start: int, columns: Sequence[int]) -> None:
+        """Move the rows of `columns`, ascending from `start` or later, to `start` onwards."""
+        chosen = self._framework.integers(columns)
+        self._rows[start : start + len(columns)] = self._framework.pick(self._rows, chosen)
+
+    def settle(self) -> None:
+        """Wait until all writes are computed, in a framework that computes lazily."""
+        self._framework.settle(self._rows)
 
 
 class StoredStates(NamedTuple, Generic[A]):
     """What a head reads of a target's columns."""
 
-    states: ColumnRows[A]
+    states: Rows[A]
     """Hidden states after the last norm, a row for each column that was fed."""
-    embeddings: ColumnRows[A]
-    captured: ColumnRows[A] | None
+    embeddings: Rows[A]
+    captured: Rows[A] | None
     """Outputs of the captured layers side by side, for columns that were fed; None without any."""
 
-    def all(self) -> list[ColumnRows[A]]:
+    def all(self) -> list[Rows[A]]:
         """Everything that is stored."""
         return [rows for rows in self if rows is not None]

@@ -5,7 +5,7 @@ Shape letters: n rows fed or drafted, V vocabulary, H width.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
 from mmspec.decoding.contents import Projection, Row, chunks
@@ -13,10 +13,10 @@ from mmspec.decoding.contract import Float32, Segment
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.feeding import Columns, ExactFeeding, Feeding, OrdinaryFeeding, Outputs
-from mmspec.decoding.framework import Framework
+from mmspec.decoding.language import Language, embedded
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
-from mmspec.decoding.stored_states import ColumnRows, LayerCaches, StoredStates
+from mmspec.decoding.stored_states import LayerCaches, Rows, StoredStates
 from mmspec.ground.arrays import A, Positions
 
 
@@ -41,14 +41,15 @@ class TargetSequence(ABC, Generic[A]):
 
     def __init__(
         self,
-        framework: Framework[A],
+        language: Language[A],
         cache: LayerCaches[A],
         place: Projection[A],
         sampling: Sampling,
         exact: ExactRows | None = None,
     ) -> None:
-        """cache: an empty cache of one row.  place: computes embeddings of an image's features."""
-        self._framework, self._cache, self._place = framework, cache, place
+        """cache: an empty cache of one row.  place: returns the rows [N, W] of an image."""
+        framework = self._framework = language.framework
+        self._language, self._cache, self._place = language, cache, place
         self._feeding: Feeding[A]
         self._feeding = ExactFeeding(framework, exact) if exact else OrdinaryFeeding()
         self._sampler = framework.sampler(sampling)
@@ -103,9 +104,10 @@ class TargetSequence(ABC, Generic[A]):
         if list(path) != list(range(len(path))):
             self._state = self._state._replace(verified=None)
             columns = [length + node for node in path]
-            self._cache.gather(length, columns)
-            for rows in self._stored.all() if self._stored else ():
-                rows.gather(length, columns)
+            with self._framework.inference():
+                self._cache.gather(length, columns)
+                for rows in self._stored.all() if self._stored else ():
+                    rows.gather(length, columns)
         self._row.extend(length, [*tokens, token])
         self._state = TargetState(length + len(path) + 1)
 
@@ -153,7 +155,7 @@ class TargetSequence(ABC, Generic[A]):
         if stop <= fed:
             return fed_rows
         with self._framework.inference():
-            rest = self._embed_columns(max(start, fed), stop)
+            rest = embedded(self._language, self._row, max(start, fed), stop)
             return self._framework.concat([fed_rows, rest], 0) if len(fed_rows) else rest
 
     def positions(self, start: int, stop: int) -> Positions:
@@ -183,7 +185,7 @@ class TargetSequence(ABC, Generic[A]):
 
     def embed_columns(self, start: int, stop: int) -> A:
         """Embeddings [n, H] of columns, after storing them for a head: feeding may change them."""
-        return self._recorded(self._embed_columns(start, stop), start)
+        return self._recorded(embedded(self._language, self._row, start, stop), start)
 
     def forward(self, x: A, columns: Columns) -> A:
         """Feed x [m, H] to columns; returns the hidden states [m, H], after storing them."""
@@ -193,7 +195,7 @@ class TargetSequence(ABC, Generic[A]):
         if stored and stored.captured:
             outputs, captured = self._parted(outputs)
             stored.captured.write(columns.first, captured)
-        states = self._normalised(outputs)
+        states = self._language.states(outputs)
         if stored:
             stored.states.write(columns.first, states)
         return states
@@ -238,7 +240,7 @@ class TargetSequence(ABC, Generic[A]):
             raise ValueError("recurrent layers follow a chain alone, and this draft is a tree")
         self._row.cut(self.length)  # columns that a rewind left are not those of a draft
         self._resume(Run(start, is_answer=True), decodes=True)
-        x = self._embed_columns(start, start + 1)
+        x = embedded(self._language, self._row, start, start + 1)
         if draft is not None:
             x = self._framework.concat([x, self.embed(draft.ids)], 0)
         x = self._recorded(x, start)
@@ -255,17 +257,26 @@ class TargetSequence(ABC, Generic[A]):
             self._stored.embeddings.write(start, x)
         return x
 
-    @abstractmethod
     def embed(self, ids: A) -> A:
         """Embeddings [n, H] of drafted ids [n]; starts computing them."""
+        return self._language.embed(ids)
 
-    @abstractmethod
     def project(self, states: A) -> A:
         """Logits [n, V] of hidden states [n, H]."""
+        return self._language.project(states)
 
-    @abstractmethod
-    def _embed_columns(self, start: int, stop: int) -> A:
-        """Embeddings [n, H] of columns `start` to `stop`, images included."""
+    def _parted(self, outputs: Any) -> tuple[A, A]:
+        """The last layer's outputs [n, H] and the captured layers' [n, c H].
+
+        The former are a copy, of which the norm computes the bits that it does without the latter.
+        """
+        width = self._language.config.hidden_size
+        return self._framework.concat([outputs[:, :width]], -1), outputs[:, width:]
+
+    def _new_rows(self, count: int) -> Rows[A]:
+        """Empty rows of width `count` H."""
+        width = count * self._language.config.hidden_size
+        return Rows(self._framework, width, self._language.dtype)
 
     @abstractmethod
     def _forward(self, x: A, columns: Columns) -> A:
@@ -274,15 +285,3 @@ class TargetSequence(ABC, Generic[A]):
         The outputs of the captured layers are beside it, [m, (1 + c) H]. Where attention is by
         blocks, every column up to the end of a block has finite content.
         """
-
-    @abstractmethod
-    def _normalised(self, outputs: A) -> A:
-        """The hidden states [n, H] of the last layer's outputs."""
-
-    @abstractmethod
-    def _parted(self, outputs: A) -> tuple[A, A]:
-        """The last layer's outputs [n, H] and the captured layers' [n, c H]."""
-
-    @abstractmethod
-    def _new_rows(self, count: int) -> ColumnRows[A]:
-        """Empty rows of width `count` H."""

@@ -166,7 +166,7 @@ class ScriptedBranches:
         def project(path: list[int]) -> np.ndarray:
             rows = np.stack([self.logits([*s, *path]) for s in self.sequences])
             record.append(formulas.softmax(np, rows))
-            return np.log(formulas.mix(np, weights, record[-1]))
+            return np.log(formulas.mix(weights, record[-1]))
 
         tree = self.tree and self.tree.within(plan.nodes, plan.gamma)
         draft = HOST.draft(

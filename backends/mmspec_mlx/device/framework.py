@@ -22,7 +22,7 @@ class MlxDraft(DeviceDraft[mx.array]):
 def framework(kernels: Kernels) -> Framework[mx.array]:
     """Return MLX's functions on its default device."""
     return Framework(
-        xp=kernels.arrays,
+        xp=mx,
         concat=mx.concatenate,
         split=lambda x, count: list(mx.split(x, count, axis=-1)),
         pick=partial(mx.take, axis=0),
@@ -33,9 +33,12 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
         count=mx.arange,
         integers=device_io.integers,
         floats=device_io.floats,
+        zeros=mx.zeros,
         top=top,
         draft_type=MlxDraft,
         start=device_io.start,
+        settle=mx.eval,
+        compiled=kernels.compiled,
         read=device_io.read,
         to_host=device_io.to_host,
         inference=nullcontext,
@@ -44,8 +47,8 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
 
 def sampler(sampling: Sampling, kernels: Kernels) -> Sampler:
     """Return a sampler for MLX arrays."""
-    noise = kernels.compiled(partial(exponentials, kernels.arrays))
-    return Sampler(kernels.arrays, top, noise, sampling, partial(mx.arange, dtype=mx.uint32))
+    noise = kernels.compiled(partial(exponentials, mx))
+    return Sampler(mx, top, noise, sampling, partial(mx.arange, dtype=mx.uint32))
 
 
 def keys(noise: Noise, count: int) -> mx.array:

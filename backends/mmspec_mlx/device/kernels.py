@@ -25,8 +25,6 @@ class Kernels:
     """Starts computing a layer's output while the host enqueues the next layer, or does nothing."""
     compiled: Callable[[Formula], Formula]
     """Compiles a function of arrays with fixed shapes, or returns it unchanged."""
-    arrays: Any = mx
-    """The array namespace for `mmspec.decoding.formulas`."""
 
 
 def rms_norm(weight: mx.array, eps: float) -> Callable[[mx.array], mx.array]:

@@ -6,10 +6,8 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 
 from mmspec.decoding.delta_states import DeltaStates
+from mmspec.decoding.stored_states import STEP
 from mmspec_mlx.device import device_io
-
-STEP = 256
-"""Number of columns by which a cache grows at a time."""
 
 
 class LayerCache(NamedTuple):

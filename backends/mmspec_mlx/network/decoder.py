@@ -104,6 +104,7 @@ class Decoder:
         self.config = config
         self.dtype = dtype
         self.kernels = kernels(dtype)
+        self.framework = framework(self.kernels)
         width = config.rotary_dim or config.head_dim
         self.rotary = Rotary(
             width, config.rope_theta, dtype, config.rotary_axes, config.rotary_scaling
@@ -116,7 +117,7 @@ class Decoder:
         if config.delta_net:
             if rows > 1:
                 raise ValueError(f"a recurrent model has one row, not {rows}")
-            states = new_states(framework(self.kernels), config.delta_net, self.dtype)
+            states = new_states(self.framework, config.delta_net, self.dtype)
         heads, width = config.num_key_value_heads, config.head_dim
         attention = sum(isinstance(layer.self_attn, Attention) for layer in self.layers)
         return Cache(attention, rows, heads, width, self.dtype, states)

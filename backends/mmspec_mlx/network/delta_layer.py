@@ -24,9 +24,8 @@ class DeltaLayer:
             raise ValueError("this decoder has no Gated DeltaNet")
         parts = (f"{path}.in_proj_{part}" for part in ("qkv", "z", "b", "a"))
         own = DeltaNetWeights(*(weights.array(f"{path}.{name}") for name in TENSORS))
-        functions = kernels(weights.dtype)
-        sizes = config.delta_net, own, config.rms_norm_eps
-        net = DeltaNet(framework(functions), *sizes, functions.compiled)
+        functions = framework(kernels(weights.dtype))
+        net = DeltaNet(functions, config.delta_net, own, config.rms_norm_eps)
         out_proj = weights.decoding_linear(f"{path}.out_proj")
         return cls(weights.decoding_linear(*parts), out_proj, net)
 

@@ -10,14 +10,12 @@ import numpy as np
 
 from mmspec.decoding.branch_sequence import BranchSequence, BranchState
 from mmspec.decoding.contents import Projection, chunks
+from mmspec.decoding.language import deepstack, embedded
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec_mlx.device.framework import framework
 from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.rotary import Rotation
-from mmspec_mlx.sequence.contents import deepstack, embed
 from mmspec_mlx.sequence.draft_tail import MlxDraftTail
-from mmspec_mlx.sequence.ensemble import Ensemble
 from mmspec_mlx.sequence.padding import Padding, causal_mask
 
 MlxState = BranchState[mx.array, Padding]
@@ -40,24 +38,22 @@ class MlxBranches(BranchSequence[mx.array, Padding]):
         """place: returns the rows [N, W] of an image's features."""
         self._language = language
         self._cache = language.new_cache(count)
-        ensemble = Ensemble(language, count, vocabulary)
-        own = framework(language.kernels), place, language.embed, ensemble
-        states = self._cache.states
-        super().__init__(*own, count, sampling, tree, states, probabilities=probabilities)
+        settings = count, vocabulary, sampling, tree
+        super().__init__(language, self._cache, place, *settings, probabilities=probabilities)
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
         return Padding(is_padding, self._language.dtype)
 
     def _prefill(self, state: MlxState, start: int, end: int) -> None:
         for at, stop in chunks(start, end):
-            x = mx.stack([embed(self._language, row, at, stop) for row in self._rows])
+            x = mx.stack([embedded(self._language, row, at, stop) for row in self._rows])
             added = deepstack(self._language, self._rows, at, stop)
             self._feed(state, x, at, self._turn(at, stop), added)
             self._cache.settle()
 
     def _begin(self, state: MlxState, depth: int) -> tuple[mx.array, MlxDraftTail]:  # noqa: ARG002
         start, end = state.start, state.columns
-        x = embed(self._language, self._rows[0], start, end)
+        x = embedded(self._language, self._rows[0], start, end)
         x = mx.broadcast_to(x, (len(self._rows), *x.shape))
         firsts = [position - (end - start) for position in state.positions]
         x = self._feed(state, x, start, self._language.rotary.at(firsts, end - start))

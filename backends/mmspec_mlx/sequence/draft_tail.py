@@ -14,7 +14,7 @@ from mmspec_mlx.sequence.padding import Padding, causal_mask, tree_mask
 
 
 class MlxDraftTail:
-    """Implements `mmspec.decoding.ensemble_expander.DraftTail`."""
+    """Implements `mmspec.decoding.ensemble.DraftTail`."""
 
     def __init__(
         self,

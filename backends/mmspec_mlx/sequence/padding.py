@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
+from mmspec.decoding.stored_states import STEP
 from mmspec_mlx.network.attention import additive, behind, causal
-from mmspec_mlx.network.cache import STEP
 
 
 class Padding:

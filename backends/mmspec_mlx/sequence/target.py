@@ -1,6 +1,6 @@
 """The target's sequence: plain decoding, and verification of drafts.
 
-Shape letters: n rows fed or drafted, V vocabulary, H width.
+Shape letters: n rows fed or drafted, H width.
 """
 
 from collections.abc import Sequence
@@ -10,21 +10,20 @@ import mlx.core as mx
 from mmspec.decoding.contents import Projection
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.feeding import Columns
+from mmspec.decoding.language import deepstack
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
-from mmspec_mlx.device.framework import framework
 from mmspec_mlx.network.attention import Visible, additive, behind, causal
 from mmspec_mlx.network.cache import Cache
 from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.rotary import Rotation
-from mmspec_mlx.sequence.contents import deepstack, embed
-from mmspec_mlx.sequence.hidden_states import Rows
 
 
 class MlxTarget(TargetSequence[mx.array]):
     """Implements `mmspec.decoding.contract.Target` and, for heads, `HiddenStates`."""
 
     _cache: Cache
+    _language: LanguageModel
 
     def __init__(
         self,
@@ -34,20 +33,7 @@ class MlxTarget(TargetSequence[mx.array]):
         exact: ExactRows | None,
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
-        self._language = language
-        cache = language.new_cache(rows=1)
-        super().__init__(framework(language.kernels), cache, place, sampling, exact)
-
-    def embed(self, ids: mx.array) -> mx.array:
-        """Return the embeddings [n, H] of drafted ids [n]; starts computing the ids."""
-        return self._language.embed(ids)
-
-    def project(self, states: mx.array) -> mx.array:
-        """Return the logits [n, V] of hidden states [n, H]."""
-        return self._language.project(states)
-
-    def _embed_columns(self, start: int, stop: int) -> mx.array:
-        return embed(self._language, self._row, start, stop)
+        super().__init__(language, language.new_cache(rows=1), place, sampling, exact)
 
     def _forward(self, x: mx.array, columns: Columns) -> mx.array:
         start, end = columns.first, columns.first + len(x)
@@ -75,13 +61,3 @@ class MlxTarget(TargetSequence[mx.array]):
         if self._row.counts_up(start, end):
             return rotary.at([self._row.position(start)], end - start)
         return rotary.planes(self._row.positions(start, end)[None])
-
-    def _normalised(self, outputs: mx.array) -> mx.array:
-        return self._language.states(outputs)
-
-    def _parted(self, outputs: mx.array) -> tuple[mx.array, mx.array]:
-        width = self._language.config.hidden_size
-        return outputs[:, :width], outputs[:, width:]
-
-    def _new_rows(self, count: int) -> Rows:
-        return Rows(mx.zeros((0, count * self._language.config.hidden_size), self._language.dtype))

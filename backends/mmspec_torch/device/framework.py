@@ -34,9 +34,12 @@ def framework(device: torch.device) -> Framework[Tensor]:
         count=partial(torch.arange, device=device),
         integers=partial(upload, dtype=torch.int64, device=device),
         floats=partial(upload, dtype=torch.float32, device=device),
+        zeros=partial(torch.zeros, device=device),
         top=top,
         draft_type=TorchDraft,
         start=lambda _: None,  # PyTorch computes without being asked
+        settle=lambda *_: None,
+        compiled=lambda formula: formula,
         read=read,
         to_host=to_host,
         inference=torch.inference_mode,

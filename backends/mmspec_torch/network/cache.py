@@ -7,10 +7,8 @@ import torch
 from torch import Tensor
 
 from mmspec.decoding.delta_states import DeltaStates
+from mmspec.decoding.stored_states import STEP
 from mmspec_torch.device.device_io import upload
-
-STEP = 256
-"""Number of columns by which a cache grows at a time."""
 
 
 class LayerCache(NamedTuple):
@@ -83,7 +81,6 @@ class Cache:
         """Return the keys and values [n, W] of columns in all layers."""
         return self._buffer[:, 0, :, start:stop].permute(2, 0, 1, 3).flatten(1)
 
-    @torch.inference_mode()
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move `columns`, ascending numbers from `start` or later, to `start` onwards."""
         chosen = upload(columns, torch.int64, self._buffer.device)

@@ -103,6 +103,7 @@ class Decoder:
         dtype: torch.dtype,
     ) -> None:
         self.config, self.device, self.dtype = config, device, dtype
+        self.framework = framework(device)
         width = config.rotary_dim or config.head_dim
         self.rotary = Rotary(
             width, config.rope_theta, device, dtype, config.rotary_axes, config.rotary_scaling
@@ -115,7 +116,7 @@ class Decoder:
         if text.delta_net:
             if rows > 1:
                 raise ValueError(f"a recurrent model has one row, not {rows}")
-            states = new_states(framework(self.device), text.delta_net, self.dtype)
+            states = new_states(self.framework, text.delta_net, self.dtype)
         attention = sum(isinstance(layer.self_attn, Attention) for layer in self.layers)
         sizes = attention, rows, text.num_key_value_heads, text.head_dim
         return cache.Cache(*sizes, self.device, self.dtype, states)

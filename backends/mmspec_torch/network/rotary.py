@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.decoding.stored_states import STEP
 from mmspec.families.decoder import RotaryScaling
 from mmspec.ground.arrays import Positions
 from mmspec_torch.device.device_io import upload
-from mmspec_torch.network import cache
 
 Angles = tuple[Tensor, Tensor]
 """Cosines and signed sines of positions, broadcast to [R, heads, n, D]."""
@@ -39,7 +39,7 @@ class Rotary:
         if scaling:
             self._frequencies = torch.from_numpy(scaling.scaled(self._frequencies.numpy()))
         self._device, self._dtype = device, dtype
-        self._table = self._compute(cache.STEP)
+        self._table = self._compute(STEP)
         self._axes = upload([*axes, *axes], torch.int64, device) if axes else None
         self._numbers = torch.arange(head_dim, device=device)
 

@@ -12,15 +12,14 @@ from torch import Tensor
 from mmspec.decoding.branch_sequence import BranchSequence
 from mmspec.decoding.contents import Projection, chunks
 from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.language import deepstack, embedded
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec_torch.device.framework import TorchDraft, framework
+from mmspec_torch.device.framework import TorchDraft
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.rotary import Angles
-from mmspec_torch.sequence.contents import deepstack, embed
 from mmspec_torch.sequence.draft_tail import TorchDraftTail
-from mmspec_torch.sequence.ensemble import Ensemble
 from mmspec_torch.sequence.executor import Chain, Executor, TorchState
 from mmspec_torch.sequence.padding import Padding
 
@@ -42,32 +41,29 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
         self._language = language
-        settings = count, vocabulary, sampling, probabilities
-        self._executor = executor.drafter(self, *settings)
+        self._executor = executor.drafter(self, count, vocabulary, sampling, probabilities)
         self._cache = self._executor.cache
-        ensemble = Ensemble(language, count, vocabulary)
-        own = framework(language.device), place, language.embed, ensemble
-        states = self._cache.states
-        super().__init__(*own, count, sampling, tree, states, probabilities=probabilities)
+        settings = count, vocabulary, sampling, tree
+        super().__init__(language, self._cache, place, *settings, probabilities=probabilities)
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
         return Padding(is_padding, self._language.dtype, self._language.device)
 
     def _prefill(self, state: TorchState, start: int, end: int) -> None:
-        x = torch.stack([embed(self._language, row, start, end) for row in self._rows])
+        x = torch.stack([embedded(self._language, row, start, end) for row in self._rows])
         positions = np.stack([row.positions(start, end) for row in self._rows])
         cos, sin = self._language.rotary.planes(positions)
         mask = _mask(state, end)
         for at, stop in chunks(start, end):
             part = slice(at - start, stop - start)
             angles = cos[:, :, part], sin[:, :, part]
-            added = deepstack(self._language, self._rows, at, stop)
+            added = [x.flatten(0, 1) for x in deepstack(self._language, self._rows, at, stop)]
             x_part = x[:, part].flatten(0, 1)
             self._language.follow(x_part, self._cache, at, angles, mask, added)
 
     def _begin(self, state: TorchState, depth: int) -> tuple[Tensor, TorchDraftTail]:
         start, rows = state.start, len(self._rows)
-        x = embed(self._language, self._rows[0], start, state.columns)
+        x = embedded(self._language, self._rows[0], start, state.columns)
         x = x if rows == 1 else torch.cat([x] * rows)
         mask = _mask(state, state.columns + depth)
         first, *angles = self._angles(state, depth)

@@ -16,7 +16,7 @@ from mmspec_torch.network.rotary import Angles
 
 
 class TorchDraftTail:
-    """Implements `mmspec.decoding.ensemble_expander.DraftTail`."""
+    """Implements `mmspec.decoding.ensemble.DraftTail`."""
 
     def __init__(
         self,

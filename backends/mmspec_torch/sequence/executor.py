@@ -7,19 +7,18 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 import array_api_compat.torch as xp
-import torch
 from torch import Tensor
 
 from mmspec.decoding.block_attention import whole_blocks
 from mmspec.decoding.branch_sequence import BranchState
 from mmspec.decoding.contents import Row
 from mmspec.decoding.feeding import Columns
+from mmspec.decoding.language import deepstack
 from mmspec.decoding.noise import Noise
 from mmspec_torch.network.attention import Step, tree_mask
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.rotary import Angles
-from mmspec_torch.sequence.contents import deepstack
 from mmspec_torch.sequence.padding import Padding
 
 TorchState = BranchState[Tensor, Padding]
@@ -60,7 +59,7 @@ class TargetExecutor:
         """
         language, start, end = self.language, columns.first, columns.first + len(x)
         if columns.multiple:
-            places = columns.places(xp, self._count, len(x))
+            places = columns.places(xp, language.framework.count, len(x))
             angles = language.rotary.after(row.shift(start), places.own, end)
             layers = self.cache.layers(start, end, whole_blocks(end))
             return language.forward(x, Step(angles, layers, places=places, captured=captured))
@@ -69,7 +68,8 @@ class TargetExecutor:
             angles = language.rotary.after(row.position(start), depths, columns.depth)
             layers, mask = self.cache.layers(start, end), tree_mask(start, visible, x)
             return language.forward(x, Step(angles, layers, mask, captured=captured))
-        added, angles = deepstack(language, [row], start, end), self._angles(row, start, end)
+        added = [x[0] for x in deepstack(language, [row], start, end)]
+        angles = self._angles(row, start, end)
         return language.follow(x, self.cache, start, angles, deepstack=added, captured=captured)
 
     def _angles(self, row: Row[Tensor], start: int, end: int) -> Angles:
@@ -79,9 +79,6 @@ class TargetExecutor:
             return rotary.run(first, first + end - start)
         cos, sin = rotary.planes(row.positions(start, end)[None])
         return cos[0], sin[0]
-
-    def _count(self, number: int) -> Tensor:
-        return torch.arange(number, device=self.language.device)
 
 
 class DrafterExecutor:

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.decoding.stored_states import STEP
 from mmspec_torch.device.device_io import upload
 from mmspec_torch.network.attention import hidden
-from mmspec_torch.network.cache import STEP
 
 
 class Padding:

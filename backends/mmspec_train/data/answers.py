@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mmspec.decoding.contents import Projection, Row
 from mmspec.decoding.contract import Features, Segment
+from mmspec.decoding.language import deepstack
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.ground.tokens import NO_TOKEN
@@ -22,7 +23,6 @@ from mmspec_torch.device.device_io import upload
 from mmspec_torch.device.framework import keys, sampler
 from mmspec_torch.network.attention import Step, hidden
 from mmspec_torch.network.decoder import LanguageModel
-from mmspec_torch.sequence.contents import deepstack
 from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
 
@@ -141,7 +141,7 @@ class _Rows:
             self._cache.layers(start, end),
             self._mask(start, x) if start else None,
             causal=not start,
-            deepstack=deepstack(language, self._contents, start, end),
+            deepstack=[x.flatten(0, 1) for x in deepstack(language, self._contents, start, end)],
         )
         outputs = language.forward(x.flatten(0, 1), step)
         states = language.states(outputs).view(rows, width, -1)

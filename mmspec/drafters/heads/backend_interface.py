@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.decoding.ensemble_expander import DraftTail
+from mmspec.decoding.ensemble import DraftTail
 from mmspec.decoding.framework import Framework
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import A, Enter, Map, Positions

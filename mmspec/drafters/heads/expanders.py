@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic
 
 from mmspec.decoding.contract import HiddenStates
-from mmspec.decoding.ensemble_expander import DraftTail
+from mmspec.decoding.ensemble import DraftTail
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.block import BlockModules
 from mmspec.drafters.heads.modules import Successor

@@ -1,0 +1,82 @@
+"""Drafts with the mixture of a draft model's branches (IbED, section 3.1).
+
+Shape letters: R branches, w nodes expanded at once, V vocabulary of the target, v ids that both
+models have, H width.
+"""
+
+from typing import Any, Generic, Protocol
+
+from mmspec.decoding import formulas
+from mmspec.decoding.language import Language
+from mmspec.families.tower import cast
+from mmspec.ground.arrays import A, Map
+
+
+class Ensemble(Generic[A]):
+    """Averages the probabilities of all branches."""
+
+    def __init__(self, language: Language[A], branches: int, vocabulary: int) -> None:
+        """vocabulary: V; tokens that only the draft model has are ignored."""
+        self._language, self._branches = language, branches
+        self._shared = min(vocabulary, language.config.vocab_size)
+        self._missing = vocabulary - self._shared
+        self._mixed = language.framework.compiled(self._mixture)
+
+    def logits(self, weights: A, record: list[A], last: A) -> A:
+        """The mixture's logits [w, v] at outputs [R * w, H].
+
+        weights: [R].  record: with several branches, their probabilities [R * w, v] are appended.
+        """
+        logits: Any = self._language.logits(last)
+        logits = logits[..., : self._shared]
+        if self._branches > 1:
+            q, logits = self._mixed(weights, logits)
+            record.append(q)
+        mixed: A = logits
+        return mixed
+
+    def _mixture(self, weights: Any, logits: Any) -> tuple[Any, Any]:
+        framework = self._language.framework
+        q: Any = framework.softmax(cast(framework.xp, logits, framework.xp.float32))
+        mixture = formulas.mix(weights, q.reshape(self._branches, -1))
+        return q, framework.xp.log(mixture.reshape(-1, self._shared))
+
+    def padded(self, q: A) -> A:
+        """Probabilities [..., V] over all of the target's vocabulary: the other ids get 0."""
+        if not self._missing:
+            return q
+        framework, shape = self._language.framework, (*q.shape[:-1], self._missing)
+        return framework.concat([q, framework.zeros(shape, dtype=framework.xp.float32)], -1)
+
+
+class DraftTail(Protocol[A]):
+    """Cache columns for the nodes of one draft, after those of the sequence."""
+
+    def feed(self, x: A, parents: A | None) -> A:
+        """Feed the embeddings x [w, H] of a level's nodes to every branch; x may be overwritten.
+
+        A node stands one position after its parent and attends to the sequence, its ancestors and
+        itself. parents: [w] as in `Expander.expand`. Returns the last layer's outputs [R * w, H],
+        branch by branch.
+        """
+
+
+class EnsembleExpander(Generic[A]):
+    """Implements `tree_drafting.Expander`: feeds the same nodes to all branches."""
+
+    def __init__(self, tail: DraftTail[A], last: A, embed: Map[A], project: Map[A]) -> None:
+        """last: the branches' outputs [R, H] at the last column of the sequence.
+
+        embed: function from ids [w] to embeddings [w, H]. project: function from outputs [R * w, H]
+        to the logits [w, V] of the branches' mixture.
+        """
+        self._tail, self._last = tail, last
+        self._embed, self._project = embed, project
+
+    def root(self) -> A:
+        """Logits [1, V] of the token after the sequence."""
+        return self._project(self._last)
+
+    def expand(self, tokens: A, parents: A | None) -> A:
+        """Logits [w, V] of the token after each of w nodes of the next level."""
+        return self._project(self._tail.feed(self._embed(tokens), parents))
