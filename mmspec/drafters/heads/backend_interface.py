@@ -11,27 +11,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.decoding.ensemble import DraftTail
 from mmspec.decoding.framework import Framework
+from mmspec.drafters.heads.cached_layer import CachedLayer
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import A, Enter, Map, Positions
-
-
-class HeadLayer(Protocol[A]):
-    """A decoder layer with its own cache over one sequence."""
-
-    def append(self, x: A, start: int, positions: Positions | None = None) -> A:
-        """Feed rows [n, H] to columns `start` on; each attends to itself and all before it.
-
-        An EAGLE-3 head's rows are [n, 2 H].  x may be overwritten.  positions: rotary positions
-        [3, n]; None if they are the columns. Returns the output [1, H] of the last row.
-        """
-
-    def settle(self) -> None:
-        """Start computing the fed rows, so that lazily evaluated work does not pile up."""
-
-    def tail(self, columns: int, position: int) -> DraftTail[A]:
-        """Start a draft after the first `columns` columns, at the rotary position `position`."""
 
 
 class Sight(NamedTuple):
@@ -81,7 +64,7 @@ class Parts(Protocol[A]):
     def norm(self, path: str, eps: float) -> Map[A]:
         """The root-mean-square norm at `path`."""
 
-    def layer(self, text: TextConfig, enter: Enter[A]) -> Callable[[], HeadLayer[A]]:
+    def layer(self, text: TextConfig, enter: Enter[A]) -> Callable[[], CachedLayer[A]]:
         """Function that opens the decoder layer with an empty cache.
 
         enter: what its attention reads of the input, and what is added to the attention's output.

@@ -16,8 +16,8 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander
-from mmspec.drafters.heads.backend_interface import HeadLayer
 from mmspec.drafters.heads.block import BlockModules
+from mmspec.drafters.heads.cached_layer import CachedLayer
 from mmspec.drafters.heads.eagle3 import Fused
 from mmspec.drafters.heads.expanders import (
     BlockExpander,
@@ -79,7 +79,7 @@ class CachedForwards(HeadForwards[Q, A]):
     """A decoder layer with its own cache."""
 
     @cached_property
-    def _layer(self) -> HeadLayer[A]:
+    def _layer(self) -> CachedLayer[A]:
         return self._parts.layer()
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
