@@ -13,7 +13,7 @@ from mmspec.checkpoints.loading_plan import TensorSource, plan_named, read_tenso
 from mmspec.checkpoints.manifest import MTP_PREFIX, decoder_layer
 from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.families.decoder import TextConfig
-from mmspec.families.qwen3_5 import QWEN3_5_TEXT, Qwen35, read_qwen3_5
+from mmspec.families.qwen3_5 import QWEN3_5, QWEN3_5_TEXT, read_qwen3_5
 from mmspec.families.tensors import Shape
 from mmspec.ground.input_files import is_there
 from mmspec.ground.json_file import Block, read_json
@@ -22,7 +22,7 @@ KIND = "mtp"
 """The kind of head, and its value of --drafting."""
 APART = "qwen3_5_mtp"
 """The `model_type` of a drafter in files of its own, as mlx-vlm writes it."""
-MODEL_TYPES = APART, Qwen35.model_type, QWEN3_5_TEXT.model_type
+MODEL_TYPES = APART, QWEN3_5.model_type, QWEN3_5_TEXT.model_type
 POSITIONS = "mrope", "index"
 """What turns the layer, as `mtp_positions` in its config says: the target's positions, or the index
 of a token or visual position.

@@ -7,10 +7,10 @@ from mmspec.families.family import Family
 from mmspec.families.llama import LLAMA
 from mmspec.families.llava import Llava
 from mmspec.families.qwen2 import QWEN2
-from mmspec.families.qwen2_5_vl import Qwen25VL
+from mmspec.families.qwen2_5_vl import QWEN2_5_VL
 from mmspec.families.qwen3 import QWEN3
-from mmspec.families.qwen3_5 import QWEN3_5_TEXT, Qwen35
-from mmspec.families.qwen3_vl import Qwen3VL
+from mmspec.families.qwen3_5 import QWEN3_5, QWEN3_5_TEXT
+from mmspec.families.qwen3_vl import QWEN3_VL
 from mmspec.ground.json_file import Block
 
 GROUP = "mmspec.families"
@@ -20,10 +20,10 @@ _ALL: tuple[Family, ...] = (
     Llava(),
     LLAMA,
     QWEN2,
-    Qwen25VL(),
+    QWEN2_5_VL,
     QWEN3,
-    Qwen3VL(),
-    Qwen35(),
+    QWEN3_VL,
+    QWEN3_5,
     QWEN3_5_TEXT,
 )
 

@@ -185,9 +185,10 @@ class Llava:
 def _vision(whole: Block) -> LlavaVision:
     strategy = whole.only("vision_feature_select_strategy", ("default", "full"), "default")
     tower = _tower(whole)
+    layers = tower.num_hidden_layers
     return replace(
         tower,
-        feature_layer=_feature_layer(whole, tower.num_hidden_layers),
+        feature_layer=whole.integer("vision_feature_layer", -2, -layers - 1, layers),
         drops_class_token=strategy == "default",
         projector_act=whole.only("projector_hidden_act", ("gelu",), "gelu"),
     )
@@ -214,7 +215,3 @@ def _tower(whole: Block) -> LlavaVision:
     if config.patch_size > config.image_size:
         raise vision.error("patch_size", f"at most image_size ({config.image_size})")
     return config
-
-
-def _feature_layer(whole: Block, layers: int) -> int:
-    return whole.integer("vision_feature_layer", -2, -layers - 1, layers)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,26 +62,15 @@ def read_values(block: Block, lacking: PixelValues) -> PixelValues:
     )
 
 
-def processor_block(directory: Path) -> Block | None:
-    """The image processor's settings in a checkpoint's files; None if there are none."""
+def processor_block(directory: Path, kind: Literal["image", "video"] = "image") -> Block | None:
+    """The settings of the image or video processor in a checkpoint's files; None without any."""
     file = directory / "processor_config.json"
     if is_there(file):
-        block = Block(read_json(file), file).block("image_processor")
+        block = Block(read_json(file), file).block(f"{kind}_processor")
         if block.values:
             return block
-    file = directory / IMAGES
-    return Block(read_json(file), file) if is_there(file) else None
-
-
-def video_block(directory: Path) -> Block | None:
-    """The video processor's settings in a checkpoint's files; None if there are none."""
-    file = directory / "processor_config.json"
-    if is_there(file):
-        block = Block(read_json(file), file).block("video_processor")
-        if block.values:
-            return block
-    files = (directory / name for name in ("video_preprocessor_config.json", IMAGES))
-    present = filter(is_there, files)
+    names = (IMAGES,) if kind == "image" else ("video_preprocessor_config.json", IMAGES)
+    present = filter(is_there, (directory / name for name in names))
     return next((Block(read_json(file), file) for file in present), None)
 
 

@@ -28,7 +28,7 @@ SECTIONS = (16, 24, 24)
 """Frequencies that turn by time, row and column if the config names none."""
 
 
-def read_qwen2_vl(text: Block, defaults: TextConfig, tied: bool) -> TextConfig:
+def read_qwen2_vl(text: Block, tied: bool, defaults: TextConfig) -> TextConfig:
     """Read a Qwen2 decoder with chunked M-RoPE; tied: true if its output head is its embedding."""
     rope = rope_block(text)
     config = _read(text, defaults, tied, ("default", "mrope"))

@@ -11,26 +11,22 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.families.decoder import TextConfig, TokenId, Width
-from mmspec.families.family import Architecture
+from mmspec.families.decoder import TextConfig, Width
 from mmspec.families.grid import PlaneGrid
 from mmspec.families.qwen2 import DEFAULTS, read_qwen2_vl
 from mmspec.families.qwen_images import QwenImages, qwen2_images, read_qwen_images
 from mmspec.families.qwen_vision import (
     EPSILON,
-    HUB_PREFIXES,
     IMAGE_TOKENS,
-    PATCHES,
-    STORED_PREFIXES,
     Patches,
+    QwenFamily,
     QwenTower,
     QwenVision,
-    check_vision,
     cut_patches,
     patch_positions,
+    read_vision,
     rotation,
     take_layer,
-    vision_theta,
 )
 from mmspec.families.tower import Array, Attend, TowerLayer, TowerParts, mlp, swiglu, whole
 from mmspec.ground.json_file import Block
@@ -46,9 +42,10 @@ WINDOWS = 4
 class Qwen25VLVision(QwenVision):
     """Qwen2.5-VL's tower and merger."""
 
+    activation = "silu"
     window_size: Width = 112
     """Side in pixels of a window; patches attend to those of their window alone."""
-    fullatt_block_indexes: tuple[int, ...] = (7, 15, 23, 31)
+    fullatt_block_indexes: tuple[Annotated[int, Range(0, 1000)], ...] = (7, 15, 23, 31)
     """Layers whose patches attend to the whole image."""
     tokens_per_second: Rate = 4
     """Rotary positions in time of a second."""
@@ -150,29 +147,6 @@ def _within(parts: TowerParts, windows: Windows) -> Attend:
     return attend
 
 
-class Qwen25VL:
-    """Implements `mmspec.families.family.Family`."""
-
-    model_type = "qwen2_5_vl"
-    image_tokens = replace(IMAGE_TOKENS, clip="moments")
-    convolution = PATCHES
-    stored_prefixes = STORED_PREFIXES
-    hub_prefixes = HUB_PREFIXES
-
-    def read(self, whole: Block) -> Architecture:
-        """Read config.json, where the hub's files have the decoder's keys among the others.
-
-        Raises CheckpointError.
-        """
-        block = whole.block("text_config") if whole.get("text_config") else whole
-        kinds = self.model_type, f"{self.model_type}_text"
-        block.only("model_type", kinds, kinds[1])
-        ties = [each.flag("tie_word_embeddings", False) for each in (whole, block)]
-        text = read_qwen2_vl(block, TEXT, any(ties))
-        vision = _vision(whole.block("vision_config"), text)
-        return Architecture(block, text, vision, whole.read("image_token_id", TokenId, 151655))
-
-
 TEXT = replace(
     DEFAULTS,
     hidden_size=8192,
@@ -188,10 +162,17 @@ TEXT = replace(
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen25VLVision:
-    check_vision(vision, "qwen2_5_vl", "silu", text)
-    config = vision.record(Qwen25VLVision, hidden_size=3584)
+    config = read_vision(vision, Qwen25VLVision, "qwen2_5_vl", text, hidden_size=3584)
     if not config.window:
         raise vision.error("window_size", f"{config.cell} or more, the side of a merged block")
-    kind = tuple[Annotated[int, Range(0, 1000)], ...]
-    whole: tuple[int, ...] = vision.read("fullatt_block_indexes", kind, [7, 15, 23, 31])
-    return replace(config, fullatt_block_indexes=whole, rope_theta=vision_theta(vision))
+    return config
+
+
+QWEN2_5_VL = QwenFamily(
+    "qwen2_5_vl",
+    replace(IMAGE_TOKENS, clip="moments"),
+    partial(read_qwen2_vl, defaults=TEXT),
+    _vision,
+    151655,
+    is_flat=True,
+)

@@ -11,22 +11,14 @@ from mmspec.families.decoder import (
     DeltaNetConfig,
     Heads,
     TextConfig,
-    TokenId,
     Width,
     Window,
     read_sizes,
 )
-from mmspec.families.family import Architecture, TextFamily
+from mmspec.families.family import TextFamily
 from mmspec.families.mrope import interleaved, read_sections, rope_block
 from mmspec.families.qwen3_vl import Qwen3VLVision
-from mmspec.families.qwen_vision import (
-    HUB_PREFIXES,
-    IMAGE_TOKENS,
-    PATCHES,
-    STORED_PREFIXES,
-    check_vision,
-    vision_theta,
-)
+from mmspec.families.qwen_vision import IMAGE_TOKENS, QwenFamily, read_vision
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Length
 
@@ -92,31 +84,11 @@ def _layers(text: Block, count: int) -> tuple[int, ...]:
     return tuple(layer for layer, kind in enumerate(kinds) if kind == KINDS[0])
 
 
-class Qwen35:
-    """Implements `mmspec.families.family.Family`."""
-
-    model_type = "qwen3_5"
-    image_tokens = replace(IMAGE_TOKENS, clip="timed")
-    convolution = PATCHES
-    stored_prefixes = STORED_PREFIXES
-    hub_prefixes = HUB_PREFIXES
-
-    def read(self, whole: Block) -> Architecture:
-        """Read config.json.  Raises CheckpointError."""
-        block = whole.block("text_config")
-        block.only("model_type", ("qwen3_5_text",), "qwen3_5_text")
-        ties = [each.flag("tie_word_embeddings", False) for each in (whole, block)]
-        text = read_qwen3_5(block, any(ties))
-        if not whole.get("vision_config"):
-            return Architecture(block, text)
-        vision = _vision(whole.block("vision_config"), text)
-        return Architecture(block, text, vision, whole.read("image_token_id", TokenId, 248056))
-
-
 def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:
-    check_vision(vision, "qwen3_5", "gelu_pytorch_tanh", text)
-    config = vision.record(Qwen3VLVision, deepstack=[])
-    return replace(config, deepstack=(), rope_theta=vision_theta(vision))
+    config = read_vision(vision, Qwen3VLVision, "qwen3_5", text, deepstack=[])
+    return replace(config, deepstack=())
 
 
+TIMED = replace(IMAGE_TOKENS, clip="timed")
+QWEN3_5 = QwenFamily("qwen3_5", TIMED, read_qwen3_5, _vision, 248056, may_be_blind=True)
 QWEN3_5_TEXT = TextFamily("qwen3_5_text", IMAGE_TOKENS, read_qwen3_5)

@@ -16,27 +16,24 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.families.decoder import Layers, TextConfig, TokenId, Width
-from mmspec.families.family import Architecture
+from mmspec.families.decoder import Layers, TextConfig, Width
 from mmspec.families.mrope import interleaved, read_sections, rope_block
 from mmspec.families.qwen3 import DEFAULTS, read_qwen3
 from mmspec.families.qwen_images import QwenImages, qwen3_images, read_qwen_images
 from mmspec.families.qwen_vision import (
     EPSILON,
-    HUB_PREFIXES,
     IMAGE_TOKENS,
     PATCHES,
-    STORED_PREFIXES,
     Patches,
+    QwenFamily,
     QwenTower,
     QwenVision,
     Small,
-    check_vision,
     cut_patches,
     patch_positions,
+    read_vision,
     rotation,
     take_layer,
-    vision_theta,
 )
 from mmspec.families.tower import Array, Map, TowerLayer, TowerParts, cast, mlp, whole
 from mmspec.ground.json_file import Block
@@ -50,6 +47,7 @@ SECTIONS = (24, 20, 20)
 class Qwen3VLVision(QwenVision):
     """Qwen3-VL's tower and mergers."""
 
+    activation = "gelu_pytorch_tanh"
     hidden_size: Width = 1152
     intermediate_size: Width = 4304
     depth: Layers = 27
@@ -158,25 +156,6 @@ def _nearest(index: NDArray[np.int64], side: int) -> tuple[NDArray[np.int64], ND
     return nearest.clip(0, side - 1), share.astype(np.float32)
 
 
-class Qwen3VL:
-    """Implements `mmspec.families.family.Family`."""
-
-    model_type = "qwen3_vl"
-    image_tokens = replace(IMAGE_TOKENS, clip="timed")
-    convolution = PATCHES
-    stored_prefixes = STORED_PREFIXES
-    hub_prefixes = HUB_PREFIXES
-
-    def read(self, whole: Block) -> Architecture:
-        """Read config.json.  Raises CheckpointError."""
-        block = whole.block("text_config")
-        block.only("model_type", ("qwen3_vl_text",), "qwen3_vl_text")
-        ties = [each.flag("tie_word_embeddings", False) for each in (whole, block)]
-        text = _text(block, any(ties))
-        vision = _vision(whole.block("vision_config"), text)
-        return Architecture(block, text, vision, whole.read("image_token_id", TokenId, 151655))
-
-
 def _text(block: Block, tied: bool) -> TextConfig:
     defaults = replace(DEFAULTS, max_position_embeddings=128000, rope_theta=500000.0)
     text = read_qwen3(block, defaults, tied)
@@ -187,10 +166,8 @@ def _text(block: Block, tied: bool) -> TextConfig:
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:
-    check_vision(vision, "qwen3_vl", "gelu_pytorch_tanh", text)
-    config = vision.record(Qwen3VLVision, deepstack=[])
-    deepstack = _deepstack(vision, config.depth, text)
-    return replace(config, deepstack=deepstack, rope_theta=vision_theta(vision))
+    config = read_vision(vision, Qwen3VLVision, "qwen3_vl", text, deepstack=[])
+    return replace(config, deepstack=_deepstack(vision, config.depth, text))
 
 
 def _deepstack(vision: Block, depth: int, text: TextConfig) -> tuple[int, ...]:
@@ -201,3 +178,6 @@ def _deepstack(vision: Block, depth: int, text: TextConfig) -> tuple[int, ...]:
     if list(layers) != sorted({*layers}):
         raise vision.error(key, "ascending, without repetition")
     return layers
+
+
+QWEN3_VL = QwenFamily("qwen3_vl", replace(IMAGE_TOKENS, clip="timed"), _text, _vision, 151655)

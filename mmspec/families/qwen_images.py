@@ -9,13 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mmspec.families.processor_file import (
-    CLIP,
-    PixelValues,
-    processor_block,
-    read_values,
-    video_block,
-)
+from mmspec.families.processor_file import CLIP, PixelValues, processor_block, read_values
 from mmspec.families.qwen_vision import QwenVision
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.json_file import Block
@@ -150,7 +144,7 @@ def read_qwen_images(directory: Path, tower: QwenVision, published: QwenImages) 
     """
     clips, block = published.clips, processor_block(directory)
     images = _read(block, tower, _IMAGES) if block else published
-    block = video_block(directory)
+    block = processor_block(directory, "video")
     if clips and block:
         lacking = _QWEN3_FRAMES if clips.together else _QWEN2_FRAMES
         clips = replace(clips, frame=_read(block, tower, lacking))
@@ -163,13 +157,8 @@ def _read(block: Block, tower: QwenVision, lacking: QwenImages) -> QwenImages:
     block.only("merge_size", (tower.spatial_merge_size,), 2)
     block.only("temporal_patch_size", (tower.temporal_patch_size,), 2)
     block.only("do_resize", (True,), True)
-    least, largest = _areas(block, lacking)
-    return QwenImages(
-        cell=tower.cell,
-        least=least,
-        largest=largest,
-        values=read_values(block, lacking.values),
-    )
+    values = read_values(block, lacking.values)
+    return QwenImages(tower.cell, *_areas(block, lacking), values=values)
 
 
 def _areas(block: Block, lacking: QwenImages) -> tuple[int, int]:

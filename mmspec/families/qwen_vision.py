@@ -8,15 +8,15 @@ tower, H its heads, S size of a head.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, Width
-from mmspec.families.family import ImageTokens
+from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, TokenId, Width
+from mmspec.families.family import Architecture, ImageTokens, Vision
 from mmspec.families.grid import PlaneGrid
 from mmspec.families.tensors import Prefixes, Tensors, listed
 from mmspec.families.tower import Array, Map, Tower, TowerLayer, TowerParts, cast, cut
@@ -56,6 +56,8 @@ HUB_PREFIXES: Prefixes = (
 class QwenVision(ABC):
     """A tower and its merger; patch_size is in pixels, the other sizes in patches or features."""
 
+    activation: ClassVar[str]
+    """Name of the MLPs' activation in config.json."""
     hidden_size: Width = 1280
     intermediate_size: Width = 3420
     depth: Layers = 32
@@ -102,8 +104,17 @@ class QwenVision(ABC):
         """Take the tower and its mergers."""
 
 
-def check_vision(vision: Block, model_type: str, activation: str, text: TextConfig) -> None:
-    """Raise CheckpointError for a tower that is not of `model_type`, or does not fit a decoder."""
+V = TypeVar("V", bound=QwenVision)
+
+
+def read_vision(
+    vision: Block, kind: type[V], model_type: str, text: TextConfig, **defaults: Any
+) -> V:
+    """Read a tower as the config `kind`; defaults: values of keys that are missing.
+
+    Raises CheckpointError for one that is not of `model_type`, or does not fit the decoder.
+    """
+    activation = kind.activation
     vision.only("model_type", (f"{model_type}_vision", model_type), model_type)
     vision.only("hidden_act", (activation,), activation)
     vision.only("in_channels", (3,), 3)
@@ -112,12 +123,42 @@ def check_vision(vision: Block, model_type: str, activation: str, text: TextConf
     heads = vision.read("num_heads", Heads, 16)
     if vision.read("hidden_size", Width, 4 * heads) % (4 * heads):
         raise vision.error("hidden_size", "a multiple of 4 times num_heads")
+    theta = vision.block("rope_parameters").read("rope_theta", RotaryBase, 10000.0)
+    return replace(vision.record(kind, **defaults), rope_theta=theta)
 
 
-def vision_theta(vision: Block) -> float:
-    """The rotary base of a tower."""
-    theta: float = vision.block("rope_parameters").read("rope_theta", RotaryBase, 10000.0)
-    return theta
+@dataclass(frozen=True, slots=True)
+class QwenFamily:
+    """Implements `mmspec.families.family.Family` for decoders of Qwen with a tower."""
+
+    model_type: str
+    image_tokens: ImageTokens
+    decoder: Callable[[Block, bool], TextConfig]
+    """Reads a decoder's sizes, given whether the output head is the embedding."""
+    vision: Callable[[Block, TextConfig], Vision]
+    """Reads a tower for a decoder."""
+    image_token_id: int
+    """The token of images if the config names none."""
+    is_flat: bool = False
+    """True if the decoder's keys may be among the others, as in the hub's Qwen2.5-VL."""
+    may_be_blind: bool = False
+    """True if a config without a tower is of a model without one."""
+    convolution: str = PATCHES
+    stored_prefixes: Prefixes = STORED_PREFIXES
+    hub_prefixes: Prefixes = HUB_PREFIXES
+
+    def read(self, whole: Block) -> Architecture:
+        """Read config.json.  Raises CheckpointError."""
+        nested = whole.get("text_config") or not self.is_flat
+        block, kind = whole.block("text_config") if nested else whole, f"{self.model_type}_text"
+        block.only("model_type", (self.model_type, kind) if self.is_flat else (kind,), kind)
+        ties = [each.flag("tie_word_embeddings", False) for each in (whole, block)]
+        text = self.decoder(block, any(ties))
+        if self.may_be_blind and not whole.get("vision_config"):
+            return Architecture(block, text)
+        vision = self.vision(whole.block("vision_config"), text)
+        token = whole.read("image_token_id", TokenId, self.image_token_id)
+        return Architecture(block, text, vision, token)
 
 
 Patches = NDArray[np.int64]

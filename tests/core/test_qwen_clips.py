@@ -11,8 +11,8 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
 
 from mmspec.decoding.contents import Row
 from mmspec.decoding.contract import Segment
-from mmspec.families.qwen2_5_vl import Qwen25VL, Qwen25VLVision
-from mmspec.families.qwen3_vl import Qwen3VL, Qwen3VLVision
+from mmspec.families.qwen2_5_vl import QWEN2_5_VL, Qwen25VLVision
+from mmspec.families.qwen3_vl import QWEN3_VL, Qwen3VLVision
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.clips import clip_of
 from mmspec.prompt.conversation import Conversation, Message, render
@@ -24,7 +24,7 @@ from support.qwen_oracle import processor, shown
 
 VIDEO_ID = IMAGE_ID + 1
 TOWERS = {"qwen3_vl": Qwen3VLVision(), "qwen2_5_vl": Qwen25VLVision(tokens_per_second=2)}
-FAMILIES = {"qwen3_vl": Qwen3VL(), "qwen2_5_vl": Qwen25VL()}
+FAMILIES = {"qwen3_vl": QWEN3_VL, "qwen2_5_vl": QWEN2_5_VL}
 SETTINGS = {
     "qwen3_vl": {"patch_size": 16, "image_mean": [0.5] * 3, "image_std": [0.5] * 3},
     "qwen2_5_vl": {"patch_size": 14, **CLIP},
