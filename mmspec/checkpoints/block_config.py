@@ -10,24 +10,22 @@ z-lab and DeepSpec count from the first layer's output.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
+from mmspec.checkpoints.eagle3_config import ROPE, SPECULATORS_TYPE, captured_layers, with_axes
 from mmspec.families.decoder import TextConfig
-from mmspec.families.mrope import optional_axes, rope_block
 from mmspec.families.qwen3 import DEFAULTS, read_qwen3
 from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Length, Range
+from mmspec.ground.limits import Length
 
 BLOCK_KINDS = ("dflash", "dspark")
 """DSpark is DFlash and a Markov head, a confidence head or both."""
 MARKOV_HEADS = ("vanilla", "gated", "rnn")
 SLIDING, FULL = "sliding_attention", "full_attention"
-SPECULATORS_TYPE = "speculators_model_type"
 SPECULATORS_CAPTURED = "aux_hidden_state_layer_ids"
 NESTED = "dflash_config"
 """Key of the object in which z-lab's files have options; some of them may be beside it."""
-ROPE = "default", "mrope"
 MOST_ROWS, MOST_RANK = 1000, 100_000
 _WITHOUT_NETWORK = {
     "rope_is_neox_style": True,
@@ -39,7 +37,6 @@ _WITHOUT_NETWORK = {
     "final_logit_softcapping": 0.0,
 }
 """Options that no network here computes, with the only value that changes nothing."""
-_Layers = Annotated[tuple[Annotated[int, Range(-1, 1000)], ...], Length(1, 64)]
 _Names = Annotated[tuple[str, ...], Length(0, 1000)]
 
 
@@ -109,18 +106,22 @@ def read_block(whole: Block) -> tuple[BlockDraft, TextConfig]:
     if named:
         whole.only(SPECULATORS_TYPE, BLOCK_KINDS, None)
     nested = whole.block(NESTED)
-    both = Block(whole.values | nested.values, whole.file, whole.path)
+    both = whole.with_values(**nested.values)
     for key, only in _WITHOUT_NETWORK.items():
         both.only(key, (only,), only)
-    layers = _layers(text)
+    layers = with_axes(text, read_qwen3(text, DEFAULTS, False, ROPE))
     whole.only("target_hidden_size", (layers.hidden_size,), layers.hidden_size)
     dspark = _is_dspark(both)
     anchored = both.flag("sample_from_anchor", dspark)
     rank = both.integer("markov_rank", 256 if dspark and named else 0, 0, MOST_RANK)
     confidence = both.flag("enable_confidence_head", dspark and named)
+    if named:
+        captured = captured_layers(both, SPECULATORS_CAPTURED, 1)
+    else:
+        captured = captured_layers(both, "target_layer_ids", 1, shift=1)
     options = BlockDraft(
         both.integer("draft_vocab_size", layers.vocab_size, 1, layers.vocab_size),
-        _captured(both, named),
+        captured,
         both.integer("block_size", 16, 1 if anchored else 2, MOST_ROWS),
         both.integer("mask_token_id", -1, 0, layers.vocab_size - 1),
         anchored,
@@ -147,19 +148,6 @@ def _architecture(whole: Block) -> bool:
     return any("DSpark" in name for name in names)
 
 
-def _layers(text: Block) -> TextConfig:
-    layers = read_qwen3(text, DEFAULTS, False, ROPE)
-    return replace(layers, rotary_axes=optional_axes(rope_block(text), layers.head_dim))
-
-
-def _captured(both: Block, named: bool) -> tuple[int, ...]:
-    key, shift = (SPECULATORS_CAPTURED, 0) if named else ("target_layer_ids", 1)
-    ids: tuple[int, ...] = both.read(key, _Layers, [])
-    if list(ids) != sorted(set(ids)):
-        raise both.error(key, "a list of layers in ascending order")
-    return tuple(index + shift for index in ids)
-
-
 def _sight(text: Block, both: Block, *, before_block: bool) -> dict[str, Any]:
     """Which columns and rows the layers see, as fields of `BlockDraft`."""
     count = text.integer("num_hidden_layers", DEFAULTS.num_hidden_layers, 1, 1000)
@@ -170,7 +158,7 @@ def _sight(text: Block, both: Block, *, before_block: bool) -> dict[str, Any]:
     if slides:  # transformers' Qwen3 drops the window otherwise
         text.only("use_sliding_window", (True,), None)
     key = "sliding_window" if both.get("swa_window_size") is None else "swa_window_size"
-    window = Block(both.values | text.values, text.file, text.path)
+    window = text.with_values(**(both.values | text.values))
     causal = both.get("is_causal", both.get("causal"))
     if causal not in (None, True, False):
         raise both.error("is_causal", "true, false or null")

@@ -85,7 +85,7 @@ def model_type(directory: Path) -> str:
 def read_quantization(directory: Path) -> Quantization | None:
     """MLX's quantization of a checkpoint; CheckpointError for other methods."""
     file = directory / CONFIG_FILE
-    return _quantization(Block(read_json(file), file))
+    return _quantization(Block.of(file))
 
 
 def _quantization(whole: Block) -> Quantization | None:
@@ -108,7 +108,7 @@ def _affine(block: Block) -> Quantization:
 
 def _stop_tokens(text: Block, directory: Path) -> tuple[int, ...]:
     file = directory / "generation_config.json"
-    generation = Block(read_json(file), file) if is_there(file) else text
+    generation = Block.of(file) if is_there(file) else text
     source = generation if generation.get("eos_token_id") is not None else text
     if isinstance(source.get("eos_token_id"), list):
         ids: tuple[int, ...] = source.read("eos_token_id", tuple[TokenId, ...], ())

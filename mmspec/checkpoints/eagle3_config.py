@@ -31,10 +31,8 @@ _FLAGS = (
     "norm_output",
     "image_embeddings",
 )
-_ROPE = "default", "mrope"
+ROPE = "default", "mrope"
 """Names of the kinds of rotary positions; the second turns them by time, row and column."""
-_Captured = Annotated[tuple[Annotated[int, Range(-1, 1000)], ...], Length(0, 16)]
-"""Layers of the target; published heads have three."""
 
 
 @dataclass(frozen=True)
@@ -103,16 +101,27 @@ def read_eagle3(whole: Block) -> tuple[Eagle3, TextConfig]:
 
 def _layer(text: Block) -> TextConfig:
     text.only("num_hidden_layers", (1,), 1)
-    one = Block(text.values | {"num_hidden_layers": 1}, text.file, text.path)
+    one = text.with_values(num_hidden_layers=1)
     qwen3 = text.get("model_type") == "qwen3" or text.flag("qk_norm", False)
-    layer = read_qwen3(one, DEFAULTS, False, _ROPE) if qwen3 else read_llama(one, False, _ROPE)
-    return replace(layer, rotary_axes=optional_axes(rope_block(one), layer.head_dim))
+    layer = read_qwen3(one, DEFAULTS, False, ROPE) if qwen3 else read_llama(one, False, ROPE)
+    return with_axes(one, layer)
 
 
 def _captured(whole: Block) -> tuple[int, ...]:
-    nested = whole.block(_NESTED)
-    block, shift = (nested, 1) if whole.get(CAPTURED) is None else (whole, 0)
-    ids: tuple[int, ...] = block.read(CAPTURED, _Captured, [])
+    if whole.get(CAPTURED) is None:
+        return captured_layers(whole.block(_NESTED), CAPTURED, 0, shift=1)
+    return captured_layers(whole, CAPTURED, 0)
+
+
+def with_axes(text: Block, layers: TextConfig) -> TextConfig:
+    """The sizes of decoder layers with what turns each rotary frequency."""
+    return replace(layers, rotary_axes=optional_axes(rope_block(text), layers.head_dim))
+
+
+def captured_layers(block: Block, key: str, least: int, shift: int = 0) -> tuple[int, ...]:
+    """The layers of the target that a head reads, `least` at least, after adding `shift`."""
+    kind = Annotated[tuple[Annotated[int, Range(-1, 1000)], ...], Length(least, 64)]
+    ids: tuple[int, ...] = block.read(key, kind, [])
     if list(ids) != sorted(set(ids)):
-        raise block.error(CAPTURED, "a list of layers in ascending order")
+        raise block.error(key, "a list of layers in ascending order")
     return tuple(index + shift for index in ids)

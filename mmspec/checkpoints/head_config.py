@@ -17,7 +17,7 @@ from mmspec.families.llama import read_llama
 from mmspec.families.mrope import described_axes
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import is_there
-from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.json_file import Block
 
 MODEL_TYPE = "mmspec_head"
 """The `model_type` of this project's own heads."""
@@ -141,7 +141,7 @@ def is_head(directory: Path) -> bool:
     """
     if not is_there(directory / CONFIG_FILE):
         return False
-    whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
+    whole = Block.of(directory / CONFIG_FILE)
     kind: str = whole.read("model_type", str, "")
     if kind == MODEL_TYPE or is_block(whole) or is_eagle3(whole) or mtp.is_mtp(directory):
         return True
@@ -154,13 +154,21 @@ def read_head_config(directory: Path) -> HeadConfig:
     This project's own format must have every key; missing keys of a published head take Llama's
     defaults.  Raises CheckpointError, naming file, key, value and what is allowed.
     """
-    whole = Block(read_json(directory / CONFIG_FILE), directory / CONFIG_FILE)
+    whole = Block.of(directory / CONFIG_FILE)
     if is_block(whole) or whole.get("kind") in BLOCK_KINDS:
-        return _block(whole)
+        options, layers = read_block(whole)
+        whole.only("kind", (options.kind,), options.kind)
+        return _normed(whole, options.kind, layers, slots=options.slots, block=options)
     if whole.get("model_type") in mtp.MODEL_TYPES:
-        return _mtp(whole)
+        return _normed(whole, mtp.KIND, mtp.read_mtp(whole))
     if is_eagle3(whole) or whole.get("kind") == "eagle3":
-        return _eagle3(whole)
+        eagle3, layer_ = read_eagle3(whole)
+        return _normed(whole, "eagle3", layer_, eagle3=eagle3)
+    return _first_generation(whole, directory)
+
+
+def _first_generation(whole: Block, directory: Path) -> HeadConfig:
+    """Read the config of a head whose layer's input is EAGLE's, or of one without a layer."""
     model = whole.only("model_type", (MODEL_TYPE, *_PUBLISHED), None)
     if model == MODEL_TYPE:
         kind = whole.only("kind", KINDS, None)
@@ -168,13 +176,16 @@ def read_head_config(directory: Path) -> HeadConfig:
     else:
         kind = "vispec" if VIEW_QUERIES in stored_names(directory) else _PUBLISHED[model]
         whole.only("num_hidden_layers", (1,), 1)
-    layer = _layer(whole) if kind in LAYERED else None
+    layer, fewest = None, VIEWS if kind == "vispec" else 0
+    if kind in LAYERED:
+        layer = read_llama(whole.with_values(num_hidden_layers=1), False)
+        layer = replace(layer, qkv_bias=whole.flag("qkv_bias", False))
     return HeadConfig(
         kind=kind,
         hidden_size=layer.hidden_size if layer else whole.read("hidden_size", Width, 0),
         vocab_size=layer.vocab_size if layer else whole.read("vocab_size", Vocabulary, 0),
         slots=whole.integer("slots", 0, 0, MOST_SLOTS),
-        queries=_queries(whole, kind),
+        queries=whole.integer("queries", fewest, fewest, MOST_QUERIES),
         vision=whole.only("vision", VISION if kind in ("medusa", "hydra") else VISION[:1], "none"),
         bias=whole.flag("bias", True),
         input_norm=whole.flag("input_norm", kind == "flash"),
@@ -183,47 +194,18 @@ def read_head_config(directory: Path) -> HeadConfig:
     )
 
 
-def _eagle3(whole: Block) -> HeadConfig:
-    options, layer = read_eagle3(whole)
+def _normed(whole: Block, kind: str, layer: TextConfig, **own: Any) -> HeadConfig:
+    """The config of a head whose decoder layers normalise their input; own: its other fields."""
+    blocks = map(whole.block, ("transformer_layer_config", "text_config"))
     return HeadConfig(
-        kind="eagle3",
+        kind=kind,
         hidden_size=layer.hidden_size,
         vocab_size=layer.vocab_size,
         bias=False,
         input_norm=True,
         layer=layer,
-        dtype=read_dtype(whole, whole.block("transformer_layer_config")),
-        eagle3=options,
-    )
-
-
-def _block(whole: Block) -> HeadConfig:
-    options, layers = read_block(whole)
-    if whole.get("kind") is not None:
-        whole.only("kind", (options.kind,), None)
-    return HeadConfig(
-        kind=options.kind,
-        hidden_size=layers.hidden_size,
-        vocab_size=layers.vocab_size,
-        slots=options.slots,
-        bias=False,
-        input_norm=True,
-        layer=layers,
-        dtype=read_dtype(whole, whole.block("transformer_layer_config")),
-        block=options,
-    )
-
-
-def _mtp(whole: Block) -> HeadConfig:
-    layer = mtp.read_mtp(whole)
-    return HeadConfig(
-        kind=mtp.KIND,
-        hidden_size=layer.hidden_size,
-        vocab_size=layer.vocab_size,
-        bias=False,
-        input_norm=True,
-        layer=layer,
-        dtype=read_dtype(whole, whole.block("text_config")),
+        dtype=read_dtype(whole, *blocks),
+        **own,
     )
 
 
@@ -241,17 +223,6 @@ def _require_keys(whole: Block, kind: str) -> None:
         raise whole.error("slots", "absent")
     if whole.get("queries") and kind not in ("vispec", "flash"):
         raise whole.error("queries", "absent")
-
-
-def _queries(whole: Block, kind: str) -> int:
-    if kind == "vispec":
-        return whole.integer("queries", VIEWS, 2, MOST_QUERIES)
-    return whole.integer("queries", 0, 0, MOST_QUERIES)
-
-
-def _layer(whole: Block) -> TextConfig:
-    one = Block(whole.values | {"num_hidden_layers": 1}, whole.file, whole.path)
-    return replace(read_llama(one, False), qkv_bias=whole.flag("qkv_bias", False))
 
 
 def require_fit(config: HeadConfig, target: ModelConfig, directory: Path) -> None:

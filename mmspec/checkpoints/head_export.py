@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mmspec.checkpoints.block_export import described_block, require_exportable
+from mmspec.checkpoints.block_config import NESTED, SPECULATORS_CAPTURED, BlockDraft
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
-from mmspec.checkpoints.eagle3_config import CAPTURED, DRAFT_VOCABULARY, SPECULATORS_TYPE, Eagle3
+from mmspec.checkpoints.eagle3_config import CAPTURED, DRAFT_VOCABULARY, SPECULATORS_TYPE
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import LAYER, MIDLAYER, plan_head, read_draft_ids
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
@@ -48,18 +48,7 @@ def export_head(head: Path, target: Path, layout: Layout, destination: Path, ver
     contents = _contents(head, config, layout)
     architectures = read_json(target / CONFIG_FILE).get("architectures") or []
     verified = {"name_or_path": verifier, "architectures": architectures}
-    if config.block:
-        sizes = _sizes(layer) | {"num_hidden_layers": layer.num_hidden_layers}
-        named = _speculators(config.kind, config.slots, verified)
-        rest = named if layout == "speculators" else {"dtype": config.dtype}
-        total = model.text.num_hidden_layers
-        described = described_block(config.block, layout, sizes, total, rest)
-    elif config.eagle3 is None:
-        described = _described_eagle(config, layer)
-    elif layout == "sglang":
-        described = _described_sglang(config, config.eagle3, layer, config.captured(model))
-    else:
-        described = _described_speculators(config.eagle3, layer, config.captured(model), verified)
+    described = _described(config, layer, model, layout, verified)
     with new_directory(destination) as partial:
         write_safetensors(partial / WEIGHTS_FILE, contents)
         (partial / CONFIG_FILE).write_text(json.dumps(described, indent=2) + "\n")
@@ -68,26 +57,53 @@ def export_head(head: Path, target: Path, layout: Layout, destination: Path, ver
 def _require_exportable(
     config: HeadConfig, model: ModelConfig, layout: Layout, head: Path
 ) -> TextConfig:
-    """The sizes of the head's layer; raises UsageError with what to train instead."""
+    """The sizes of the head's layers; raises UsageError with what to train instead."""
     instead = "train --kind eagle3 without --image-embeddings"
     if config.layer and config.block:
-        require_exportable(config.block, config.vocab_size, layout, head)
+        _require_block(config.block, config.vocab_size, layout, head)
         return config.layer
     if config.layer is None or config.kind not in ("eagle", "eagle3"):
         raise UsageError(f"{head}: vLLM and SGLang run no such {config.kind} head: {instead}")
-    if config.layer.qkv_bias:
-        raise UsageError(f"{head}: its queries, keys and values have biases: {instead}")
-    sees = model.vision is not None and not config.apart
-    if sees:
-        raise UsageError(
-            f"{head} is fed the images' features, which vLLM and SGLang give no draft: {instead}"
-        )
-    if config.kind == "eagle" and (layout == "speculators" or config.input_norm):
-        raise UsageError(
-            f"{head}: speculators dropped EAGLE-1 after 0.3, and no engine norms its input: use "
-            f"--to sglang for a head without an input norm, or {instead}"
-        )
+    reasons = {
+        f": its queries, keys and values have biases: {instead}": config.layer.qkv_bias,
+        f" is fed the images' features, which vLLM and SGLang give no draft: {instead}": (
+            model.vision is not None and not config.apart
+        ),
+        ": speculators dropped EAGLE-1 after 0.3, and no engine norms its input: use --to sglang "
+        f"for a head without an input norm, or {instead}": (
+            config.kind == "eagle" and (layout == "speculators" or config.input_norm)
+        ),
+    }
+    _refuse(head, reasons)
     return config.layer
+
+
+def _require_block(options: BlockDraft, vocabulary: int, layout: Layout, head: Path) -> None:
+    """Raise UsageError for what the layout's readers do not compute, with what they do."""
+    named, anchored = layout == "speculators", options.sample_from_anchor
+    dspark = options.kind == "dspark"
+    reasons = {
+        "it leaves images out of its context, which those engines do not": (
+            not options.image_context
+        ),
+        "speculators' full layers see the whole block": named and options.is_causal,
+        f"{layout} computes another sliding window": (
+            bool(options.layer_types) and options.window_before_block != named
+        ),
+        "SGLang's drafters draft every token": not named and options.draft_vocab_size < vocabulary,
+        "SGLang's DFlash predicts from the masks, its DSpark from the anchor": (
+            not named and anchored != dspark
+        ),
+        "SGLang's DSpark needs a Markov head": not named and dspark and not options.markov_rank,
+    }
+    instead = f"train --kind {options.kind} with its defaults"
+    _refuse(head, {f": {reason}: {instead}": holds for reason, holds in reasons.items()})
+
+
+def _refuse(head: Path, reasons: dict[str, bool]) -> None:
+    """Raise UsageError with the first of the reasons that holds."""
+    for reason in (reason for reason, holds in reasons.items() if holds):
+        raise UsageError(f"{head}{reason}")
 
 
 def _contents(head: Path, config: HeadConfig, layout: Layout) -> dict[str, Content]:
@@ -134,23 +150,35 @@ _OWN_NAMES = ("qkv_bias", "qk_norm", "rotary_axes", "rotary_scaling")
 """Fields of a decoder's config that transformers has no key for."""
 
 
-def _norms(options: Eagle3) -> dict[str, bool]:
-    """The options that change the forward; each is written, for engines' defaults differ."""
-    names = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
-    return {name: value for name, value in asdict(options).items() if name in names}
-
-
-def _described_speculators(
-    options: Eagle3, layer: TextConfig, captured: tuple[int, ...], verified: dict[str, Any]
+def _described(
+    config: HeadConfig,
+    layer: TextConfig,
+    model: ModelConfig,
+    layout: Layout,
+    verified: dict[str, Any],
 ) -> dict[str, Any]:
+    """The content of config.json; verified: what it says of the target."""
+    if config.block:
+        return _described_block(config, config.block, layer, model, layout, verified)
+    sizes, own = _sizes(layer), {"dtype": config.dtype}
+    if config.eagle3 is None:
+        names = {"architectures": ["LlamaForCausalLMEagle"], "bias": config.bias}
+        return names | sizes | own
+    # The options that change the forward; each is written, for engines' defaults differ.
+    norms = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+    options = {DRAFT_VOCABULARY: config.eagle3.draft_vocab_size}
+    options |= {name: getattr(config.eagle3, name) for name in norms}
+    captured = config.captured(model)
+    if layout == "sglang":
+        nested = {CAPTURED: [before - 1 for before in captured], "use_aux_hidden_state": True}
+        names = {"architectures": ["LlamaForCausalLMEagle3"]}
+        return names | sizes | own | options | {"eagle_config": nested}
     return {
         **_speculators("eagle3", SPECULATIVE_TOKENS, verified),
         "architectures": ["Eagle3Speculator"],
-        SPECULATORS_TYPE: "eagle3",
-        DRAFT_VOCABULARY: options.draft_vocab_size,
         CAPTURED: list(captured),
-        **_norms(options),
-        "transformer_layer_config": _sizes(layer),
+        **options,
+        "transformer_layer_config": sizes,
     }
 
 
@@ -164,6 +192,7 @@ def _speculators(kind: str, tokens: int, verified: dict[str, Any]) -> dict[str, 
     }
     return {
         "speculators_version": "0.9.0",
+        SPECULATORS_TYPE: kind,
         "speculators_config": {
             "algorithm": kind,
             "default_proposal_method": "greedy",
@@ -173,20 +202,45 @@ def _speculators(kind: str, tokens: int, verified: dict[str, Any]) -> dict[str, 
     }
 
 
-def _described_sglang(
-    config: HeadConfig, options: Eagle3, layer: TextConfig, captured: tuple[int, ...]
+_WINDOW = ("layer_types", "sliding_window", "use_sliding_window")
+_MARKOV = (
+    "markov_rank",
+    "markov_head_type",
+    "enable_confidence_head",
+    "confidence_head_with_markov",
+)
+
+
+def _described_block(
+    config: HeadConfig,
+    options: BlockDraft,
+    layer: TextConfig,
+    model: ModelConfig,
+    layout: Layout,
+    verified: dict[str, Any],
 ) -> dict[str, Any]:
-    ids = [before - 1 for before in captured]
-    return {
-        "architectures": ["LlamaForCausalLMEagle3"],
-        **_sizes(layer),
-        "dtype": config.dtype,
-        DRAFT_VOCABULARY: options.draft_vocab_size,
-        **_norms(options),
-        "eagle_config": {CAPTURED: ids, "use_aux_hidden_state": True},
-    }
-
-
-def _described_eagle(config: HeadConfig, layer: TextConfig) -> dict[str, Any]:
-    names = {"architectures": ["LlamaForCausalLMEagle"], "bias": config.bias}
-    return names | _sizes(layer) | {"dtype": config.dtype}
+    values, kind = options.described(), options.kind
+    sizes = _sizes(layer) | {"num_hidden_layers": layer.num_hidden_layers}
+    if options.layer_types:
+        sizes |= {name: values[name] for name in _WINDOW}
+    markov = {name: values[name] for name in _MARKOV} if kind == "dspark" else {}
+    block = {name: values[name] for name in ("block_size", "sample_from_anchor")}
+    mask = {"mask_token_id": options.mask_token_id}
+    if layout == "speculators":
+        own = ("draft_vocab_size", "sliding_window_non_causal")
+        return {
+            **_speculators(kind, config.slots, verified),
+            "architectures": [{"dflash": "DFlashSpeculator", "dspark": "DSparkSpeculator"}[kind]],
+            **{name: values[name] for name in own},
+            **(block | mask | markov),
+            SPECULATORS_CAPTURED: list(options.captured),
+            "transformer_layer_config": sizes,
+        }
+    captured = {"target_layer_ids": values["target_layer_ids"]}
+    total = {"num_target_layers": model.text.num_hidden_layers}
+    rest = {"dtype": config.dtype} | sizes | total | block
+    if options.is_causal or options.sliding_window_non_causal:
+        rest["is_causal"] = options.is_causal
+    if kind == "dspark":
+        return rest | {"architectures": ["Qwen3DSparkModel"]} | mask | captured | markov
+    return rest | {"architectures": ["DFlashDraftModel"], NESTED: mask | captured}

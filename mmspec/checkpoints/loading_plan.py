@@ -15,7 +15,7 @@ from mmspec.checkpoints.safetensors_header import StoredTensor, TensorName, read
 from mmspec.families.tensors import Shape
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import is_there
-from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Matches
 
 WEIGHTS_FILE = "model.safetensors"
@@ -156,7 +156,7 @@ def _shards(directory: Path) -> dict[str, str]:
     index = directory / INDEX_FILE
     if not is_there(index):
         return {}
-    block = Block(read_json(index), index)
+    block = Block.of(index)
     shards: dict[str, str] = block.read("weight_map", dict[TensorName, FileName], {})
     for shard in set(shards.values()):
         if not is_there(directory / shard):

@@ -13,7 +13,7 @@ from mmspec.decoding.tree import WIDTH, width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.ground.errors import CheckpointError
-from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
 from mmspec.ground.output_files import make_directory, replace_text
 
@@ -98,7 +98,7 @@ class CalibrationFile:
         try:
             if not self.path.exists():
                 return Calibration(), ""
-            block = Block(read_json(self.path), self.path)
+            block = Block.of(self.path)
             if block.get("key") != self.key:
                 raise CheckpointError(f"{self.path} is of another machine, backend or model")
             return block.record(Calibration), ""

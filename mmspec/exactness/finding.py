@@ -14,7 +14,7 @@ from mmspec.exactness.price import price_of
 from mmspec.exactness.probe import find_exact_rows
 from mmspec.ground.errors import CheckpointError, UsageError, WriteError
 from mmspec.ground.input_files import require_file
-from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec.ground.progress import Notice, Progress
@@ -87,7 +87,7 @@ class FindingFile:
 def read_finding(path: Path) -> tuple[dict[str, Any], Finding] | None:
     """The key and the finding in a file; None if the file is missing or damaged."""
     try:
-        block = Block(read_json(path), path)
+        block = Block.of(path)
         key, finding = block.block("key").values, block.record(Finding)
     except CheckpointError:
         return None

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from mmspec.ground.input_files import is_there
-from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
 
 IMAGES = "preprocessor_config.json"
@@ -66,12 +66,12 @@ def processor_block(directory: Path, kind: Literal["image", "video"] = "image") 
     """The settings of the image or video processor in a checkpoint's files; None without any."""
     file = directory / "processor_config.json"
     if is_there(file):
-        block = Block(read_json(file), file).block(f"{kind}_processor")
+        block = Block.of(file).block(f"{kind}_processor")
         if block.values:
             return block
     names = (IMAGES,) if kind == "image" else ("video_preprocessor_config.json", IMAGES)
     present = filter(is_there, (directory / name for name in names))
-    return next((Block(read_json(file), file) for file in present), None)
+    return next((Block.of(file) for file in present), None)
 
 
 def _channels(block: Block, key: str, kind: Any, default: Channels) -> Channels:

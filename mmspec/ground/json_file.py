@@ -64,6 +64,11 @@ class JsonObject(ABC):
     def wrong(self, error: MismatchError) -> Exception:
         """The exception for a value at a place within the object."""
 
+    @classmethod
+    def of(cls, file: Path) -> "Block":
+        """The JSON object in `file`; raises CheckpointError if there is none."""
+        return cls(read_json(file), file)
+
     def get(self, key: str, default: Any = None) -> Any:
         """The value of `key`, or `default` if the key is missing or null."""
         value = self.values.get(key)
@@ -117,6 +122,10 @@ class Block(JsonObject):
         """The object at `key`, empty if the key is missing."""
         value = self.read(key, dict[str, Any], {})
         return Block(value, self.file, f"{self.path}{key}.")
+
+    def with_values(self, **values: Any) -> "Block":
+        """The object with other values of some keys."""
+        return Block(self.values | values, self.file, self.path)
 
     def only(self, key: str, allowed: Sequence[Any], default: Any) -> Any:
         """The value of `key`, which must be one of `allowed`."""

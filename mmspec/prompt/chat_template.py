@@ -7,7 +7,7 @@ from typing import Any
 
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.input_files import is_there
-from mmspec.ground.json_file import Block, read_json, read_whole
+from mmspec.ground.json_file import Block, read_whole
 from mmspec.prompt.tokenizer_files import special_tokens
 
 Content = Sequence[Mapping[str, str]]
@@ -192,7 +192,7 @@ def _source(file: Path) -> str | None:
     """The template in a JSON file; the one named default if there are several."""
     if not is_there(file):
         return None
-    block = Block(read_json(file), file)
+    block = Block.of(file)
     source = block.get("chat_template")
     if isinstance(source, list):
         entries = [entry for entry in source if isinstance(entry, dict)]

@@ -13,7 +13,7 @@ from mmspec.chat.options import Gamma, Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.provenance import provenance
 from mmspec.ground.errors import UsageError
-from mmspec.ground.json_file import Block, read_json
+from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Matches
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow, read_rows, rewrite
@@ -165,7 +165,7 @@ def _shown(value: Any) -> str:
 
 def read_provenance(folder: Path) -> dict[str, Any]:
     """The content of a run's `provenance.json` without null entries; raises CheckpointError."""
-    block = Block(read_json(folder / PROVENANCE), folder / PROVENANCE)
+    block = Block.of(folder / PROVENANCE)
     lists: dict[str, Any] = {"skipped": [], "resumed": []}
     block.record(_Provenance, **lists)
     block.read("models", dict[str, _Model | None], {})
