@@ -10,7 +10,7 @@ import mlx.core as mx
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.loading_progress import LoadingProgress
-from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.checkpoints.stored_config import stored_config
 from mmspec.decoding.contract import Head, Model
 from mmspec.ground.errors import CheckpointError, UsageError

@@ -10,8 +10,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
-from mmspec.decoding.likelihoods import Likelihood
-from mmspec.decoding.statistics import Statistics
+from mmspec.decoding.statistics import Likelihood, Statistics
 from mmspec.prompt.conversation import Chunk, Conversation, Message, answer_ids
 from mmspec.prompt.tool_calls import Call, CallForm
 from mmspec_server.decoding import ConversationCache

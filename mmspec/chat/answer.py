@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from weakref import finalize
 
 from mmspec.chat.session import Prefilled
-from mmspec.decoding.likelihoods import Likelihood
-from mmspec.decoding.statistics import Round, Statistics
+from mmspec.decoding.statistics import Likelihood, Round, Statistics
 from mmspec.drafters.views import PLAIN, Drafting
 
 

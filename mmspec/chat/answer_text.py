@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from mmspec.chat.answer import Piece
 from mmspec.chat.stop_strings import StopStrings
-from mmspec.decoding.likelihoods import Likelihood
-from mmspec.decoding.statistics import Round
+from mmspec.decoding.statistics import Likelihood, Round
 from mmspec.prompt.tokenizer import TextStream
 
 

@@ -7,10 +7,9 @@ from time import perf_counter
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.contract import Verifier
 from mmspec.decoding.draft import Draft, Plan
-from mmspec.decoding.likelihoods import Likelihood, likelihoods
 from mmspec.decoding.loop import DraftLengthPolicy
 from mmspec.decoding.noise import Noise
-from mmspec.decoding.statistics import Round
+from mmspec.decoding.statistics import Likelihood, Round, likelihoods
 
 
 class MeasuredRounds:

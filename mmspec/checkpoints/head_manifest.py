@@ -27,8 +27,7 @@ from mmspec.checkpoints.head_config import VIEW_QUERIES, HeadConfig
 from mmspec.checkpoints.head_names import PICKLE_FILE
 from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
 from mmspec.checkpoints.manifest import decoder_layer
-from mmspec.checkpoints.safetensors_file import stored_content
-from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.checkpoints.safetensors_file import StoredTensor, stored_content
 from mmspec.families.decoder import TextConfig
 from mmspec.families.tensors import Shape, renamed
 from mmspec.ground.errors import CheckpointError

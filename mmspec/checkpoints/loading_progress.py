@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from mmspec.checkpoints.loading_plan import TensorSource
-from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.ground.progress import Progress
 
 LARGE = 10**9

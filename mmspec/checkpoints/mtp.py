@@ -11,7 +11,7 @@ from pathlib import Path
 from mmspec.checkpoints.config import CONFIG_FILE, read_quantization
 from mmspec.checkpoints.loading_plan import TensorSource, plan_named, read_tensors
 from mmspec.checkpoints.manifest import MTP_PREFIX, decoder_layer
-from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.families.decoder import TextConfig
 from mmspec.families.qwen3_5 import QWEN3_5, QWEN3_5_TEXT, read_qwen3_5
 from mmspec.families.tensors import Shape

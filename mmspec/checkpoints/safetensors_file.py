@@ -1,12 +1,133 @@
-"""Copies tensors between safetensors files, byte by byte."""
+"""Safetensors files: their headers, with each tensor's place, and copies byte by byte."""
 
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from mmspec.checkpoints.safetensors_header import StoredTensor
 from mmspec.ground.errors import CheckpointError
+from mmspec.ground.input_files import require_file
+from mmspec.ground.json_reader import MismatchError, read_value, shown
+from mmspec.ground.limits import Length, Matches, Range
+
+ITEM_BYTES = {
+    "BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
+    "I32": 4, "U32": 4, "F32": 4, "F64": 8, "I64": 8, "U64": 8,
+}  # fmt: skip
+"""Bytes of an element, by the safetensors dtypes that can be read."""
+
+HEADER_BYTES = 16_000_000
+"""The most bytes of a header, of which the format allows 100 MB: reading takes memory for each."""
+
+TensorName = Annotated[str, Matches(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,1000}")]
+Offset = Annotated[int, Range(0, 2**63 - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A tensor as the header describes it."""
+
+    dtype: Annotated[str, Matches("|".join(ITEM_BYTES))]
+    shape: Annotated[list[Offset], Length(0, 8)]
+    data_offsets: tuple[Offset, Offset]
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a safetensors file; its bytes are `file[start:end]`, row-major.
+
+    `dtype` is safetensors' own name (F32, F16, BF16, U32, …). `writer` is the file's "format"
+    entry: "pt" or "mlx", empty if it has none.
+    """
+
+    file: Path
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+    writer: str = ""
+
+
+def read_header(file: Path) -> dict[str, StoredTensor]:
+    """The tensors of `file` by name.
+
+    Raises CheckpointError, naming the file, if it is truncated, its header is malformed, or its
+    tensors do not cover the rest of the file exactly once.
+    """
+    try:
+        size = require_file(file)
+        header, base = _parse(file, size)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
+    writer = _writer(header.pop("__metadata__", {}))
+    entries = _entries(file, header)
+    tensors = {name: _stored(file, name, entry, base, writer) for name, entry in entries.items()}
+    _require_cover(file, tensors, base, size)
+    return tensors
+
+
+def _parse(file: Path, size: int) -> tuple[dict[str, Any], int]:
+    """The header's JSON object and the offset at which the tensors start."""
+    with file.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if size < 8 or length > min(HEADER_BYTES, size - 8):
+            raise CheckpointError(
+                f"{file} is truncated or not a safetensors file: {size} bytes, header of {length} "
+                f"bytes, of which {HEADER_BYTES:,} are allowed"
+            )
+        text = stream.read(length)
+    try:
+        header = json.loads(text.decode(), object_pairs_hook=_without_repetition)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file}: the safetensors header is not JSON: {error}") from error
+    if not isinstance(header, dict):
+        raise CheckpointError(f"{file}: the safetensors header is not a JSON object")
+    return header, 8 + length
+
+
+def _writer(metadata: object) -> str:
+    return str(metadata.get("format", "")) if isinstance(metadata, dict) else ""
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in values if names.count(name) > 1)
+        raise ValueError(f"{shown(twice)} is there twice")
+    return values
+
+
+def _entries(file: Path, header: dict[str, Any]) -> dict[str, _Entry]:
+    try:
+        return read_value(dict[TensorName, _Entry], header)
+    except MismatchError as error:
+        raise CheckpointError(f"{file}: in the safetensors header {error}") from error
+
+
+def _stored(file: Path, name: str, entry: _Entry, base: int, writer: str) -> StoredTensor:
+    start, end = (base + offset for offset in entry.data_offsets)
+    stored = StoredTensor(file, name, entry.dtype, tuple(entry.shape), start, end, writer)
+    expected = math.prod(stored.shape) * ITEM_BYTES[stored.dtype]
+    if stored.end - stored.start != expected:
+        raise CheckpointError(
+            f"{stored.file}: {stored.name} takes {stored.end - stored.start} bytes, but "
+            f"{stored.dtype} {list(stored.shape)} needs {expected}"
+        )
+    return stored
+
+
+def _require_cover(file: Path, tensors: dict[str, StoredTensor], base: int, size: int) -> None:
+    end = base
+    for stored in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.end)):
+        if stored.start != end:
+            raise CheckpointError(f"{file}: {stored.name} overlaps another tensor or leaves a gap")
+        end = stored.end
+    if end != size:
+        raise CheckpointError(f"{file} is truncated or overlong: {size} bytes, expected {end}")
 
 
 class Content(NamedTuple):
@@ -15,20 +136,25 @@ class Content(NamedTuple):
     dtype: str
     """Safetensors' own name: F32, F16, BF16, I64, BOOL, …"""
     shape: tuple[int, ...]
-    content: bytes
+    content: bytes | bytearray
+
+
+def read_into(buffer: memoryview | bytearray, stored: StoredTensor) -> None:
+    """Fill a buffer of their size with a tensor's bytes; raises CheckpointError."""
+    try:
+        with stored.file.open("rb") as file:
+            file.seek(stored.start)
+            size = file.readinto(buffer)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {stored.file}: {error.strerror}") from error
+    if size != stored.end - stored.start:
+        raise CheckpointError(f"{stored.file} ends inside {stored.name}: download it again")
 
 
 def stored_content(stored: StoredTensor) -> Content:
     """A stored tensor with its bytes; raises CheckpointError if they cannot be read."""
-    size = stored.end - stored.start
-    try:
-        with stored.file.open("rb") as file:
-            file.seek(stored.start)
-            content = file.read(size)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {stored.file}: {error.strerror}") from error
-    if len(content) != size:
-        raise CheckpointError(f"{stored.file} ends inside {stored.name}: download it again")
+    content = bytearray(stored.end - stored.start)
+    read_into(content, stored)
     return Content(stored.dtype, stored.shape, content)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import read_tensors
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD, canonical
-from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.ground.errors import CheckpointError
 
 PIECE = 2**24

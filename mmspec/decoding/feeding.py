@@ -67,18 +67,8 @@ class TargetForwards(Protocol[A]):
         """Wait until all writes are computed, in a framework that computes lazily."""
 
 
-class Feeding(Protocol[A]):
-    """A target's way to feed the tokens that it decodes."""
-
-    def feed(self, target: TargetForwards[A], x: A, columns: Columns) -> Outputs[A]:
-        """Feed the embeddings x [n + 1, H] of the last token and a draft."""
-
-    def feed_answer(self, target: TargetForwards[A], start: int, stop: int) -> None:
-        """Feed columns of an earlier answer, with the bits that decoding gave them."""
-
-
-class OrdinaryFeeding(Generic[A]):
-    """Implements `Feeding` with one forward, and prefills earlier answers like prompts."""
+class Feeding(Generic[A]):
+    """Feeds the tokens that a target decodes in one forward, and earlier answers like prompts."""
 
     def feed(self, target: TargetForwards[A], x: A, columns: Columns) -> Outputs[A]:
         """Feed the embeddings x [n + 1, H] of the last token and a draft."""
@@ -90,8 +80,8 @@ class OrdinaryFeeding(Generic[A]):
         target.prefill(start, stop)
 
 
-class ExactFeeding(Generic[A]):
-    """Implements `Feeding` with forwards of exact numbers of rows."""
+class ExactFeeding(Feeding[A]):
+    """Feeds in forwards of exact numbers of rows."""
 
     def __init__(self, framework: Framework[A], rows: ExactRows) -> None:
         self._framework, self._rows = framework, rows

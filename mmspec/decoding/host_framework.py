@@ -9,9 +9,9 @@ import numpy as np
 from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.formulas import Array, softmax
 from mmspec.decoding.framework import Framework
-from mmspec.decoding.grid_features import GridFeatures
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampler, Sampling
+from mmspec.decoding.segment import GridFeatures
 
 
 def top(p: Array, count: int) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from mmspec.decoding.contents import Projection, Row, chunks
 from mmspec.decoding.contract import Float32, Segment
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.decoding.feeding import Columns, ExactFeeding, Feeding, OrdinaryFeeding, Outputs
+from mmspec.decoding.feeding import Columns, ExactFeeding, Feeding, Outputs
 from mmspec.decoding.language import Language, embedded
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
@@ -50,8 +50,7 @@ class TargetSequence(ABC, Generic[A]):
         """cache: an empty cache of one row.  place: returns the rows [N, W] of an image."""
         framework = self._framework = language.framework
         self._language, self._cache, self._place = language, cache, place
-        self._feeding: Feeding[A]
-        self._feeding = ExactFeeding(framework, exact) if exact else OrdinaryFeeding()
+        self._feeding = ExactFeeding(framework, exact) if exact else Feeding[A]()
         self._sampler = framework.sampler(sampling)
         self._row: Row[A] = Row()
         self._state = TargetState()

@@ -1,17 +1,114 @@
 """Drafts with a draft model that reads several views of the prompt: their weighted mixture.
 
-Shape letters: R branches.
+A branch is one view as a row of the draft's batch. Its weight is fixed, or fitted to the target's
+output during an answer (TABED): the target's probabilities at a verified token show how well any
+mixture of the branches would have predicted it. A token gives each candidate mixture two scores:
+agreement with the target's choice, and distance from the target's probabilities. Only their sums
+over tokens are stored, so that a round costs the same however long the answer is.
+
+All arrays stay on the backend's device; this module only enqueues operations.
+
+Shape letters: R branches, m tokens of a round, E positions at which the branches have
+probabilities, G candidate mixtures, n drafted nodes, V vocabulary.
 """
 
 from collections.abc import Sequence
-from typing import Generic
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Generic
 
+from mmspec.decoding import formulas
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.contract import Branches, Segment
 from mmspec.decoding.draft import DeviceDraft, Plan
+from mmspec.decoding.formulas import Array
+from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
-from mmspec.drafters.adaptive_weights import Tally
 from mmspec.ground.arrays import A
+
+STEPS = 10
+"""Number of equal steps from 0 to 1 in the weights on the lattice."""
+
+
+def lattice(branches: int) -> list[tuple[float, ...]]:
+    """All weights in steps of 0.1 that sum to one, the most even first: the first wins ties."""
+    counts = product(range(STEPS + 1), repeat=branches)
+    points = [point for point in counts if sum(point) == STEPS]
+    points.sort(key=lambda point: (sum(n * n for n in point), [-n for n in point]))
+    return [tuple(n / STEPS for n in point) for point in points]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally(Generic[A]):
+    """The scores of all mixtures on the lattice, on one device; immutable."""
+
+    framework: Framework[A]
+    candidates: A
+    """[G, R] the weights of the candidate mixtures."""
+    scores: Array = None
+    """[2, G] sums over tokens of `formulas.score`; None before the first token."""
+    tokens: Array = 0
+    """The number of tokens in `scores`."""
+
+    @classmethod
+    def of(cls, framework: Framework[A], branches: int) -> "Tally[A]":
+        """A tally without scores."""
+        return cls(framework, framework.floats(lattice(branches)))
+
+    def emptied(self) -> "Tally[A]":
+        """The tally without its scores."""
+        return replace(self, scores=None, tokens=0)
+
+    def after(self, draft: DeviceDraft[A], logits: A, path: Sequence[int]) -> "Tally[A]":
+        """A tally that also counts the tokens of a round that committed `path` of `draft`.
+
+        An accepted token counts, and so does the token that replaces a rejected one: draft and
+        target saw the same past there. The target's token after a node whose successors were not
+        drafted does not count. logits: [n + 1, V], the target's after the root and each node.
+        """
+        if draft.branch_probabilities is None:
+            raise ValueError("the draft has no probabilities of its branches to score")
+        xp, integers = self.framework.xp, self.framework.integers
+        nodes = [0, *(node + 1 for node in path)]
+        if draft.outputs is None:
+            nodes = nodes[: draft.depth]  # nothing was drafted after the end of the chain
+        at = integers(nodes)
+        places: Array = at if draft.outputs is None else xp.take(draft.outputs(), at, axis=0)
+        counts = xp.astype(places >= 0, xp.float32)
+        q = xp.take(draft.branch_probabilities, xp.where(places >= 0, places, 0), axis=0)
+        p = formulas.softmax(xp, xp.astype(xp.take(logits, at, axis=0), xp.float32))
+        rows = formulas.score(xp, p, q, self.candidates, self.framework.top)
+        scores = xp.sum(rows * xp.reshape(counts, (-1, 1, 1)), axis=0)
+        scores = scores if self.scores is None else self.scores + scores
+        return replace(self, scores=scores, tokens=self.tokens + xp.sum(counts))
+
+    def weights(self, start: A) -> A:
+        """The branch weights [R] to draft with: `start` until a token is scored.
+
+        Branches with weight zero in `start` keep weight zero.
+        """
+        if self.scores is None:
+            return start
+        xp, (agreed, distance) = self.framework.xp, self.scores
+        slack = formulas.TIE * self.tokens
+        fitted: A = best(xp, agreed, distance, self.candidates, start, slack)
+        return fitted
+
+
+def best(
+    xp: Any, agreed: Array, distance: Array, candidates: Array, start: Array, slack: Array
+) -> Array:
+    """The candidate [R] with the most agreements; ties go to the smallest distance, then the first.
+
+    agreed: number of agreements [G] with the target. distance: [G] from its probabilities; two
+    within `slack` are a tie. Candidates that use a branch with weight zero in `start` are left out.
+    """
+    barred = candidates @ xp.where(start > 0, xp.zeros_like(start), xp.ones_like(start))
+    agreed = xp.where(barred > 0, -1.0, agreed)
+    distance = xp.where(agreed == xp.max(agreed), distance, float("inf"))
+    near = xp.where(distance <= xp.min(distance) + slack, 1.0, xp.zeros_like(distance))
+    # The array API's argmax returns the first of several equal values.
+    return xp.take(candidates, xp.expand_dims(xp.argmax(near, axis=-1), axis=0), axis=0)[0]
 
 
 class ViewDrafter(Generic[A]):

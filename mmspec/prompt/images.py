@@ -3,19 +3,19 @@
 import hashlib
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
 from mmspec.ground.errors import ImageError
 from mmspec.ground.input_files import expand_home, open_file
-from mmspec.prompt.deep_grey import grey_levels, is_deep_grey
 from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif, other_kind
+from mmspec.prompt.rgb import rgb_bands, upright
 
 MAX_ASPECT = 500
 """Largest ratio of an image's long side to its short side.
@@ -28,9 +28,6 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "TGA")
 
 READ = "PNG, JPEG, WebP, GIF, BMP, PPM, TIFF, AVIF, TGA and HEIC"
 """FORMATS and HEIF as people call them."""
-
-BAND = 2**20
-"""Pixels that are converted to RGB at a time; a whole copy in between would take more memory."""
 
 HEAD = 64
 """Bytes at the beginning of a file that tell HEIF from other formats."""
@@ -56,20 +53,6 @@ _WHOLE = ("WEBP", "AVIF", "HEIF")
 """Formats whose decoders hold the whole file."""
 _COEFFICIENTS = 6
 """Bytes a pixel that decoding a progressive JPEG takes at any scale."""
-
-
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""How to undo EXIF's orientations."""
-_UNMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
-"""Modes with multiplied transparency, and those that Pillow makes other modes of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,37 +269,10 @@ def picture_from(image: Image.Image, name: str = "") -> Picture:
         return _picture(upright(image), name)
 
 
-def upright(image: Image.Image) -> Image.Image:
-    """The image as its EXIF or XMP says that it is turned; broken tags say nothing."""
-    turn = None
-    with suppress(Exception):  # damaged tags make Pillow raise anything
-        turn = image.getexif().get(ExifTags.Base.Orientation)
-    method = _TURNS.get(turn) if isinstance(turn, int) else None
-    return image if method is None else image.transpose(method)
-
-
 def _picture(image: Image.Image, name: str) -> Picture:
     rgb = Image.new("RGB", image.size)
     content = hashlib.sha256(f"{rgb.width}x{rgb.height}:".encode())
-    levels = grey_levels(image) if is_deep_grey(image) else None
-    for top, band in _bands(image):
-        converted = (levels.eight_bit(band) if levels else _over_white(band)).convert("RGB")
-        rgb.paste(converted, (0, top))
-        content.update(converted.tobytes())
+    for top, band in rgb_bands(image):
+        rgb.paste(band, (0, top))
+        content.update(band.tobytes())
     return Picture(rgb, content.hexdigest(), name)
-
-
-def _bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
-    """The image in bands of whole rows, each with the number of its first row."""
-    rows = max(1, BAND // max(1, image.width))
-    for top in range(0, image.height, rows):
-        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
-
-
-def _over_white(image: Image.Image) -> Image.Image:
-    image = image.convert(_UNMULTIPLIED.get(image.mode, image.mode))
-    if not image.has_transparency_data:
-        return image
-    opaque = Image.new("RGBA", image.size, "white")
-    opaque.alpha_composite(image.convert("RGBA"))
-    return opaque

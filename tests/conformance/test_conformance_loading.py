@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from mmspec.chat.plugins import load_backend
-from mmspec.checkpoints.safetensors_header import read_header
+from mmspec.checkpoints.safetensors_file import read_header
 from mmspec.ground.errors import CheckpointError, UsageError
 from support import factory
 from support import sequence_helpers as helpers

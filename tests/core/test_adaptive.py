@@ -13,7 +13,7 @@ from mmspec.decoding.loop import decode
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.drafters.adaptive_weights import Tally
+from mmspec.drafters.view_drafter import Tally
 from support.adaptive_oracle import check, softmax
 from support.scripted import ScriptedDrafter, ScriptedTarget, logits
 

@@ -4,8 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mmspec.chat.answer_text import AnswerText
-from mmspec.decoding.likelihoods import Likelihood
-from mmspec.decoding.statistics import Round
+from mmspec.decoding.statistics import Likelihood, Round
 from mmspec.prompt.tokenizer import TextStream
 
 WORDS = [" a", "b", "ab", " ", "<0xC3>", "<0xA9>", "", "c a", "b\n"]

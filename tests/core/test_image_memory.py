@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from mmspec.ground.errors import ImageError
-from mmspec.prompt import images
+from mmspec.prompt import images, rgb
 from mmspec.prompt.file_kinds import enable_heif
 from mmspec.prompt.images import decode_picture, open_picture, picture_from
 from support import opening_process
@@ -60,7 +60,7 @@ def test_a_picture_does_not_depend_on_the_bands_it_is_converted_in(mode, transpa
     if transparency is not None and mode in ("L", "P"):
         image.info["transparency"] = transparency
     whole = picture_from(image)
-    monkeypatch.setattr(images, "BAND", 80)
+    monkeypatch.setattr(rgb, "BAND", 80)
     assert picture_from(image) == whole
     assert picture_from(image).image.tobytes() == whole.image.tobytes()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mmspec.checkpoints.safetensors_header import read_header
+from mmspec.checkpoints.safetensors_file import read_header
 from mmspec.ground.errors import CheckpointError, MmspecError
 from mmspec.ground.input_files import is_there, open_file
 from mmspec.ground.json_file import JSON_BYTES, read_json, read_lines

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 
 from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
-from mmspec.checkpoints.safetensors_header import StoredTensor
+from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.ground.errors import CheckpointError
 from mmspec_mlx.device.products import Biased, Matrix, Plain, for_few_rows, plain
 from mmspec_mlx.device.quantized import Joined, Packed, unpacked

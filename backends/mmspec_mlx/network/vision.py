@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mmspec.checkpoints.manifest import TOWER
 from mmspec.decoding.contract import Float32
-from mmspec.decoding.grid_features import GridFeatures
+from mmspec.decoding.segment import GridFeatures
 from mmspec.families.tower import Map
 from mmspec_mlx.device import device_io
 from mmspec_mlx.device.weights import Weights

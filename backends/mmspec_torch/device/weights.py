@@ -8,8 +8,7 @@ from torch import Tensor
 
 from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.quantization import Scheme
-from mmspec.checkpoints.safetensors_header import StoredTensor
-from mmspec.ground.errors import CheckpointError
+from mmspec.checkpoints.safetensors_file import StoredTensor, read_into
 from mmspec_torch.device.products import Biased, Product, product
 from mmspec_torch.device.quantized import quantized
 
@@ -114,13 +113,5 @@ def dequantize(packed: Tensor, packing: Packing, dtype: torch.dtype) -> Tensor:
 
 def _read_stored(stored: StoredTensor) -> Tensor:
     tensor = torch.empty(stored.shape, dtype=_TYPES[stored.dtype])
-    content = tensor.view(-1).view(torch.uint8).numpy().data
-    try:
-        with stored.file.open("rb") as file:
-            file.seek(stored.start)
-            size = file.readinto(content)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {stored.file}: {error.strerror}") from error
-    if size != stored.end - stored.start:
-        raise CheckpointError(f"{stored.file} ends inside {stored.name}: download it again")
+    read_into(tensor.view(-1).view(torch.uint8).numpy().data, stored)
     return tensor

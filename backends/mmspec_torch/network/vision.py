@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mmspec.checkpoints.manifest import TOWER
 from mmspec.decoding.contract import Float32
-from mmspec.decoding.grid_features import GridFeatures
+from mmspec.decoding.segment import GridFeatures
 from mmspec.families.tower import Map
 from mmspec_torch.device.device_io import to_host
 from mmspec_torch.device.products import Biased
