@@ -52,7 +52,7 @@ class TorchBackend:
             require_ieee_float32()
         try:
             weights = open_weights(sources, place, kind, scheme, reading.count)
-            return TorchModel(weights, config, place, kind)
+            return TorchModel(weights, config)
         except torch.OutOfMemoryError as error:
             raise BackendError(
                 f"{directory} does not fit the memory of {place}: use `quantize=int4`, "

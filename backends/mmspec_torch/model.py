@@ -29,16 +29,15 @@ from mmspec_torch.sequence.target import TorchTarget
 class TorchModel:
     """Implements `mmspec.decoding.contract.Model`."""
 
-    def __init__(
-        self, weights: Weights, config: ModelConfig, device: torch.device, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, weights: Weights, config: ModelConfig) -> None:
         self.config = config
         self.quantize = weights.scheme.name if weights.scheme else "none"
-        self.language = LanguageModel(weights, config.text, device, dtype)
-        self._parts = TorchTowerParts(weights, device, dtype)
+        self.language = LanguageModel(weights, config.text)
+        self._parts = TorchTowerParts(weights)
         vision = config.vision
         self._tower = vision.tower(self._parts, config.text) if vision else None
         self.executor = Executor(self.language)
+        device = weights.device
         if device.type == "cuda" and config.text.delta_net is None:  # graphs have no states
             self.executor = ReplayedExecutor(self.language, CudaGraphs(device))
 

@@ -13,6 +13,9 @@ def meta_weights(
 ) -> Weights:
     """All tensors of the manifest, on the meta device."""
     shapes = manifest(config)
-    return Weights(
-        shapes, lambda name: torch.empty(shapes[name], dtype=dtype, device="meta"), scheme
-    )
+    meta = torch.device("meta")
+
+    def read(name: str) -> torch.Tensor:
+        return torch.empty(shapes[name], dtype=dtype, device=meta)
+
+    return Weights(shapes, read, meta, dtype, scheme)

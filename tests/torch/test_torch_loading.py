@@ -28,7 +28,7 @@ def test_the_modules_use_exactly_the_manifest_at_full_size(name):
     """Built and run on the meta device; a missing tensor or a wrong shape raises."""
     config = MODELS[name]
     weights = meta_weights(config)
-    model = TorchModel(weights, config, torch.device("meta"), torch.float32)
+    model = TorchModel(weights, config)
     parts = [[0, 0]]
     if name.startswith("llava"):
         size = config.vision.image_size

@@ -201,7 +201,7 @@ def loaded_bytes(config, word):
     """The bytes that a model holds in bfloat16 once loaded, and their peak on the way."""
     with Held() as held:
         weights = meta_weights(config, torch.bfloat16, read_scheme(word))
-        model = TorchModel(weights, config, torch.device("meta"), torch.bfloat16)
+        model = TorchModel(weights, config)
         assert model.quantize == word
         return held.bytes, held.peak
 

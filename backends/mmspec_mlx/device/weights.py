@@ -10,6 +10,8 @@ import mlx.core as mx
 from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.ground.errors import CheckpointError
+from mmspec_mlx.device.framework import framework
+from mmspec_mlx.device.kernels import kernels
 from mmspec_mlx.device.products import Biased, Matrix, Plain, for_few_rows, plain
 from mmspec_mlx.device.quantized import Joined, Packed, unpacked
 
@@ -20,7 +22,7 @@ Settle = Callable[[Sequence[mx.array], Mapping[StoredTensor, mx.array]], None]
 
 
 class Weights:
-    """The tensors of a checkpoint, each taken once, in the activations' dtype.
+    """Implements `mmspec.decoding.layers.LayerTensors`.
 
     read: returns the array of a stored tensor.  settle: `evaluate` reads finished arrays at once,
     so that peak memory is the model and one layer.
@@ -33,7 +35,7 @@ class Weights:
         read: Callable[[StoredTensor], mx.array],
         settle: Settle,
     ) -> None:
-        self.dtype = dtype
+        self.dtype, self.framework = dtype, framework(kernels(dtype))
         self._sources = dict(sources)
         self._read = read
         self._settle_now = settle
@@ -44,13 +46,13 @@ class Weights:
         """The names of the tensors that have not been taken."""
         return list(self._sources)
 
-    def array(self, name: str) -> mx.array:
+    def tensor(self, name: str) -> mx.array:
         """Return a tensor with PyTorch's order of axes, unpacked if it is quantized."""
         return self._settled(unpacked(self._take(name)))
 
     def vector(self, *names: str) -> mx.array:
         """Vectors concatenated, in the order of `names`."""
-        return self._settled(mx.concatenate([self.array(name) for name in names]))
+        return self._settled(mx.concatenate([self.tensor(name) for name in names]))
 
     def matrix(self, *names: str) -> Matrix:
         """Return matrices side by side: those that are packed alike are fused, floats too."""
@@ -67,21 +69,26 @@ class Weights:
         self._settle(*fused.arrays)
         return fused
 
-    def linear(self, *paths: str) -> Biased:
+    def joined(self, *paths: str) -> Biased:
         """Return matrices and biases of linear layers, fused along their outputs."""
         matrix = self.matrix(*(f"{path}.weight" for path in paths))
         return Biased(matrix, self.vector(*(f"{path}.bias" for path in paths)))
 
-    def decoding_linear(self, *paths: str, bias: bool = False) -> Matrix | Biased:
+    def linear(self, *paths: str, bias: bool = True) -> Matrix | Biased:
         """Return linear layers of the same input as one, laid out for products with few rows."""
         if not bias:
-            return self.decoding_matrix(*(f"{path}.weight" for path in paths))
-        whole = self.linear(*paths)
+            return self.for_few_rows(self.matrix(*(f"{path}.weight" for path in paths)))
+        whole = self.joined(*paths)
         return Biased(self.for_few_rows(whole.matrix), whole.bias)
 
-    def decoding_matrix(self, *names: str) -> Matrix:
-        """Return matrices as `matrix` does, also laid out for products with few rows."""
-        return self.for_few_rows(self.matrix(*names))
+    def norm(self, path: str, eps: float) -> Linear:
+        """Take the root-mean-square norm at `path`."""
+        return kernels(self.dtype).rms_norm(self.tensor(f"{path}.weight"), eps)
+
+    def heads_norm(self, weight: mx.array, eps: float) -> Linear:
+        """The root-mean-square norm of heads [..., g, D] with a weight [g, D]."""
+        ones = mx.ones(weight.shape[-1], weight.dtype)
+        return lambda x: mx.fast.rms_norm(x, ones, eps) * weight
 
     def for_few_rows(self, matrix: Matrix) -> Matrix:
         """Lay a matrix out for products with few rows; see `mmspec_mlx.device.products`."""

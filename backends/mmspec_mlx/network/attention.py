@@ -8,8 +8,7 @@ import math
 import mlx.core as mx
 
 from mmspec.decoding.block_attention import Places, attend
-from mmspec.families.decoder import TextConfig
-from mmspec_mlx.device.weights import Linear, Weights
+from mmspec.decoding.layers import AttentionParts
 from mmspec_mlx.network.cache import LayerCache
 from mmspec_mlx.network.rotary import Rotation
 
@@ -19,25 +18,8 @@ places of one sequence's rows for attention by blocks; None if every token sees 
 """
 
 
-class Attention:
-    """Self-attention; q_proj, k_proj and v_proj are one product."""
-
-    def __init__(
-        self, qkv_proj: Linear, o_proj: Linear, config: TextConfig, qk_norm: Linear | None = None
-    ) -> None:
-        """qk_norm: normalises the heads [..., heads + KV heads, D] of queries and keys; or None."""
-        self.qkv_proj, self.o_proj, self._qk_norm = qkv_proj, o_proj, qk_norm
-        self._gated = config.gated
-        self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
-        self._head_dim = config.head_dim
-
-    @classmethod
-    def take(cls, weights: Weights, path: str, config: TextConfig) -> "Attention":
-        """Take the tensors at `path`."""
-        parts = (f"{path}.{part}_proj" for part in "qkv")
-        qkv_proj = weights.decoding_linear(*parts, bias=config.qkv_bias)
-        qk_norm = _qk_norm(weights, path, config) if config.qk_norm else None
-        return cls(qkv_proj, weights.decoding_linear(f"{path}.o_proj"), config, qk_norm)
+class Attention(AttentionParts[mx.array]):
+    """Self-attention over the columns of a cache."""
 
     def __call__(
         self,
@@ -57,7 +39,8 @@ class Attention:
         attended = mx.flatten(_attended(queries, keys, values, visible).swapaxes(1, 2), -2)
         if gates is not None:
             attended = attended * mx.sigmoid(mx.flatten(gates, -2))
-        return self.o_proj(attended)
+        output: mx.array = self.o_proj(attended)
+        return output
 
     def remember(
         self, x: mx.array, rotate: Rotation, cache: LayerCache
@@ -74,24 +57,6 @@ class Attention:
         rotated = rotate(turned.swapaxes(1, 2))
         keys, values = cache.update(rotated[:, self._heads :], values)
         return rotated[:, : self._heads], gates, keys, values
-
-    def _parted(self, qkv: mx.array) -> tuple[mx.array, mx.array | None]:
-        """Queries, keys and values [R, n, heads + 2 KV heads, D], and gates [R, n, heads, D]."""
-        if not self._gated:
-            return qkv, None
-        count = 2 * self._heads  # a query, then its gate
-        queries, gates = qkv[:, :, :count:2], qkv[:, :, 1:count:2]
-        return mx.concatenate([queries, qkv[:, :, count:]], axis=2), gates
-
-
-def _qk_norm(weights: Weights, path: str, config: TextConfig) -> Linear:
-    """Return the norm of the heads of queries and keys, which have a weight [D] each."""
-    counts = config.num_attention_heads, config.num_key_value_heads
-    parts = (weights.array(f"{path}.{part}_norm.weight") for part in "qk")
-    shape, pairs = config.head_dim, zip(parts, counts, strict=True)
-    weight = mx.concatenate([mx.broadcast_to(part, (count, shape)) for part, count in pairs])
-    ones = mx.ones(shape, weight.dtype)
-    return lambda x: mx.fast.rms_norm(x, ones, config.rms_norm_eps) * weight
 
 
 def _attended(queries: mx.array, keys: mx.array, values: mx.array, visible: Visible) -> mx.array:

@@ -4,24 +4,21 @@ Shape letters: R rows, n tokens per row, H width, V vocabulary.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any
 
 import mlx.core as mx
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
 from mmspec.decoding.block_attention import Places, whole_blocks
-from mmspec.decoding.delta_net import new_states
+from mmspec.decoding.delta_states import DeltaMemory
+from mmspec.decoding.layers import DeltaParts, LayerParts, empty_states
 from mmspec.families.decoder import TextConfig
-from mmspec.ground.arrays import Enter, Positions, behind_norm
+from mmspec.ground.arrays import Positions
 from mmspec_mlx.device import device_io
-from mmspec_mlx.device.framework import framework
 from mmspec_mlx.device.kernels import kernels
 from mmspec_mlx.device.weights import Linear, Weights
 from mmspec_mlx.network.attention import Attention, Visible, causal
 from mmspec_mlx.network.cache import Cache, LayerMemory
-from mmspec_mlx.network.delta_layer import DeltaLayer
 from mmspec_mlx.network.rotary import Rotary, Rotation
 
 
@@ -38,50 +35,28 @@ class MLP:
         return self.down_proj(self._swiglu(gate, up))
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderLayer:
-    """Attention and MLP, each behind its norm."""
+class DeltaLayer(DeltaParts[mx.array]):
+    """A layer of Gated DeltaNet."""
 
-    enter: Enter[mx.array]
-    self_attn: Any
-    """`Attention` or `DeltaLayer`."""
-    post_attention_layernorm: Linear
-    mlp: MLP
+    def __call__(
+        self,
+        x: mx.array,
+        rotate: Rotation,  # noqa: ARG002
+        memory: DeltaMemory[mx.array],
+        *_: object,
+    ) -> mx.array:
+        """Return the output [1, n, H] for x [1, n, H]."""
+        output: mx.array = self._out_proj(self._net(self._in_proj(x)[0], memory))
+        return mx.expand_dims(output, 0)
 
-    @classmethod
-    def take(
-        cls,
-        weights: Weights,
-        path: str,
-        config: TextConfig,
-        *,
-        enter: Enter[mx.array] | None = None,
-        is_recurrent: bool = False,
-    ) -> "DecoderLayer":
-        """Take the tensors of the layer at `path`.
 
-        enter: what attention reads of the input and is added to; None takes the input's norm.
-        """
+class DecoderLayer(LayerParts[mx.array]):
+    """A layer of the decoder."""
 
-        def norm(name: str) -> Linear:
-            weight = weights.array(f"{path}.{name}.weight")
-            return kernels(weights.dtype).rms_norm(weight, config.rms_norm_eps)
+    __slots__ = ()
 
-        def linear(*names: str) -> Linear:
-            return weights.decoding_linear(*(f"{path}.{name}" for name in names))
-
-        mixer: Attention | DeltaLayer
-        if is_recurrent:
-            mixer = DeltaLayer.take(weights, f"{path}.linear_attn", config)
-        else:
-            mixer = Attention.take(weights, f"{path}.self_attn", config)
-        gate_up_proj = linear("mlp.gate_proj", "mlp.up_proj")
-        return cls(
-            enter or behind_norm(norm("input_layernorm")),
-            mixer,
-            norm("post_attention_layernorm"),
-            MLP(gate_up_proj, linear("mlp.down_proj"), weights.dtype),
-        )
+    attention, recurrent = Attention, DeltaLayer
+    new_mlp = staticmethod(lambda weights, first, second: MLP(first, second, weights.dtype))
 
     def __call__(
         self,
@@ -94,17 +69,20 @@ class DecoderLayer:
         """Feed x [R, n, H]; returns the layer's output [R, n, H].  context: as in `Attention`."""
         normed, residual = self.enter(x)
         x = residual + self.self_attn(normed, rotate, cache, visible, context)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        output: mx.array = x + self.mlp(self.post_attention_layernorm(x))
+        return output
 
 
 class Decoder:
     """The decoder layers with their rotary positions, without embedding, last norm and head."""
 
-    def __init__(self, layers: Sequence[DecoderLayer], config: TextConfig, dtype: mx.Dtype) -> None:
-        self.config = config
-        self.dtype = dtype
-        self.kernels = kernels(dtype)
-        self.framework = framework(self.kernels)
+    def __init__(
+        self, layers: Sequence[DecoderLayer], config: TextConfig, weights: Weights
+    ) -> None:
+        """weights: those of the layers, whose dtype the decoder has."""
+        dtype = weights.dtype
+        self.config, self.dtype, self.kernels = config, dtype, kernels(dtype)
+        self.framework = weights.framework
         width = config.rotary_dim or config.head_dim
         self.rotary = Rotary(
             width, config.rope_theta, dtype, config.rotary_axes, config.rotary_scaling
@@ -113,11 +91,8 @@ class Decoder:
 
     def new_cache(self, rows: int) -> Cache:
         """Return an empty cache for R rows."""
-        config, states = self.config, None
-        if config.delta_net:
-            if rows > 1:
-                raise ValueError(f"a recurrent model has one row, not {rows}")
-            states = new_states(self.framework, config.delta_net, self.dtype)
+        config = self.config
+        states = empty_states(self.framework, config, rows, self.dtype)
         heads, width = config.num_key_value_heads, config.head_dim
         attention = sum(isinstance(layer.self_attn, Attention) for layer in self.layers)
         return Cache(attention, rows, heads, width, self.dtype, states)
@@ -174,15 +149,8 @@ class LanguageModel(Decoder):
 
     def __init__(self, weights: Weights, config: TextConfig) -> None:
         self.embedding = weights.table(EMBEDDING)
-        paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
-        recurrent = config.delta_net.layers if config.delta_net else ()
-        layers = [
-            DecoderLayer.take(weights, path, config, is_recurrent=layer in recurrent)
-            for layer, path in enumerate(paths)
-        ]
-        super().__init__(layers, config, weights.dtype)
-        last = weights.array("language_model.norm.weight")
-        self._norm = self.kernels.rms_norm(last, config.rms_norm_eps)
+        super().__init__(DecoderLayer.take_all(weights, config), config, weights)
+        self._norm = weights.norm("language_model.norm", config.rms_norm_eps)
         tied = config.tie_word_embeddings
         self._head = weights.for_few_rows(self.embedding if tied else weights.matrix(LM_HEAD))
 

@@ -52,11 +52,11 @@ class MlxTowerParts:
 
     def tensor(self, name: str, *shape: int) -> mx.array:  # noqa: ARG002
         """Take the tensor called `name`."""
-        return self._noted(name, self._weights.array(name))[0]
+        return self._noted(name, self._weights.tensor(name))[0]
 
     def linear(self, inputs: int, outputs: int, *paths: str) -> Map:  # noqa: ARG002
         """Take linear layers of the same input as one; packed if all of them are."""
-        layer = self._weights.linear(*paths)
+        layer = self._weights.joined(*paths)
         self._noted(paths[0], *layer.arrays)
         return layer
 

@@ -9,6 +9,8 @@ from torch import Tensor
 from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.quantization import Scheme
 from mmspec.checkpoints.safetensors_file import StoredTensor, read_into
+from mmspec_torch.device.framework import framework
+from mmspec_torch.device.norms import Norm, rms_norm
 from mmspec_torch.device.products import Biased, Product, product
 from mmspec_torch.device.quantized import quantized
 
@@ -21,34 +23,43 @@ _TYPES = {
 
 
 class Weights:
-    """The tensors of a checkpoint by canonical name; each is read when taken, and taken once."""
+    """Implements `mmspec.decoding.layers.LayerTensors`; each tensor is read when taken."""
 
     def __init__(
         self,
         names: Mapping[str, object],
         read: Callable[[str], Tensor],
+        device: torch.device,
+        dtype: torch.dtype,
         scheme: Scheme | None = None,
     ) -> None:
         """read: returns the tensor of a name. scheme: how to quantize linear layers, or None."""
         self._left = set(names)
         self._read = read
-        self.scheme = scheme
+        self.device, self.dtype, self.scheme = device, dtype, scheme
+        self.framework = framework(device)
 
-    def take(self, name: str) -> Tensor:
+    def tensor(self, name: str) -> Tensor:
         """Read a tensor.  Raises KeyError if it does not exist or was taken before."""
         self._left.remove(name)
         return self._read(name)
 
     def stack(self, paths: Sequence[str], kind: str = "weight") -> Tensor:
         """Read the tensors `PATH.kind` of all paths, concatenated along the first axis."""
-        parts = [self.take(f"{path}.{kind}") for path in paths]
+        parts = [self.tensor(f"{path}.{kind}") for path in paths]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
-    def product(self, *paths: str, bias: bool = False) -> Product:
+    def linear(self, *paths: str, bias: bool = True) -> Product:
         """Take linear layers with the same input as one product, quantized if there is a scheme."""
         weight = self.stack(paths)
         matrix = quantized(weight, self.scheme, paths[0]) if self.scheme else product(weight)
         return Biased(matrix, self.stack(paths, "bias")) if bias else matrix
+
+    def norm(self, path: str, eps: float) -> Norm:
+        """Take the root-mean-square norm at `path`."""
+        return rms_norm(self.tensor(f"{path}.weight"), eps)
+
+    heads_norm = staticmethod(rms_norm)
 
     @property
     def left(self) -> list[str]:
@@ -72,7 +83,7 @@ def open_weights(
         count(sources[name].stored)
         return read_tensor(sources[name], dtype).to(device)
 
-    return Weights(sources, read, scheme)
+    return Weights(sources, read, device, dtype, scheme)
 
 
 def read_tensor(source: TensorSource, dtype: torch.dtype) -> Tensor:

@@ -30,7 +30,7 @@ def load_head(directory: Path, target: ModelConfig, like: Decoder) -> Predictive
     config = read_head_config(directory)
     require_fit(config, target, directory)
     weights, draft = _tensors(directory, config, like)
-    head = PredictiveHead(config, TorchParts(weights, like), target, draft)
+    head = PredictiveHead(config, TorchParts(weights), target, draft)
     if weights.left:
         raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
     return head
@@ -49,7 +49,7 @@ def _tensors(
     maps = {name: tensors.pop(name).numpy() for name in VOCABULARY_MAPS if name in tensors}
     for name, tensor in tensors.items():
         require_finite(tensor.to(dtype), name, pickle)
-    weights = Weights(tensors, lambda name: tensors[name].to(device, dtype))
+    weights = Weights(tensors, lambda name: tensors[name].to(device, dtype), device, dtype)
     return weights, draft_ids(maps, config, pickle)
 
 

@@ -13,10 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding.block_attention import Places, attend
-from mmspec.families.decoder import TextConfig
-from mmspec_torch.device.norms import Norm, rms_norm
-from mmspec_torch.device.products import Product
-from mmspec_torch.device.weights import Weights
+from mmspec.decoding.layers import AttentionParts
 from mmspec_torch.network import cache
 from mmspec_torch.network.rotary import Angles, rotate
 
@@ -61,25 +58,8 @@ def hidden(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-class Attention:
-    """Self-attention; q_proj, k_proj and v_proj are one product."""
-
-    def __init__(
-        self, qkv_proj: Product, o_proj: Product, config: TextConfig, qk_norm: Norm | None = None
-    ) -> None:
-        """qk_norm: normalises the heads [..., heads + KV heads, D] of queries and keys; or None."""
-        self.qkv_proj, self.o_proj, self._qk_norm = qkv_proj, o_proj, qk_norm
-        self._gated = config.gated
-        self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
-        self._head_dim = config.head_dim
-
-    @classmethod
-    def take(cls, weights: Weights, path: str, config: TextConfig) -> "Attention":
-        """Take the tensors at `path`."""
-        parts = (f"{path}.{part}_proj" for part in "qkv")
-        qkv_proj = weights.product(*parts, bias=config.qkv_bias)
-        qk_norm = _qk_norm(weights, path, config) if config.qk_norm else None
-        return cls(qkv_proj, weights.product(f"{path}.o_proj"), config, qk_norm)
+class Attention(AttentionParts[Tensor]):
+    """Self-attention over the columns of a cache."""
 
     def __call__(self, x: Tensor, residual: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
         """Return `residual` plus attention's output for x [R * n, H]; may overwrite `residual`."""
@@ -91,7 +71,8 @@ class Attention:
         attended = attended.transpose(1, 2).reshape(len(x), -1)
         if gates is not None:
             attended = attended * gates.reshape(len(x), -1).sigmoid()
-        return self.o_proj.added(attended, residual)
+        added: Tensor = self.o_proj.added(attended, residual)
+        return added
 
     def remember(
         self, x: Tensor, memory: cache.LayerCache, angles: Angles
@@ -110,22 +91,6 @@ class Attention:
         rotate(qkv.narrow(1, 0, heads + kv_heads), angles)
         memory.write(qkv.narrow(1, heads, 2 * kv_heads))
         return qkv.narrow(1, 0, heads), gates
-
-    def _parted(self, qkv: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Queries, keys and values [R, n, heads + 2 KV heads, D], and gates [R, n, heads, D]."""
-        if not self._gated:
-            return qkv, None
-        count = 2 * self._heads  # a query, then its gate
-        queries, gates = qkv[:, :, :count:2], qkv[:, :, 1:count:2]
-        return torch.cat((queries, qkv[:, :, count:]), dim=2), gates
-
-
-def _qk_norm(weights: Weights, path: str, config: TextConfig) -> Norm:
-    """Return the norm of the heads of queries and keys, which have a weight [D] each."""
-    counts = config.num_attention_heads, config.num_key_value_heads
-    parts = (weights.take(f"{path}.{part}_norm.weight") for part in "qk")
-    weight = [part.expand(count, -1) for part, count in zip(parts, counts, strict=True)]
-    return rms_norm(torch.cat(weight), config.rms_norm_eps)
 
 
 def _attended(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tensor:

@@ -8,25 +8,21 @@ Activations are [R * n, H].
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
-from mmspec.decoding.delta_net import new_states
+from mmspec.decoding.delta_states import DeltaMemory
+from mmspec.decoding.layers import DeltaParts, LayerParts, empty_states
 from mmspec.families.decoder import TextConfig
-from mmspec.ground.arrays import Enter, Positions, behind_norm
-from mmspec_torch.device.framework import framework
-from mmspec_torch.device.norms import Norm, rms_norm
+from mmspec.ground.arrays import Positions
 from mmspec_torch.device.products import Product, product
 from mmspec_torch.device.weights import Weights
 from mmspec_torch.network import cache
 from mmspec_torch.network.attention import Attention, Step, causal_mask
-from mmspec_torch.network.delta_layer import DeltaLayer
 from mmspec_torch.network.rotary import Angles, Rotary
 
 
@@ -42,54 +38,34 @@ class MLP:
         return self.down_proj.added(F.silu(gate).mul_(up), residual)
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderLayer:
-    """Attention and MLP, each behind its norm."""
+class DeltaLayer(DeltaParts[Tensor]):
+    """A layer of Gated DeltaNet."""
 
-    enter: Enter[Tensor]
-    self_attn: Any
-    """`Attention` or `DeltaLayer`."""
-    post_attention_layernorm: Norm
-    mlp: MLP
+    def __call__(
+        self,
+        x: Tensor,
+        residual: Tensor,
+        memory: DeltaMemory[Tensor],
+        step: Step,  # noqa: ARG002
+    ) -> Tensor:
+        """Return `residual` plus the output for x [n, H]; may overwrite `residual`."""
+        added: Tensor = self._out_proj.added(self._net(self._in_proj(x), memory), residual)
+        return added
 
-    @classmethod
-    def take(
-        cls,
-        weights: Weights,
-        path: str,
-        config: TextConfig,
-        *,
-        enter: Enter[Tensor] | None = None,
-        is_recurrent: bool = False,
-    ) -> "DecoderLayer":
-        """Take the tensors of the layer at `path`.
 
-        enter: what attention reads of the input and is added to; None takes the input's norm.
-        """
+class DecoderLayer(LayerParts[Tensor]):
+    """A layer of the decoder."""
 
-        def norm(name: str) -> Norm:
-            return rms_norm(weights.take(f"{path}.{name}.weight"), config.rms_norm_eps)
+    __slots__ = ()
 
-        def product(*names: str) -> Product:
-            return weights.product(*(f"{path}.{name}" for name in names))
-
-        mixer: Attention | DeltaLayer
-        if is_recurrent:
-            mixer = DeltaLayer.take(weights, f"{path}.linear_attn", config)
-        else:
-            mixer = Attention.take(weights, f"{path}.self_attn", config)
-        gate_up_proj = product("mlp.gate_proj", "mlp.up_proj")
-        return cls(
-            enter or behind_norm(norm("input_layernorm")),
-            mixer,
-            norm("post_attention_layernorm"),
-            MLP(gate_up_proj, product("mlp.down_proj")),
-        )
+    attention, recurrent = Attention, DeltaLayer
+    new_mlp = staticmethod(lambda _, *products: MLP(*products))
 
     def __call__(self, x: Tensor, memory: cache.LayerMemory, step: Step) -> Tensor:
         """Feed x [R * n, H], which may be overwritten; returns the layer's output."""
         x = self.self_attn(*self.enter(x), memory, step)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        output: Tensor = self.mlp(self.post_attention_layernorm(x), x)
+        return output
 
 
 class Decoder:
@@ -99,11 +75,11 @@ class Decoder:
         self,
         layers: Sequence[DecoderLayer],
         config: TextConfig,
-        device: torch.device,
-        dtype: torch.dtype,
+        weights: Weights,
     ) -> None:
-        self.config, self.device, self.dtype = config, device, dtype
-        self.framework = framework(device)
+        """weights: those of the layers, whose device and dtype the decoder has."""
+        self.config, device, dtype = config, weights.device, weights.dtype
+        self.device, self.dtype, self.framework = device, dtype, weights.framework
         width = config.rotary_dim or config.head_dim
         self.rotary = Rotary(
             width, config.rope_theta, device, dtype, config.rotary_axes, config.rotary_scaling
@@ -112,11 +88,8 @@ class Decoder:
 
     def new_cache(self, rows: int) -> cache.Cache:
         """Return an empty cache for `rows` rows."""
-        text, states = self.config, None
-        if text.delta_net:
-            if rows > 1:
-                raise ValueError(f"a recurrent model has one row, not {rows}")
-            states = new_states(self.framework, text.delta_net, self.dtype)
+        text = self.config
+        states = empty_states(self.framework, text, rows, self.dtype)
         attention = sum(isinstance(layer.self_attn, Attention) for layer in self.layers)
         sizes = attention, rows, text.num_key_value_heads, text.head_dim
         return cache.Cache(*sizes, self.device, self.dtype, states)
@@ -183,21 +156,13 @@ class Decoder:
 class LanguageModel(Decoder):
     """A decoder with its embedding, last norm and output head."""
 
-    def __init__(
-        self, weights: Weights, config: TextConfig, device: torch.device, dtype: torch.dtype
-    ) -> None:
-        self.embedding = weights.take(EMBEDDING)
-        paths = (f"language_model.layers.{index}" for index in range(config.num_hidden_layers))
-        recurrent = config.delta_net.layers if config.delta_net else ()
-        layers = [
-            DecoderLayer.take(weights, path, config, is_recurrent=layer in recurrent)
-            for layer, path in enumerate(paths)
-        ]
-        super().__init__(layers, config, device, dtype)
-        self._norm = rms_norm(weights.take("language_model.norm.weight"), config.rms_norm_eps)
+    def __init__(self, weights: Weights, config: TextConfig) -> None:
+        self.embedding = weights.tensor(EMBEDDING)
+        super().__init__(DecoderLayer.take_all(weights, config), config, weights)
+        self._norm = weights.norm("language_model.norm", config.rms_norm_eps)
         # Never quantized: it is read once per token, and rounding would change close decisions.
         tied = config.tie_word_embeddings
-        self._head = product(self.embedding if tied else weights.take(LM_HEAD))
+        self._head = product(self.embedding if tied else weights.tensor(LM_HEAD))
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [n, H] of ids [n]."""

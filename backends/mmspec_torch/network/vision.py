@@ -44,20 +44,20 @@ class TorchTowerParts:
     gelu = staticmethod(F.gelu)
     gelu_tanh = staticmethod(partial(F.gelu, approximate="tanh"))
 
-    def __init__(self, weights: Weights, device: torch.device, dtype: torch.dtype) -> None:
-        self._weights, self._device, self._dtype = weights, device, dtype
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
         self._tower: list[Tensor] = []
 
     def digest(self, settings: str) -> str:
         """Return the SHA-256 of the tower's tensors, their type and its settings."""
-        total = sha256(f"{self._dtype} {settings}".encode())
+        total = sha256(f"{self._weights.dtype} {settings}".encode())
         for tensor in self._tower:
             total.update(tensor.contiguous().cpu().view(torch.uint8).numpy().data)
         return total.hexdigest()
 
     def tensor(self, name: str, *shape: int) -> Tensor:  # noqa: ARG002
         """Take the tensor called `name`."""
-        return self._noted(name, self._weights.take(name))[0]
+        return self._noted(name, self._weights.tensor(name))[0]
 
     def linear(self, inputs: int, outputs: int, *paths: str) -> Map:  # noqa: ARG002
         """Take linear layers of the same input as one, quantized if there is a scheme that fits.
@@ -92,7 +92,7 @@ class TorchTowerParts:
 
     def upload(self, array: object) -> Tensor:
         """Copy a NumPy array to the device."""
-        return torch.as_tensor(array, device=self._device)
+        return torch.as_tensor(array, device=self._weights.device)
 
     def attention(
         self, query: Tensor, key: Tensor, value: Tensor, visible: Tensor | None = None

@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.decoding.framework import Framework
+from mmspec.decoding.layers import LayerTensors
 from mmspec.drafters.heads.cached_layer import CachedLayer
 from mmspec.families.decoder import TextConfig
-from mmspec.ground.arrays import A, Enter, Map, Positions
+from mmspec.ground.arrays import A, Enter, Positions
 
 
 class Sight(NamedTuple):
@@ -48,21 +48,8 @@ class InjectedLayers(Protocol[A]):
         """
 
 
-class Parts(Protocol[A]):
-    """A head's tensors by their paths in `mmspec.checkpoints.head_manifest`; each is read once."""
-
-    @property
-    def framework(self) -> Framework[A]:
-        """The array functions of the framework that holds the tensors."""
-
-    def tensor(self, name: str) -> A:
-        """The tensor called `name`, as it is stored."""
-
-    def linear(self, *paths: str, bias: bool = True) -> Map[A]:
-        """Function that applies the linear layers at `paths` and concatenates their outputs."""
-
-    def norm(self, path: str, eps: float) -> Map[A]:
-        """The root-mean-square norm at `path`."""
+class Parts(LayerTensors[A], Protocol[A]):
+    """A head's tensors by their paths in `mmspec.checkpoints.head_manifest`."""
 
     def layer(self, text: TextConfig, enter: Enter[A]) -> Callable[[], CachedLayer[A]]:
         """Function that opens the decoder layer with an empty cache.
