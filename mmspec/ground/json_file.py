@@ -64,11 +64,6 @@ class JsonObject(ABC):
     def wrong(self, error: MismatchError) -> Exception:
         """The exception for a value at a place within the object."""
 
-    @classmethod
-    def of(cls, file: Path) -> "Block":
-        """The JSON object in `file`; raises CheckpointError if there is none."""
-        return cls(read_json(file), file)
-
     def get(self, key: str, default: Any = None) -> Any:
         """The value of `key`, or `default` if the key is missing or null."""
         value = self.values.get(key)
@@ -105,6 +100,11 @@ class Block(JsonObject):
     values: dict[str, Any]
     file: Path
     path: str = ""
+
+    @classmethod
+    def of(cls, file: Path) -> "Block":
+        """The JSON object in `file`; raises CheckpointError if there is none."""
+        return cls(read_json(file), file)
 
     def wrong(self, error: MismatchError) -> CheckpointError:
         """The error, which names the file."""
