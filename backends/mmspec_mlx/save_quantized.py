@@ -88,7 +88,8 @@ def _tensors(
         if name in sources and sources[name].less_one:
             yield public_name, (array.astype(mx.float32) + 1).astype(array.dtype)
         elif name == config.family.convolution or name.endswith(SHORT):
-            yield public_name, _mlx_convolution(array, shapes[name])
+            is_torch = array.shape == shapes[name]  # MLX has the inputs as the last axis
+            yield public_name, mx.moveaxis(array, 1, -1) if is_torch else array
         elif _is_matrix(name, shapes.get(name, ()), group_size):
             parts = mx.quantize(array, group_size=group_size, bits=bits)
             path = public_name.removesuffix("weight")
@@ -100,11 +101,6 @@ def _tensors(
 def _is_matrix(name: str, shape: Shape, group_size: int) -> bool:
     inside = not name.startswith(TOWER)
     return inside and len(shape) == 2 and shape[1] % group_size == 0
-
-
-def _mlx_convolution(array: mx.array, shape: Shape) -> mx.array:
-    """Return a convolution kernel with its inputs as the last axis, from either order."""
-    return mx.moveaxis(array, 1, -1) if array.shape == shape else array
 
 
 def _copy_files(source: Path, destination: Path) -> None:

@@ -121,13 +121,10 @@ def fitting(
 
     answer = min(options.max_new_tokens, TYPICAL_ANSWER)
     room = config.text.max_position_embeddings - answer
-    return fit(drafting, room, length, config, _overflow_rule(options.overflow, chunks))
-
-
-def _overflow_rule(rule: str, chunks: Sequence[Chunk]) -> str:
-    if rule != "auto":
-        return rule
-    return "pool" if len(list(pictures(chunks))) <= IMAGES_FOR_M else "drop"
+    rule = options.overflow
+    if rule == "auto":
+        rule = "pool" if len(list(pictures(chunks))) <= IMAGES_FOR_M else "drop"
+    return fit(drafting, room, length, config, rule)
 
 
 def open_drafter(

@@ -4,7 +4,6 @@ Its tensors are a norm of embeddings and one of hidden states, `fc`, which joins
 layer with gated attention, and a last norm. Embedding and output head are the target's.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from mmspec.checkpoints.manifest import MTP_PREFIX, decoder_layer
 from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.families.decoder import TextConfig
 from mmspec.families.qwen3_5 import QWEN3_5, QWEN3_5_TEXT, read_qwen3_5
-from mmspec.families.tensors import Shape
 from mmspec.ground.input_files import is_there
 from mmspec.ground.json_file import Block, read_json
 
@@ -64,32 +62,23 @@ def read_mtp(whole: Block) -> TextConfig:
     return replace(layer, rotary_axes=()) if by_index else layer
 
 
-def mtp_manifest(layer: TextConfig) -> dict[str, Shape]:
-    """Name and shape of every tensor."""
-    width = layer.hidden_size
-    return {
-        f"{EMBEDDING_NORM}.weight": (width,),
-        f"{STATES_NORM}.weight": (width,),
-        "fc.weight": (width, 2 * width),
-        **{f"{LAYER}.{name}": shape for name, shape in decoder_layer(layer).items()},
-        "norm.weight": (width,),
-    }
-
-
 def plan_mtp(directory: Path, layer: TextConfig) -> dict[str, TensorSource]:
     """Where each tensor is in the checkpoint's files.
 
     Norms are stored less one under the hub's names, which begin with `mtp.`, and whole in files of
     MLX. Raises CheckpointError as `plan` does.
     """
-    stored, quantization = _stored(directory), read_quantization(directory)
-    by_name = {name.rpartition(MTP_PREFIX)[2]: tensor for name, tensor in stored.items()}
-    sources = plan_named(by_name, mtp_manifest(layer), {}, directory, quantization)
-    return {
-        name: replace(each, less_one=_is_less_one(name, stored)) for name, each in sources.items()
+    stored, width = _stored(directory), layer.hidden_size
+    needed = {
+        f"{EMBEDDING_NORM}.weight": (width,),
+        f"{STATES_NORM}.weight": (width,),
+        "fc.weight": (width, 2 * width),
+        **{f"{LAYER}.{name}": shape for name, shape in decoder_layer(layer).items()},
+        "norm.weight": (width,),
     }
-
-
-def _is_less_one(name: str, stored: Mapping[str, StoredTensor]) -> bool:
-    is_norm = name.endswith("norm.weight") or name.startswith("pre_fc_norm")
-    return is_norm and any(MTP_PREFIX in each for each in stored)
+    by_name = {name.rpartition(MTP_PREFIX)[2]: tensor for name, tensor in stored.items()}
+    sources = plan_named(by_name, needed, {}, directory, read_quantization(directory))
+    if not any(MTP_PREFIX in name for name in stored):
+        return sources
+    norms = {name for name in sources if "norm" in name}
+    return {name: replace(each, less_one=name in norms) for name, each in sources.items()}

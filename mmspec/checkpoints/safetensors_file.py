@@ -62,8 +62,12 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
         header, base = _parse(file, size)
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
-    writer = _writer(header.pop("__metadata__", {}))
-    entries = _entries(file, header)
+    metadata = header.pop("__metadata__", {})
+    writer = str(metadata.get("format", "")) if isinstance(metadata, dict) else ""
+    try:
+        entries = read_value(dict[TensorName, _Entry], header)
+    except MismatchError as error:
+        raise CheckpointError(f"{file}: in the safetensors header {error}") from error
     tensors = {name: _stored(file, name, entry, base, writer) for name, entry in entries.items()}
     _require_cover(file, tensors, base, size)
     return tensors
@@ -88,10 +92,6 @@ def _parse(file: Path, size: int) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def _writer(metadata: object) -> str:
-    return str(metadata.get("format", "")) if isinstance(metadata, dict) else ""
-
-
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
@@ -99,13 +99,6 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in values if names.count(name) > 1)
         raise ValueError(f"{shown(twice)} is there twice")
     return values
-
-
-def _entries(file: Path, header: dict[str, Any]) -> dict[str, _Entry]:
-    try:
-        return read_value(dict[TensorName, _Entry], header)
-    except MismatchError as error:
-        raise CheckpointError(f"{file}: in the safetensors header {error}") from error
 
 
 def _stored(file: Path, name: str, entry: _Entry, base: int, writer: str) -> StoredTensor:

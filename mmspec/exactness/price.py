@@ -39,13 +39,10 @@ def _price_after(targets: Sequence[Target], context: int) -> float:
         target.rewind(min(target.length, context))
         target.extend(Segment([[1] * (context - target.length)]))
     seconds = [[_token_seconds(target) for target in targets] for _ in range(WARM_UP + TOKENS)]
-    ordinary, exact = (_quick(way) for way in zip(*seconds[WARM_UP:], strict=True))
+    # The time that a quarter of the tokens stay below: other programs only make them slower.
+    ways = zip(*seconds[WARM_UP:], strict=True)
+    ordinary, exact = (float(sorted(way)[TOKENS // 4]) for way in ways)
     return exact / ordinary
-
-
-def _quick(seconds: Sequence[float]) -> float:
-    """The time that a quarter of the tokens stay below: other programs only make them slower."""
-    return sorted(seconds)[len(seconds) // 4]
 
 
 def _token_seconds(target: Target) -> float:

@@ -1,7 +1,6 @@
 """The families that mmspec knows, and those of other packages, by config.json's `model_type`."""
 
 from importlib.metadata import entry_points
-from typing import Any
 
 from mmspec.families.family import Family
 from mmspec.families.llama import LLAMA
@@ -35,14 +34,8 @@ def find_family(model_type: str) -> Family | None:
     """The family of a `model_type`; None if no package has one."""
     if model_type in FAMILIES:
         return FAMILIES[model_type]
-    family = from_package(GROUP, model_type)
-    return family() if family else None
-
-
-def from_package(group: str, name: str) -> Any:
-    """What another package's entry point of this name loads; None if no package has one."""
-    points = (point for point in entry_points(group=group) if point.name == name)
-    return next((point.load() for point in points), None)
+    points = (point for point in entry_points(group=GROUP) if point.name == model_type)
+    return next((point.load()() for point in points), None)
 
 
 def family_of(whole: Block) -> Family:

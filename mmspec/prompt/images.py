@@ -201,16 +201,12 @@ def _opened(source: Path | BytesIO, formats: tuple[str, ...], label: str) -> Ima
     try:
         return Image.open(source, formats=formats)
     except Image.DecompressionBombError as error:  # Pillow's limit: 178 megapixels of any kind
+        if isinstance(source, BytesIO):
+            source.seek(0)
         try:
-            return _opened_jpeg(source)  # which a smaller scale may fit into memory
+            return JpegImageFile(source)  # which a smaller scale may fit into memory
         except SyntaxError:
             raise _too_large(label, "over 178 megapixels may take more to open") from error
-
-
-def _opened_jpeg(source: Path | BytesIO) -> Image.Image:
-    if isinstance(source, BytesIO):
-        source.seek(0)
-    return JpegImageFile(source)
 
 
 def set_smaller_scale(image: Image.Image, file_bytes: int) -> bool:

@@ -7,10 +7,14 @@ import mlx.core as mx
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_config import read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import plan_head, read_draft_ids
+from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.drafters.heads.head import PredictiveHead
 from mmspec.ground.errors import CheckpointError
 from mmspec_mlx.device.weights import Files, Weights, evaluate
-from mmspec_mlx.heads.modules import MlxParts
+from mmspec_mlx.heads.injected_layers import InjectedLayers
+from mmspec_mlx.network.cache import Cache
+from mmspec_mlx.network.decoder import Decoder, DecoderLayer
+from mmspec_mlx.sequence.draft_tail import MlxDraftTail
 
 
 def load_head(directory: Path, target: ModelConfig, dtype: mx.Dtype) -> PredictiveHead[mx.array]:
@@ -18,7 +22,12 @@ def load_head(directory: Path, target: ModelConfig, dtype: mx.Dtype) -> Predicti
     config = read_head_config(directory)
     require_fit(config, target, directory)
     weights = Weights(plan_head(directory, config), dtype, Files(), evaluate)
-    head = PredictiveHead(config, MlxParts(weights), target, read_draft_ids(directory, config))
+    parts = Parts(weights, DecoderLayer, Decoder, InjectedLayers, _open_tail)
+    head = PredictiveHead(config, parts, target, read_draft_ids(directory, config))
     if weights.unused():
         raise CheckpointError(f"a {config.kind} head does not use {weights.unused()[0]}")
     return head
+
+
+def _open_tail(decoder: Decoder, cache: Cache, columns: int, position: int) -> MlxDraftTail:
+    return MlxDraftTail(decoder, cache, None, columns, [position])

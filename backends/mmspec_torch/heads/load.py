@@ -1,5 +1,6 @@
 """Loads heads from checkpoint directories."""
 
+from itertools import count
 from pathlib import Path
 
 from torch import Tensor
@@ -14,12 +15,15 @@ from mmspec.checkpoints.head_manifest import (
     read_draft_ids,
     require_tensors,
 )
+from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.drafters.heads.head import PredictiveHead
 from mmspec.ground.errors import CheckpointError
 from mmspec_torch.device.tensor_files import read_state
 from mmspec_torch.device.weights import Weights, open_weights, require_finite
-from mmspec_torch.heads.modules import TorchParts
-from mmspec_torch.network.decoder import Decoder
+from mmspec_torch.heads.injected_layers import InjectedLayers
+from mmspec_torch.network.cache import Cache
+from mmspec_torch.network.decoder import Decoder, DecoderLayer
+from mmspec_torch.sequence.draft_tail import TorchDraftTail
 
 
 def load_head(directory: Path, target: ModelConfig, like: Decoder) -> PredictiveHead[Tensor]:
@@ -30,10 +34,16 @@ def load_head(directory: Path, target: ModelConfig, like: Decoder) -> Predictive
     config = read_head_config(directory)
     require_fit(config, target, directory)
     weights, draft = _tensors(directory, config, like)
-    head = PredictiveHead(config, TorchParts(weights), target, draft)
+    parts = Parts(weights, DecoderLayer, Decoder, InjectedLayers, _open_tail)
+    head = PredictiveHead(config, parts, target, draft)
     if weights.left:
         raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
     return head
+
+
+def _open_tail(decoder: Decoder, cache: Cache, columns: int, position: int) -> TorchDraftTail:
+    angles = (decoder.rotary.run(at, at + 1) for at in count(position))
+    return TorchDraftTail(decoder, cache, columns, angles)
 
 
 def _tensors(

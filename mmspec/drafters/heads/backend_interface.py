@@ -6,12 +6,15 @@ Shape letters: n rows, B block rows, C columns that block rows see, H width.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.decoding.layers import LayerTensors
+from mmspec.checkpoints.head_manifest import LAYER
+from mmspec.decoding.ensemble import DraftTail
+from mmspec.decoding.layers import LayerParts, LayerTensors
 from mmspec.drafters.heads.cached_layer import CachedLayer
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import A, Enter, Positions
@@ -48,14 +51,37 @@ class InjectedLayers(Protocol[A]):
         """
 
 
-class Parts(LayerTensors[A], Protocol[A]):
-    """A head's tensors by their paths in `mmspec.checkpoints.head_manifest`."""
+class Parts(Generic[A]):
+    """A head's tensors by their paths in `mmspec.checkpoints.head_manifest`, and layers of them."""
+
+    def __init__(
+        self,
+        weights: LayerTensors[A],
+        layer_type: type[LayerParts[A]],
+        new_decoder: Callable[[list[Any], TextConfig, Any], Any],
+        new_injected: Callable[[Any], InjectedLayers[A]],
+        open_tail: Callable[[Any, Any, int, int], DraftTail[A]],
+    ) -> None:
+        """new_decoder: makes the backend's decoder of layers.  new_injected: of a decoder.
+
+        open_tail: as `CachedLayer.tail`, of a decoder and a cache.
+        """
+        self._weights, self.framework = weights, weights.framework
+        self.tensor, self.linear, self.norm = weights.tensor, weights.linear, weights.norm
+        self._layer_type, self._new_decoder = layer_type, new_decoder
+        self._new_injected, self._open_tail = new_injected, open_tail
 
     def layer(self, text: TextConfig, enter: Enter[A]) -> Callable[[], CachedLayer[A]]:
-        """Function that opens the decoder layer with an empty cache.
+        """Take the decoder layer; returns a function that opens it with an empty cache.
 
         enter: what its attention reads of the input, and what is added to the attention's output.
         """
+        layer = self._layer_type.take(self._weights, LAYER, text, enter=enter)
+        decoder = self._new_decoder([layer], text, self._weights)
+        return partial(CachedLayer, decoder, partial(self._open_tail, decoder))
 
     def injected(self, text: TextConfig) -> Callable[[], InjectedLayers[A]]:
-        """Function that opens the decoder layers, as many as `text` has, with an empty cache."""
+        """Take the decoder layers; returns a function that opens them with an empty cache."""
+        paths = (f"layers.{index}" for index in range(text.num_hidden_layers))
+        layers = [self._layer_type.take(self._weights, path, text) for path in paths]
+        return partial(self._new_injected, self._new_decoder(layers, text, self._weights))
