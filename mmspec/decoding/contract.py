@@ -46,37 +46,13 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.segment import Features as Features
 from mmspec.decoding.segment import Segment as Segment
+from mmspec.decoding.stored_states import HiddenStates as HiddenStates
 from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
-from mmspec.ground.arrays import A, Positions
+from mmspec.ground.arrays import A
 from mmspec.ground.progress import Progress, silent
 
 Float32 = NDArray[np.float32]
-
-
-class HiddenStates(Protocol[A]):
-    """Read access to a target's columns, for a head; callers must not modify the arrays."""
-
-    def states(self, start: int, stop: int) -> A:
-        """Hidden states [n, H] after the last norm, at columns that the target has been fed."""
-
-    def captured(self, start: int, stop: int) -> A:
-        """Outputs [n, c H] of the c layers asked for, at columns that the target has been fed."""
-
-    def embeddings(self, start: int, stop: int) -> A:
-        """Embeddings [n, H] of any columns; at an image they are its projected features."""
-
-    def positions(self, start: int, stop: int) -> Positions:
-        """Rotary positions [3, n] of any columns."""
-
-    def ids(self, start: int, stop: int) -> Sequence[int]:
-        """Token ids [n] of columns of text."""
-
-    def embed(self, ids: A) -> A:
-        """Embeddings [n, H] of drafted token ids [n]; starts computing them."""
-
-    def project(self, states: A) -> A:
-        """Logits [n, V] of hidden states [n, H]."""
 
 
 class Verifier(Protocol):

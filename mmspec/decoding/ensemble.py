@@ -1,12 +1,14 @@
 """Drafts with the mixture of a draft model's branches (IbED, section 3.1).
 
-Shape letters: R branches, w nodes expanded at once, V vocabulary of the target, v ids that both
-models have, H width.
+Shape letters: R branches, w nodes expanded at once, E nodes of all levels so far, V vocabulary of
+the target, v ids that both models have, H width.
 """
 
+from collections.abc import Callable
 from typing import Any, Generic, Protocol
 
 from mmspec.decoding import formulas
+from mmspec.decoding.framework import Framework
 from mmspec.decoding.language import Language
 from mmspec.families.tower import cast
 from mmspec.ground.arrays import A, Map
@@ -59,6 +61,30 @@ class DraftTail(Protocol[A]):
         itself. parents: [w] as in `Expander.expand`. Returns the last layer's outputs [R * w, H],
         branch by branch.
         """
+
+
+class Lineage(Generic[A]):
+    """The attention masks of a tree that is drafted level by level.
+
+    A node sees its ancestors and itself. The masks cover the tree's own columns, which follow the
+    committed ones.
+    """
+
+    def __init__(self, framework: Framework[A], mask_of: Callable[[Any], A]) -> None:
+        """mask_of: function from booleans, true where a row sees a column, to a mask to add."""
+        self._framework, self._mask_of = framework, mask_of
+        self._mask: A | None = None
+
+    def add(self, parents: A) -> A:
+        """Append a level of w nodes; returns the mask [w, E] of the E nodes so far.
+
+        parents: [w] indices into the level before, as in `Expander.expand`.
+        """
+        number: Any = self._framework.count(len(parents))
+        own = self._mask_of(number[:, None] == number)
+        above = [] if self._mask is None else [self._framework.pick(self._mask, parents)]
+        self._mask = self._framework.concat([*above, own], 1)
+        return self._mask
 
 
 class EnsembleExpander(Generic[A]):

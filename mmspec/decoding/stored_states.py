@@ -1,6 +1,6 @@
 """What is stored of a target's columns on the device, for its own forwards and for heads.
 
-Shape letters: n columns, H width.
+Shape letters: n columns, V vocabulary, H width.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol
 
 from mmspec.decoding.delta_states import DeltaStates
 from mmspec.decoding.framework import Framework
-from mmspec.ground.arrays import A
+from mmspec.ground.arrays import A, Positions
 
 STEP = 256
 """Number of columns by which a cache grows at a time."""
@@ -73,3 +73,28 @@ class StoredStates(NamedTuple, Generic[A]):
     def all(self) -> list[Rows[A]]:
         """Everything that is stored."""
         return [rows for rows in self if rows is not None]
+
+
+class HiddenStates(Protocol[A]):
+    """Read access to a target's columns, for a head; callers must not modify the arrays."""
+
+    def states(self, start: int, stop: int) -> A:
+        """Hidden states [n, H] after the last norm, at columns that the target has been fed."""
+
+    def captured(self, start: int, stop: int) -> A:
+        """Outputs [n, c H] of the c layers asked for, at columns that the target has been fed."""
+
+    def embeddings(self, start: int, stop: int) -> A:
+        """Embeddings [n, H] of any columns; at an image they are its projected features."""
+
+    def positions(self, start: int, stop: int) -> Positions:
+        """Rotary positions [3, n] of any columns."""
+
+    def ids(self, start: int, stop: int) -> Sequence[int]:
+        """Token ids [n] of columns of text."""
+
+    def embed(self, ids: A) -> A:
+        """Embeddings [n, H] of drafted token ids [n]; starts computing them."""
+
+    def project(self, states: A) -> A:
+        """Logits [n, V] of hidden states [n, H]."""

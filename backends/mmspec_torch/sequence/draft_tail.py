@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.decoding.ensemble import Lineage
 from mmspec_torch.network.attention import Step, hidden
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import Decoder
@@ -34,7 +35,7 @@ class TorchDraftTail:
         self._columns = self._end = columns
         self._angles = iter(angles)
         self._padding = mask
-        self._lineage = Lineage()
+        self._lineage = Lineage(decoder.framework, self._hiding)
 
     def feed(self, x: Tensor, parents: Tensor | None) -> Tensor:
         """Feed x [w, H] to every row; returns outputs [R * w, H].  parents: None in a chain."""
@@ -43,35 +44,18 @@ class TorchDraftTail:
         x = x if rows == 1 else torch.cat([x] * rows)
         if parents is None:
             return self._decoder.follow(x, self._cache, start, angles, self._padding)
-        mask = self._mask(self._lineage.add(parents, x))
+        mask = self._behind(self._lineage.add(parents))
         layers = self._cache.layers(start, self._end)
         return self._decoder.forward(x, Step(angles, layers, mask))
 
-    def _mask(self, lineage: Tensor) -> Tensor:
+    def _behind(self, lineage: Tensor) -> Tensor:
         """Put the sequence's columns before a level's mask [w, E]; [R, 1, w, ...] with padding."""
         order = F.pad(lineage, (self._columns, 0))
         if self._padding is None:
             return order
         return order + F.pad(self._padding[..., : self._columns], (0, lineage.shape[1]))
 
-
-class Lineage:
-    """The attention masks of a tree that is drafted level by level.
-
-    A node sees its ancestors and itself. The masks cover the tree's own columns, which follow the
-    committed ones.
-    """
-
-    def __init__(self) -> None:
-        self._mask: Tensor | None = None
-
-    def add(self, parents: Tensor, like: Tensor) -> Tensor:
-        """Append a level of w nodes; returns the mask [w, E], in the dtype of `like`.
-
-        parents: [w] indices into the level before, as in `Expander.expand`.
-        """
-        count = parents.shape[0]
-        own = like.new_full((count, count), hidden(like.dtype)).fill_diagonal_(0)
-        above = () if self._mask is None else (self._mask.index_select(0, parents),)
-        self._mask = torch.cat((*above, own), dim=1)
-        return self._mask
+    def _hiding(self, visible: Tensor) -> Tensor:
+        dtype = self._decoder.dtype
+        zeros = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+        return zeros.masked_fill_(~visible, hidden(dtype))
