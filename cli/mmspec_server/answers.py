@@ -11,7 +11,8 @@ from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Likelihood, Statistics
-from mmspec.prompt.conversation import Chunk, Conversation, Message, answer_ids
+from mmspec.prompt.chunks import Chunk, answer_ids
+from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.tool_calls import Call, CallForm
 from mmspec_server.decoding import ConversationCache
 from mmspec_server.endpoint import ApiError

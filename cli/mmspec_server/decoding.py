@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
-from mmspec.prompt.conversation import Chunk, Conversation
+from mmspec.prompt.chunks import Chunk
+from mmspec.prompt.conversation import Conversation
 from mmspec_server.endpoint import ApiError
 
 T = TypeVar("T")

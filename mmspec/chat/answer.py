@@ -95,6 +95,10 @@ class Answer:
             )
 
 
+Events = Generator[Prefilled | Piece]
+"""The prompt's progress, then pieces of text."""
+
+
 class Stream:
     """An answer as it is decoded: an iterator over the prompt's progress and pieces of text.
 
@@ -102,7 +106,7 @@ class Stream:
     conversation.
     """
 
-    def __init__(self, events: Generator[Prefilled | Piece], answer: Answer) -> None:
+    def __init__(self, events: Events, answer: Answer) -> None:
         """Called by `Chat`; `events` fill `answer` as they are iterated."""
         self._events = events
         self.answer = answer

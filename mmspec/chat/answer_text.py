@@ -10,7 +10,7 @@ from dataclasses import replace
 from mmspec.chat.answer import Piece
 from mmspec.chat.stop_strings import StopStrings
 from mmspec.decoding.statistics import Likelihood, Round
-from mmspec.prompt.tokenizer import TextStream
+from mmspec.prompt.text_stream import TextStream
 
 
 class AnswerText:

@@ -2,29 +2,25 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import takewhile
 from statistics import median_low
 from time import perf_counter, process_time
 
-from mmspec.chat.answer import Answer, Piece, Stream
+from mmspec.chat.answer import Answer, Events, Piece, Stream
 from mmspec.chat.answer_text import AnswerText
-from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pictures, spec_for
-from mmspec.chat.loaded_model import LoadedModel
+from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pictures
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.repetition import Repetition
 from mmspec.chat.requirements import require_own_answer, require_room, require_sight
-from mmspec.chat.session import OpenDrafter, Prefilled, Session
+from mmspec.chat.session import OpenDrafter, Session
 from mmspec.decoding.constraint import ConstrainedTarget
-from mmspec.decoding.contract import Verifier
 from mmspec.draft_length.cost_curves import at_context
-from mmspec.draft_length.policy import DraftLength, FixedDraftLength
-from mmspec.drafters.views import LOOKUP, PLAIN, TEXT, Drafting
-from mmspec.ground.tokens import NO_TOKEN
+from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.prompt.any_image import AnyImage, pictures_of
-from mmspec.prompt.conversation import Chunk, Conversation, Message, answer_ids
+from mmspec.prompt.chunks import Chunk, answer_ids
+from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture
 
 PLAIN_ROUNDS = 9
@@ -37,9 +33,7 @@ class Chat:
     def __init__(self, models: Models, options: Options, conversation: Conversation) -> None:
         """Called by `Engine.chat`; raises UsageError for a drafting that the models cannot do."""
         drafting_for(models, options)
-        self.models = models
-        self.options = options
-        self.conversation = conversation
+        self.models, self.options, self.conversation = models, options, conversation
         self.speculate = True
         self.context: Sequence[int] = ()
         """Tokens of a text that answers continue; none if they begin with their first word."""
@@ -78,7 +72,8 @@ class Chat:
         now = self.options
         if (options.sampling, options.exact) != (now.sampling, now.exact):
             self.close()
-        if _drafter_options(options) != _drafter_options(now):
+        opening = ("sampling", "adaptive", "tree", "overflow")
+        if any(getattr(options, name) != getattr(now, name) for name in opening):
             self._drafter = None
         self.options = options
 
@@ -105,7 +100,7 @@ class Chat:
     @property
     def plain(self) -> bool:
         """True if nothing can be drafted, so that every answer is decoded plainly."""
-        return spec_for(self.models, self.options, ()) == PLAIN.spec
+        return drafting_for(self.models, self.options) == PLAIN
 
     def ask(self, text: str, images: AnyImage | Iterable[AnyImage] = ()) -> Stream:
         """Add a question with its images and stream the answer.
@@ -122,8 +117,7 @@ class Chat:
 
         chunks: the conversation with this question, where it has been rendered already.
         """
-        answer = Answer()
-        return Stream(self._sent(message, chunks, answer), answer)
+        return self._stream(message, chunks, Answer())
 
     def reply(self, text: str, images: AnyImage | Iterable[AnyImage] = ()) -> Answer:
         """Ask a question and wait for the whole answer; see `ask`."""
@@ -134,16 +128,18 @@ class Chat:
 
     def retry(self) -> Stream:
         """Answer the last question again; the old answer stays if no new one can start."""
-        answer = Answer()
-        return Stream(self._sent(None, None, answer), answer)
+        return self._stream(None, None, Answer())
 
     def extend(self) -> Stream:
         """Go on with the last answer, which was cut; raises UsageError if there is no turn."""
         turn = self.conversation.last()
         answer = Answer(turn.answer_text, beginning=turn.answer or ())
-        return Stream(
-            self._sent(None, self.models.target.chunks(self.conversation), answer), answer
-        )
+        return self._stream(None, self.models.target.chunks(self.conversation), answer)
+
+    def _stream(
+        self, message: Message | None, chunks: Sequence[Chunk] | None, answer: Answer
+    ) -> Stream:
+        return Stream(self._sent(message, chunks, answer), answer)
 
     def resume(self, conversation: Conversation) -> None:
         """Continue a saved conversation.
@@ -158,7 +154,7 @@ class Chat:
 
     def _sent(
         self, message: Message | None, chunks: Sequence[Chunk] | None, answer: Answer
-    ) -> Generator[Prefilled | Piece]:
+    ) -> Events:
         """Answer a question, or the last one again; if that fails at once, no turn changes."""
         turns = list(self.conversation.turns)
         if message is None:
@@ -176,9 +172,7 @@ class Chat:
             if self.conversation.is_open:
                 self.conversation.turns[:] = turns
 
-    def _answered(
-        self, chunks: Sequence[Chunk] | None, answer: Answer
-    ) -> Generator[Prefilled | Piece]:
+    def _answered(self, chunks: Sequence[Chunk] | None, answer: Answer) -> Events:
         started, models = perf_counter(), self.models
         previous, self.answer = self.answer, answer
         chunks = chunks or models.target.chunks(self.conversation)
@@ -189,13 +183,17 @@ class Chat:
         try:
             drafter = self._select_drafter(chunks)
             answer.statistics.cached_tokens = self._session.cached(chunks)
-            yield from self._prefilled(chunks, drafter)
+            prefill = self._session.prefill(chunks, drafter)
+            yield from answer.statistics.timed("prefill", prefill)
+            with answer.statistics.timing("prefill"):
+                models.backend.synchronize()
             yield from self._decoded(drafter)
         finally:
             if answer.plain_reason and not previous.plain_reason:
                 answer.notes.append(answer.plain_reason)
             self.conversation.answer(self._answer_ids(answer), answer.text)
-            self._remember(chunks)
+            if answer.drafting == LOOKUP and answer.token_ids:
+                models.remember(chunks, answer.token_ids)
             answer.plain_seconds = self._plain_seconds()
             answer.statistics.peak_memory_bytes = models.backend.peak_memory()
             answer.statistics.seconds["load"] = models.load_seconds
@@ -210,17 +208,6 @@ class Chat:
         cut = self.options.stop_strings and target.tokenizer.decode(ids) != answer.text
         return answer_ids(answer.text, target.template, target.tokenizer) if cut else ids
 
-    def _remember(self, chunks: Sequence[Chunk]) -> None:
-        """Add the last question and its answer to the memory, if lookup drafted it."""
-        models, answer = self.models, self.answer
-        if models.memory is None or answer.drafting != LOOKUP or not answer.token_ids:
-            return
-        views = models.target.views(models.caption)
-        question = [*takewhile(lambda chunk: not chunk.is_answer, reversed(chunks))]
-        segments = (views.segment(chunk, TEXT) for chunk in reversed(question))
-        tokens = (token for segment in segments for token in segment.token_ids(NO_TOKEN))
-        models.memory.add([*tokens, *answer.token_ids])
-
     def positions(self, conversation: Conversation) -> int:
         """The number of positions that a conversation takes in the target's context."""
         return self.models.positions(self.models.target.chunks(conversation))
@@ -233,16 +220,16 @@ class Chat:
         models, options, answer = self.models, self.options, self.answer
         fresh = list(pictures(self._session.fresh(chunks)))
         drafting = drafting_for(models, options, chunks) if self.speculate else PLAIN
-        self._encode(models.target, fresh)
-        features = models.target.features
-        answer.notes += dict.fromkeys(filter(None, map(features.note, fresh))) if features else ()
-        if "C" in _letters(drafting):
-            self._caption(fresh)  # before it is known whether C fits: that is its length
+        if features := models.target.features:
+            self._each("vision", features, fresh)
+            answer.notes += dict.fromkeys(filter(None, map(features.note, fresh)))
+        if "C" in drafting.letters:  # before it is known whether C fits: that is its length
+            self._each("caption", models.caption, fresh)
         answer.drafting, notes = fitting(models, options, drafting, chunks)
         answer.notes += notes
         answer.weights = () if answer.drafting == LOOKUP else answer.drafting.weights
-        if models.draft and _letters(answer.drafting) & {"M", "P"}:
-            self._encode(models.draft, fresh)
+        if models.draft and models.draft.features and {*answer.drafting.letters} & {"M", "P"}:
+            self._each("vision", models.draft.features, fresh)
         if answer.drafting == PLAIN:
             return None
         if self._drafter is None or self._drafter.drafting != answer.drafting:
@@ -251,28 +238,14 @@ class Chat:
             self._drafter = open_drafter(models, options, answer.drafting, self._session.target)
         return self._drafter
 
-    def _encode(self, loaded: LoadedModel, images: Sequence[Picture]) -> None:
-        """Compute the vision features of images, and count the time as the stage `vision`."""
-        features = loaded.features
-        if features is None:
-            return
+    def _each(
+        self, stage: str, compute: Callable[[Picture], object], images: Sequence[Picture]
+    ) -> None:
+        """Compute something of each image, and count the time as a stage."""
         for picture in images:
-            with self.answer.statistics.timing("vision"):
-                features(picture)
+            with self.answer.statistics.timing(stage):
+                compute(picture)
                 self.models.backend.synchronize()
-
-    def _caption(self, images: Sequence[Picture]) -> None:
-        for picture in images:
-            with self.answer.statistics.timing("caption"):
-                self.models.caption(picture)
-
-    def _prefilled(
-        self, chunks: Sequence[Chunk], drafter: OpenDrafter | None
-    ) -> Iterator[Prefilled]:
-        prefill = self._session.prefill(chunks, drafter)
-        yield from self.answer.statistics.timed("prefill", prefill)
-        with self.answer.statistics.timing("prefill"):
-            self.models.backend.synchronize()
 
     def _decoded(self, drafter: OpenDrafter | None) -> Iterator[Piece]:
         options, answer = self.options, self.answer
@@ -280,7 +253,14 @@ class Chat:
         text = AnswerText(
             target.tokenizer.stream(context), options.stop_strings, begun=bool(context)
         )
-        draft_length = self._draft_length(drafter)
+        drafting = drafter.drafting if drafter else None
+        draft_length = self.models.draft_length(options, drafting)
+        constrained = options.constraint and partial(
+            ConstrainedTarget,
+            constraint=options.constraint(),
+            sampling=options.sampling,
+            stop=target.stop,
+        )
         rounds = self._session.decode(
             draft_length,
             max_tokens=options.max_new_tokens,
@@ -288,7 +268,7 @@ class Chat:
             seed=options.seed,
             likeliest=options.logprobs,
             processor=process_time if target.model.device == "cpu" else None,
-            constrained=self._constrained(),
+            constrained=constrained,
         )
         repetition, cut = Repetition(options.repeat_limit), None
         try:
@@ -312,36 +292,9 @@ class Chat:
         )
         yield from map(answer.show, rest)
 
-    def _constrained(self) -> Callable[[Verifier], Verifier] | None:
-        options = self.options
-        if options.constraint is None:
-            return None
-        return partial(
-            ConstrainedTarget,
-            constraint=options.constraint(),
-            sampling=options.sampling,
-            stop=self.models.target.stop,
-        )
-
     def _plain_seconds(self) -> float | None:
         """Time of a plain round: of this chat's latest, or as it was measured before."""
         if self._plain_rounds:
             return median_low(self._plain_rounds)
         calibration = self.models.calibration(self.models.exact_rows(self.options.exact))
         return at_context(calibration.target, self._session.target.length).get(1)
-
-    def _draft_length(self, drafter: OpenDrafter | None) -> DraftLength:
-        if drafter is None:
-            return FixedDraftLength(0)
-        if self.options.gamma == "auto":
-            return self.models.adaptive_length(self.options, drafter.drafting)
-        return FixedDraftLength(self.options.gamma)
-
-
-def _drafter_options(options: Options) -> tuple[object, ...]:
-    """The options that a drafter is opened with, besides its drafting."""
-    return options.sampling, options.adaptive, options.tree, options.overflow
-
-
-def _letters(drafting: Drafting) -> set[str]:
-    return {branch.letter for branch in drafting.branches}

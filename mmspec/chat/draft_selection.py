@@ -17,7 +17,7 @@ from mmspec.drafters.lookup import LookupDrafter
 from mmspec.drafters.view_drafter import ViewDrafter
 from mmspec.drafters.views import LOOKUP, UNLETTERED, Branch, Drafting, fit, parse_drafting
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.conversation import Chunk
+from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.images import Picture
 
 TYPICAL_ANSWER = 128

@@ -20,7 +20,8 @@ from mmspec.ground.errors import CheckpointError
 from mmspec.ground.latest_values import LatestValues
 from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.chat_template import ChatTemplate, load_template
-from mmspec.prompt.conversation import Chunk, Conversation, Turn, answer_ids, render
+from mmspec.prompt.chunks import Chunk, answer_ids, render
+from mmspec.prompt.conversation import Conversation, Turn
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from mmspec.chat.calibration import calibration_file, finding_file
@@ -14,15 +15,16 @@ from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
-from mmspec.draft_length.policy import TREE_GAIN, AdaptiveDraftLength
+from mmspec.draft_length.policy import TREE_GAIN, AdaptiveDraftLength, DraftLength, FixedDraftLength
 from mmspec.draft_length.rank_model import a_tree_pays
 from mmspec.drafters.lookup import KnownText
-from mmspec.drafters.views import LOOKUP, PLAIN, Drafting
+from mmspec.drafters.views import LOOKUP, PLAIN, TEXT, Drafting
 from mmspec.exactness.finding import exact_rows
 from mmspec.ground.errors import UsageError
 from mmspec.ground.latest_values import LatestValues
 from mmspec.ground.progress import Progress, silent
-from mmspec.prompt.conversation import Chunk
+from mmspec.ground.tokens import NO_TOKEN
+from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.images import Picture
 
 MAX_CAPTIONS = 4096
@@ -144,6 +146,21 @@ class Models:
         costs = partial(self._calibrated, self.calibration(exact), drafting, 0)
         trees = {nodes: seconds for nodes in TREE_NODES if (seconds := costs(nodes))}
         return bool(trees) and a_tree_pays(costs(), trees, TREE_GAIN)
+
+    def draft_length(self, options: Options, drafting: Drafting | None) -> DraftLength:
+        """The draft length of an answer; drafting: None if nothing drafts."""
+        if drafting and options.gamma == "auto":
+            return self.adaptive_length(options, drafting)
+        return FixedDraftLength(options.gamma if drafting and options.gamma != "auto" else 0)
+
+    def remember(self, chunks: Sequence[Chunk], answer: Sequence[int]) -> None:
+        """Add the last question of a prompt, and its answer, to the memory, if there is one."""
+        if self.memory:
+            views = self.target.views(self.caption)
+            question = [*takewhile(lambda chunk: not chunk.is_answer, reversed(chunks))]
+            segments = (views.segment(chunk, TEXT) for chunk in reversed(question))
+            tokens = (token for segment in segments for token in segment.token_ids(NO_TOKEN))
+            self.memory.add([*tokens, *answer])
 
     def adaptive_length(self, options: Options, drafting: Drafting) -> AdaptiveDraftLength:
         """The adaptive draft length of a drafting and tree, which all conversations share.

@@ -10,7 +10,7 @@ from mmspec.decoding.contract import Drafter, Target, Verifier
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
 from mmspec.drafters.views import Branch, Drafting, Views
-from mmspec.prompt.conversation import Chunk, joined
+from mmspec.prompt.chunks import Chunk, joined
 from mmspec.prompt.images import Picture
 
 PREFILL_TOKENS = 512

@@ -12,7 +12,7 @@ from mmspec.checkpoints.config import ModelConfig
 from mmspec.decoding.contract import Features, Segment
 from mmspec.families.grid import Grid
 from mmspec.ground.errors import UsageError, choice
-from mmspec.prompt.conversation import Chunk
+from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.images import Picture
 
 LETTERS = {"M": "multimodal", "T": "text only", "C": "caption", "P": "pooled"}
@@ -42,7 +42,12 @@ class Drafting:
     @property
     def spec(self) -> str:
         """The value of --drafting that names this drafting: its kind, its letters, or 'none'."""
-        return self.kind or "".join(branch.letter for branch in self.branches) or "none"
+        return self.kind or self.letters or "none"
+
+    @property
+    def letters(self) -> str:
+        """The letters of the branches, such as MTC."""
+        return "".join(branch.letter for branch in self.branches)
 
 
 TEXT = Branch("T")

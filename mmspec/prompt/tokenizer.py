@@ -6,7 +6,7 @@ are passed as ids; `split_special` finds them in a template's text.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mmspec.families.family import ImageTokens
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.latest_values import LatestValues
+from mmspec.prompt.text_stream import TextStream, is_byte
 from mmspec.prompt.tokenizer_files import (
     FILE,
     LLAVA_IMAGE,
@@ -157,7 +158,7 @@ class Tokenizer:
         token = self.token(id) or ""
         if "\ufffd" not in text:
             return text.encode()
-        if _is_byte(token):
+        if is_byte(token):
             return bytes([int(token[3:-1], 16)])
         letters = byte_letters()
         if letters.keys() >= set(token):
@@ -170,7 +171,7 @@ class Tokenizer:
         added = [token for token in content["added_tokens"] if token["content"] != _MARK]
         return json.dumps({**content, "added_tokens": added})
 
-    def stream(self, context: Sequence[int] = ()) -> "TextStream":
+    def stream(self, context: Sequence[int] = ()) -> TextStream:
         """A stream whose pieces concatenate to `decode` of all pushed ids.
 
         context: the ids that they follow, after which a decoder does not trim a space.
@@ -218,56 +219,6 @@ class Tokenizer:
         return re.compile("|".join(map(_written, tokens)) or "(?!)")
 
 
-class TextStream:
-    """Decodes ids incrementally; withholds text that a later id could still change.
-
-    Such text is an incomplete character, or a run of byte tokens, which the decoder reads as a
-    whole (`tokenizers.decoders.DecodeStream` fails there). Each push decodes only the last few ids
-    again.
-    """
-
-    def __init__(
-        self,
-        decode: Callable[[Sequence[int]], str],
-        token: Callable[[int], str | None],
-        context: Sequence[int] = (),
-    ) -> None:
-        """Called by `Tokenizer.stream`; `token` returns None for ids without text."""
-        self._decode = decode
-        self._token = token
-        self._context = list(context)  # the ids returned last: a decoder trims a text's start
-        self._pending: list[int] = []
-
-    def push(self, ids: Iterable[int]) -> str:
-        """The text that `ids` complete, which may be empty."""
-        self._pending += [id for id in ids if self._token(id) is not None]
-        stable = len(self._pending)
-        while stable and _is_byte(self._token(self._pending[stable - 1])):
-            stable -= 1
-        return self._release(stable) if stable else ""
-
-    @property
-    def withheld(self) -> str:
-        """The whole characters of the text that is withheld."""
-        return self._text_of(self._pending).rstrip("\ufffd") if self._pending else ""
-
-    def finish(self) -> str:
-        """The withheld text; resets the stream."""
-        piece = self._text_of(self._pending)
-        self._context, self._pending = [], []
-        return piece
-
-    def _release(self, stable: int) -> str:
-        piece = self._text_of(self._pending[:stable])
-        if piece.endswith("\ufffd"):  # perhaps a character whose last bytes are to come
-            return ""
-        self._context, self._pending = self._pending[:stable], self._pending[stable:]
-        return piece
-
-    def _text_of(self, ids: list[int]) -> str:
-        return self._decode(self._context + ids)[len(self._decode(self._context)) :]
-
-
 def shared_vocabulary(target: Tokenizer, draft: Tokenizer) -> int:
     """The number of leading ids with the same token in both; padding may differ.
 
@@ -281,10 +232,6 @@ def shared_vocabulary(target: Tokenizer, draft: Tokenizer) -> int:
         f"the draft has another vocabulary: id {equal} is {draft.token(equal)!r}, but "
         f"{target.token(equal)!r} in the target; use a draft with the target's tokenizer"
     )
-
-
-def _is_byte(token: str | None) -> bool:
-    return token is not None and len(token) == 6 and token.startswith("<0x") and token[-1] == ">"
 
 
 @cache

@@ -11,7 +11,7 @@ from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import parse_drafting
-from mmspec.prompt.conversation import render
+from mmspec.prompt.chunks import render
 from support import factory
 from support.adaptive_oracle import check as check_weights
 from support.adaptive_oracle import softmax

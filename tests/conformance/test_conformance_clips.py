@@ -11,7 +11,8 @@ from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness import probe
-from mmspec.prompt.conversation import Conversation, render
+from mmspec.prompt.chunks import render
+from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, picture_from
 from support.conformance_cases import check_replies, replies

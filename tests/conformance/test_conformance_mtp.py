@@ -17,7 +17,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.exactness import probe
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.conversation import render
+from mmspec.prompt.chunks import render
 from support.exactness_cases import TREES, Count, cases, compare_all
 from support.factory_qwen import IMAGE_ID, add_mtp, tiny_qwen3_5
 from support.mtp_oracle import MtpOracle

@@ -8,7 +8,7 @@ from PIL import Image
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.prompt.conversation import render
+from mmspec.prompt.chunks import render
 from mmspec.prompt.images import picture_from
 from support.factory_qwen import (
     ALL_MAKERS,

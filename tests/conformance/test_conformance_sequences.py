@@ -11,7 +11,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import Branch
-from mmspec.prompt.conversation import Chunk
+from mmspec.prompt.chunks import Chunk
 from support import sequence_helpers as helpers
 from support.conformance_cases import PICTURES, TREES, small
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from mmspec.chat.answer_text import AnswerText
 from mmspec.decoding.statistics import Likelihood, Round
-from mmspec.prompt.tokenizer import TextStream
+from mmspec.prompt.text_stream import TextStream
 
 WORDS = [" a", "b", "ab", " ", "<0xC3>", "<0xA9>", "", "c a", "b\n"]
 BYTES = {WORDS.index("<0xC3>"): 0xC3, WORDS.index("<0xA9>"): 0xA9}

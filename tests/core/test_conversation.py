@@ -8,7 +8,8 @@ from PIL import Image
 
 from mmspec.ground.errors import CheckpointError, ImageError, UsageError
 from mmspec.prompt.chat_template import ChatTemplate
-from mmspec.prompt.conversation import Chunk, Conversation, Message, Turn, answer_ids, render
+from mmspec.prompt.chunks import Chunk, answer_ids, render
+from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.images import Picture, open_picture, picture_from
 from mmspec.prompt.tokenizer import Tokenizer
 from support import tiny_tokenizers

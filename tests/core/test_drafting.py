@@ -9,7 +9,7 @@ from mmspec.decoding.host_framework import HostFeatures
 from mmspec.drafters.views import PLAIN, Branch, Drafting, Views, fit, parse_drafting, pool_sizes
 from mmspec.families.grid import Grid, PlaneGrid
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.conversation import Chunk
+from mmspec.prompt.chunks import Chunk
 from support.scripted import ScriptedFeatures
 from support.scripted_engine import BLIND, SEES, picture
 

@@ -14,8 +14,9 @@ from mmspec.decoding.contract import Segment
 from mmspec.families.qwen2_5_vl import QWEN2_5_VL, Qwen25VLVision
 from mmspec.families.qwen3_vl import QWEN3_VL, Qwen3VLVision
 from mmspec.prompt.chat_template import load_template
+from mmspec.prompt.chunks import render
 from mmspec.prompt.clips import clip_of
-from mmspec.prompt.conversation import Conversation, Message, render
+from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import picture_from
 from mmspec.prompt.tokenizer import Tokenizer
 from support.factory_qwen import IMAGE_ID, write_tokenizer

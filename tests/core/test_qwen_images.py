@@ -14,7 +14,8 @@ from mmspec.families.qwen2_5_vl import Qwen25VLVision, windows
 from mmspec.families.qwen3_vl import Qwen3VLVision
 from mmspec.families.qwen_vision import IMAGE_TOKENS, patch_positions
 from mmspec.prompt.chat_template import load_template
-from mmspec.prompt.conversation import Conversation, interleaved, render
+from mmspec.prompt.chunks import render
+from mmspec.prompt.conversation import Conversation, interleaved
 from mmspec.prompt.images import picture_from
 from mmspec.prompt.tokenizer import Tokenizer
 from support.factory_qwen import IMAGE_ID, write_tokenizer

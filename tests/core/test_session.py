@@ -6,7 +6,7 @@ from mmspec.chat.session import PREFILL_TOKENS, OpenDrafter, Prefilled, Session
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import Branch, Views, parse_drafting
 from mmspec.families.grid import Grid
-from mmspec.prompt.conversation import Chunk
+from mmspec.prompt.chunks import Chunk
 from support.faults import Fault
 from support.scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, items, logits
 from support.scripted_engine import SEES, picture

@@ -10,7 +10,8 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from mmspec.prompt.chat_template import LLAVA, ChatTemplate
-from mmspec.prompt.conversation import Conversation, Message, Turn, answer_ids, render
+from mmspec.prompt.chunks import answer_ids, render
+from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.tool_calls import Call, CallForm, call_form
 from support.chat_templates import STYLES
 

@@ -15,7 +15,8 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 
 from mmspec.checkpoints.config import read_config
 from mmspec.prompt.chat_template import ChatTemplate, load_template
-from mmspec.prompt.conversation import Conversation, Message, answer_ids, render
+from mmspec.prompt.chunks import answer_ids, render
+from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture, open_picture
 from mmspec.prompt.tokenizer import Tokenizer
 from support.qwen_oracle import patches, processor

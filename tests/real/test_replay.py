@@ -11,7 +11,7 @@ from replay import lines as lines_of
 
 from mmspec.checkpoints.config import read_config
 from mmspec.prompt.chat_template import load_template
-from mmspec.prompt.conversation import answer_ids
+from mmspec.prompt.chunks import answer_ids
 from mmspec.prompt.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.slow

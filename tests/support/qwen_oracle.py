@@ -17,8 +17,8 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from transformers.models.qwen3_vl.processing_qwen3_vl import Qwen3VLProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
+from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.clips import Clip
-from mmspec.prompt.conversation import Chunk
 from mmspec.prompt.images import Picture
 from support.factory_qwen import CHAT_TEMPLATE, IMAGE_ID
 

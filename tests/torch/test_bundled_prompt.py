@@ -8,7 +8,8 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import read_tensors
 from mmspec.checkpoints.manifest import canonical, hub_name
 from mmspec.prompt.chat_template import load_template
-from mmspec.prompt.conversation import Conversation, answer_ids, interleaved, render
+from mmspec.prompt.chunks import answer_ids, render
+from mmspec.prompt.conversation import Conversation, interleaved
 from mmspec.prompt.images import Picture, open_picture
 from mmspec.prompt.tokenizer import Tokenizer
 from support.bundled import SAMPLES

@@ -14,7 +14,8 @@ from mmspec.families.family import Vision
 from mmspec.families.grid import Grid
 from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.chat_template import ChatTemplate
-from mmspec.prompt.conversation import Conversation, Turn, render
+from mmspec.prompt.chunks import render
+from mmspec.prompt.conversation import Conversation, Turn
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 

@@ -18,7 +18,8 @@ from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.limits import Length
 from mmspec.prompt.chat_template import load_template
-from mmspec.prompt.conversation import Conversation, Message, Turn, answer_ids
+from mmspec.prompt.chunks import answer_ids
+from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.original_files import parsed_lines

@@ -1,0 +1,177 @@
+"""The rendering of a conversation to chunks of tokens and images.
+
+Generated ids are never tokenized again, but for answers whose thoughts the template leaves out
+later. With most templates a turn's chunks depend only on it and the turns before it, so a prefilled
+prompt is a prefix of every later prompt.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby, takewhile
+from typing import Literal
+
+from mmspec.ground.tokens import NO_TOKEN
+from mmspec.prompt.chat_template import ChatTemplate, Content
+from mmspec.prompt.conversation import Conversation, Message, Turn
+from mmspec.prompt.images import Picture
+from mmspec.prompt.placeholders import Placeholders
+from mmspec.prompt.tokenizer import Tokenizer
+
+THOUGHTS_END = "</think>"
+"""What a model writes between its thoughts and its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Tokens and pictures that one side adds to the sequence.
+
+    A Picture stands for all positions of its image.
+    """
+
+    kind: Literal["prompt", "answer"]
+    parts: tuple[tuple[int, ...] | Picture, ...]
+
+    @property
+    def is_answer(self) -> bool:
+        """True for the tokens of an answer."""
+        return self.kind == "answer"
+
+    def split(self, other: "Chunk") -> tuple["Chunk", "Chunk"]:
+        """The tokens and pictures with which `other` begins too, and the rest of this chunk."""
+        for place, (mine, theirs) in enumerate(zip(self.parts, other.parts, strict=False)):
+            if mine != theirs:
+                return self._cut(place, _equal_tokens(mine, theirs))
+        return self._cut(min(len(self.parts), len(other.parts)), 0)
+
+    def _cut(self, place: int, tokens: int) -> tuple["Chunk", "Chunk"]:
+        """The chunk up to `tokens` tokens of the part at `place`, and the rest."""
+        before, after = self.parts[:place], self.parts[place:]
+        if tokens and isinstance(after[0], tuple):
+            before, after = (*before, after[0][:tokens]), (after[0][tokens:], *after[1:])
+        return replace(self, parts=before), replace(self, parts=tuple(filter(None, after)))
+
+
+def joined(chunks: Iterable[Chunk]) -> Chunk:
+    """One chunk of the tokens and pictures of several."""
+    parts = chain.from_iterable(chunk.parts for chunk in chunks)
+    whole, tokens = list[tuple[int, ...] | Picture](), list[int]()
+    for part in parts:
+        if isinstance(part, Picture):
+            whole += [tuple(tokens), part]
+            tokens.clear()
+        else:
+            tokens += part
+    return Chunk("prompt", tuple(filter(None, [*whole, tuple(tokens)])))
+
+
+def _equal_tokens(first: tuple[int, ...] | Picture, second: tuple[int, ...] | Picture) -> int:
+    """Number of tokens with which two parts begin, 0 if one is a picture."""
+    if isinstance(first, Picture) or isinstance(second, Picture):
+        return 0
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def render(
+    conversation: Conversation,
+    template: ChatTemplate,
+    tokenizer: Tokenizer,
+    *,
+    most: float = math.inf,
+) -> list[Chunk]:
+    """The conversation as chunks, prompt and answer in turn; an open turn ends with its prompt.
+
+    most: tokens of text after which no turn follows.  Raises CheckpointError for a template that
+    drops or repeats answers or images.
+    """
+    if not conversation.turns:
+        return []
+    placeholders = Placeholders(tokenizer, template.file)
+    *before, last = conversation.turns
+    turns = [*(_history(turn, template, tokenizer) for turn in before), last]
+    messages = list(_messages(conversation.system, turns, placeholders))
+    tools = [*map(placeholders.protect_all, conversation.tools)]
+    text = template.render(messages, tools=tools, thinking=conversation.thinking)
+    *prompts, question = placeholders.between_answers(text, len(before))
+    texts = [*map(template.without_space, prompts), question]
+    chunks, tokens = list[Chunk](), 0
+    for turn, literal in zip(turns, texts, strict=True):
+        if tokens > most:
+            break
+        pictures = placeholders.seen(turn.pictures)
+        parts = tuple(placeholders.parts(literal, len(pictures)))
+        ids = tokenizer.encode_parts(parts, continues=bool(chunks))
+        if not chunks and ids[:1] != tokenizer.prefix:
+            ids = tokenizer.prefix + ids
+        chunks.append(Chunk("prompt", tuple(_with_pictures(ids, pictures))))
+        if turn.answer is not None:
+            chunks.append(Chunk("answer", (turn.answer,) if turn.answer else ()))
+        written = (part for chunk in chunks[-2:] for part in chunk.parts)
+        tokens += sum(len(part) for part in written if isinstance(part, tuple))
+    return chunks
+
+
+def _history(turn: Turn, template: ChatTemplate, tokenizer: Tokenizer) -> Turn:
+    """The turn as it is shown before a later question, where some templates drop its thoughts."""
+    if THOUGHTS_END not in turn.answer_text or not turn.answer:
+        return turn
+    text = template.remembered(turn.answer_text)
+    if THOUGHTS_END in text:
+        return turn
+    return replace(turn, answer=answer_ids(text, template, tokenizer), answer_text=text)
+
+
+def answer_ids(text: str, template: ChatTemplate, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The tokens of an answer that is known as text alone, such as one that a client sends back.
+
+    They are those that the model would generate, unless it wrote the text in other tokens. Raises
+    CheckpointError for a template that drops answers.
+    """
+    space = template.before_answer
+    literal = space + text if space.isspace() and not text.startswith(space) else text
+    return tuple(tokenizer.encode_parts([literal], continues=True)) if text else ()
+
+
+def _messages(
+    system: str | None, turns: Sequence[Turn], placeholders: Placeholders
+) -> Iterator[tuple[str, Content]]:
+    """Yield what is said up to the last turn's answer, with placeholders for the others."""
+    if system is not None:
+        yield "system", [_text(placeholders.protect(system))]
+    for index, turn in enumerate(turns):
+        for message in turn.messages:
+            yield message.role, _content(message, placeholders)
+        if index < len(turns) - 1:
+            yield "assistant", [_text(placeholders.answer(index))]
+
+
+def _content(message: Message, placeholders: Placeholders) -> Content:
+    """A message as the template's content: its parts in order, a clip as placeholders in a text."""
+
+    def literal(part: str | Picture) -> str:
+        if isinstance(part, str):
+            return placeholders.protect(part)
+        return placeholders.picture(part)
+
+    if message.within_text:
+        return [_text("".join(map(literal, message.parts)))]
+    return [
+        {"type": "image"} if isinstance(part, Picture) and not part.frames else _text(literal(part))
+        for part in message.parts
+    ]
+
+
+def _text(text: str) -> Mapping[str, str]:
+    return {"type": "text", "text": text}
+
+
+def _with_pictures(
+    ids: Sequence[int], pictures: Sequence[Picture]
+) -> Iterator[tuple[int, ...] | Picture]:
+    remaining = iter(pictures)
+    for is_image, run in groupby(ids, key=lambda id: id == NO_TOKEN):
+        if is_image:
+            yield from (next(remaining) for _ in run)
+        else:
+            yield tuple(run)

@@ -1,0 +1,58 @@
+"""Decodes token ids as they come."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+
+class TextStream:
+    """Decodes ids incrementally; withholds text that a later id could still change.
+
+    Such text is an incomplete character, or a run of byte tokens, which the decoder reads as a
+    whole (`tokenizers.decoders.DecodeStream` fails there). Each push decodes only the last few ids
+    again.
+    """
+
+    def __init__(
+        self,
+        decode: Callable[[Sequence[int]], str],
+        token: Callable[[int], str | None],
+        context: Sequence[int] = (),
+    ) -> None:
+        """Called by `Tokenizer.stream`; `token` returns None for ids without text."""
+        self._decode = decode
+        self._token = token
+        self._context = list(context)  # the ids returned last: a decoder trims a text's start
+        self._pending: list[int] = []
+
+    def push(self, ids: Iterable[int]) -> str:
+        """The text that `ids` complete, which may be empty."""
+        self._pending += [id for id in ids if self._token(id) is not None]
+        stable = len(self._pending)
+        while stable and is_byte(self._token(self._pending[stable - 1])):
+            stable -= 1
+        return self._release(stable) if stable else ""
+
+    @property
+    def withheld(self) -> str:
+        """The whole characters of the text that is withheld."""
+        return self._text_of(self._pending).rstrip("\ufffd") if self._pending else ""
+
+    def finish(self) -> str:
+        """The withheld text; resets the stream."""
+        piece = self._text_of(self._pending)
+        self._context, self._pending = [], []
+        return piece
+
+    def _release(self, stable: int) -> str:
+        piece = self._text_of(self._pending[:stable])
+        if piece.endswith("\ufffd"):  # perhaps a character whose last bytes are to come
+            return ""
+        self._context, self._pending = self._pending[:stable], self._pending[stable:]
+        return piece
+
+    def _text_of(self, ids: list[int]) -> str:
+        return self._decode(self._context + ids)[len(self._decode(self._context)) :]
+
+
+def is_byte(token: str | None) -> bool:
+    """True for a token that is a byte of text, as in sentencepiece's vocabularies."""
+    return token is not None and len(token) == 6 and token.startswith("<0x") and token[-1] == ">"
