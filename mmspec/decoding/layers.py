@@ -17,6 +17,8 @@ from mmspec.ground.arrays import A, Enter, Map, behind_norm
 class LayerTensors(Protocol[A]):
     """A checkpoint's tensors by their paths, in the activations' dtype; each is taken once."""
 
+    dtype: Any
+
     @property
     def framework(self) -> Framework[A]:
         """The array functions of the framework that holds the tensors."""

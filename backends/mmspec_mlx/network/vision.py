@@ -7,14 +7,13 @@ Shape letters: N visual positions of one image, D numbers of a position; others 
 import math
 from collections.abc import Sequence
 from functools import partial
-from hashlib import sha256
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.checkpoints.manifest import TOWER
 from mmspec.decoding.contract import Float32
+from mmspec.decoding.seeing_model import CheckpointParts
 from mmspec.decoding.segment import GridFeatures
 from mmspec.families.tower import Map
 from mmspec_mlx.device import device_io
@@ -34,25 +33,11 @@ class MlxFeatures(GridFeatures):
         return mx.concatenate(list(parts), axis=-1)
 
 
-class MlxTowerParts:
+class MlxTowerParts(CheckpointParts):
     """Implements `mmspec.families.tower.TowerParts`."""
 
     xp = mx
-
-    def __init__(self, weights: Weights) -> None:
-        self._weights = weights
-        self._tower: list[mx.array] = []
-
-    def digest(self, settings: str) -> str:
-        """Return the SHA-256 of the tower's tensors, their type and its settings."""
-        total = sha256(f"{self._weights.dtype} {settings}".encode())
-        for tensor in self._tower:
-            total.update(device_io.raw(tensor))
-        return total.hexdigest()
-
-    def tensor(self, name: str, *shape: int) -> mx.array:  # noqa: ARG002
-        """Take the tensor called `name`."""
-        return self._noted(name, self._weights.tensor(name))[0]
+    _weights: Weights
 
     def linear(self, inputs: int, outputs: int, *paths: str) -> Map:  # noqa: ARG002
         """Take linear layers of the same input as one; packed if all of them are."""
@@ -104,8 +89,5 @@ class MlxTowerParts:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
         return x * (1 + mx.tanh(inner)) / 2
 
-    def _noted(self, path: str, *tensors: mx.array) -> tuple[mx.array, ...]:
-        """Remember tensors for the digest if they are the tower's."""
-        if path.startswith(TOWER):
-            self._tower += tensors
-        return tensors
+    def _bytes(self, tensor: mx.array) -> bytes:
+        return device_io.raw(tensor)

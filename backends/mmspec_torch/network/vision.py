@@ -6,15 +6,14 @@ Shape letters: N visual positions of one image, D numbers of a position; others 
 
 from collections.abc import Sequence
 from functools import partial
-from hashlib import sha256
 
 import array_api_compat.torch as xp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec.checkpoints.manifest import TOWER
 from mmspec.decoding.contract import Float32
+from mmspec.decoding.seeing_model import CheckpointParts
 from mmspec.decoding.segment import GridFeatures
 from mmspec.families.tower import Map
 from mmspec_torch.device.device_io import to_host
@@ -36,28 +35,14 @@ class TorchFeatures(GridFeatures):
         return torch.cat(list(parts), dim=-1)
 
 
-class TorchTowerParts:
+class TorchTowerParts(CheckpointParts):
     """Implements `mmspec.families.tower.TowerParts`."""
 
     xp = xp
     silu = staticmethod(F.silu)
     gelu = staticmethod(F.gelu)
     gelu_tanh = staticmethod(partial(F.gelu, approximate="tanh"))
-
-    def __init__(self, weights: Weights) -> None:
-        self._weights = weights
-        self._tower: list[Tensor] = []
-
-    def digest(self, settings: str) -> str:
-        """Return the SHA-256 of the tower's tensors, their type and its settings."""
-        total = sha256(f"{self._weights.dtype} {settings}".encode())
-        for tensor in self._tower:
-            total.update(tensor.contiguous().cpu().view(torch.uint8).numpy().data)
-        return total.hexdigest()
-
-    def tensor(self, name: str, *shape: int) -> Tensor:  # noqa: ARG002
-        """Take the tensor called `name`."""
-        return self._noted(name, self._weights.tensor(name))[0]
+    _weights: Weights
 
     def linear(self, inputs: int, outputs: int, *paths: str) -> Map:  # noqa: ARG002
         """Take linear layers of the same input as one, quantized if there is a scheme that fits.
@@ -103,8 +88,5 @@ class TorchTowerParts:
         attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         return attended.transpose(1, 2).flatten(2)
 
-    def _noted(self, path: str, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Remember tensors for the digest if they are the tower's."""
-        if path.startswith(TOWER):
-            self._tower += tensors
-        return tensors
+    def _bytes(self, tensor: Tensor) -> memoryview:
+        return tensor.contiguous().cpu().view(torch.uint8).numpy().data
