@@ -1,4 +1,4 @@
-"""Turns the tokens of an answer's rounds into its text, up to a stop string.
+"""Turns the tokens of an answer's rounds into its text, up to a stop string or a repetition.
 
 Text, number of tokens and log-probabilities do not depend on what was drafted: with stop strings
 every token is read by itself, as plain decoding does.
@@ -8,9 +8,75 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mmspec.chat.answer import Piece
-from mmspec.chat.stop_strings import StopStrings
 from mmspec.decoding.statistics import Likelihood, Round
 from mmspec.prompt.text_stream import TextStream
+
+LONGEST = 64
+"""Tokens in the longest part whose repetition is found."""
+
+
+class StopStrings:
+    """Passes an answer's text on up to the first stop string.
+
+    Withholds text that could be the beginning of one.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        """stops: strings that are not empty."""
+        self._stops = stops
+        self._held = ""
+        self.is_over = False
+        """True after the first stop string."""
+
+    def push(self, text: str) -> str:
+        """The text that can be shown after `text` has come."""
+        self._held += text
+        ends = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
+        self.is_over = bool(ends)
+        end = min(ends) if ends else len(self._held) - self._beginning()
+        shown, self._held = self._held[:end], self._held[end:]
+        return shown
+
+    def finish(self) -> str:
+        """The withheld text at the answer's end; nothing if a stop string ended it."""
+        return "" if self.is_over else self._held
+
+    def _beginning(self) -> int:
+        """Length of the longest end of the text that begins a stop string."""
+        lengths = range(max(map(len, self._stops), default=1) - 1, 0, -1)
+        ends = (length for length in lengths if self._begins(self._held[-length:], length))
+        return next(ends, 0)
+
+    def _begins(self, end: str, length: int) -> bool:
+        return len(end) == length and any(stop.startswith(end) for stop in self._stops)
+
+
+class Repetition:
+    """Counts for each period how many of the last tokens equal those one period earlier."""
+
+    def __init__(self, limit: int) -> None:
+        """limit: tokens of repetition, in all, at which an answer ends; 0: it never does."""
+        self._limit = limit
+        self._tokens: list[int] = []
+        self._equal = [0] * min(LONGEST, limit // 2)
+
+    def cut(self, tokens: Sequence[int]) -> int | None:
+        """The number of `tokens`, the next ones, up to the limit; None if it is not reached."""
+        for number, token in enumerate(tokens, start=1):
+            if self._repeats(token):
+                return number
+        return None
+
+    def _repeats(self, token: int) -> bool:
+        """Append a token; true if the last `limit` tokens have one period."""
+        length, reached = len(self._tokens), False
+        for index, equal in enumerate(self._equal):
+            period = index + 1
+            same = period <= length and self._tokens[-period] == token
+            self._equal[index] = equal + 1 if same else 0
+            reached = reached or self._equal[index] + period >= self._limit
+        self._tokens.append(token)
+        return reached
 
 
 class AnswerText:

@@ -8,11 +8,10 @@ from statistics import median_low
 from time import perf_counter, process_time
 
 from mmspec.chat.answer import Answer, Events, Piece, Stream
-from mmspec.chat.answer_text import AnswerText
+from mmspec.chat.answer_text import AnswerText, Repetition
 from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pictures
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
-from mmspec.chat.repetition import Repetition
 from mmspec.chat.requirements import require_own_answer, require_room, require_sight
 from mmspec.chat.session import OpenDrafter, Session
 from mmspec.decoding.constraint import ConstrainedTarget

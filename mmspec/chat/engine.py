@@ -10,7 +10,6 @@ from typing import NamedTuple
 from mmspec.chat.captions import Captioner, ModelCaptioner, read_captions
 from mmspec.chat.chat import Chat
 from mmspec.chat.draft_selection import refuse, refuse_kind
-from mmspec.chat.draft_text import read_draft_text
 from mmspec.chat.loaded_model import (
     ITEM_BYTES,
     LoadedHead,
@@ -18,6 +17,7 @@ from mmspec.chat.loaded_model import (
     load_model,
     untied_note,
 )
+from mmspec.chat.memory import read_draft_text
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import (

@@ -1,7 +1,7 @@
-"""Earlier conversations in which lookup finds places too: in memory, and in a file of token ids."""
+"""Texts beside a conversation in which lookup finds places: files, and earlier conversations."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +9,16 @@ from numpy.typing import NDArray
 
 from mmspec.drafters.lookup import EARLIER, KnownText
 from mmspec.drafters.text_index import TextIndex
-from mmspec.ground.errors import CheckpointError
-from mmspec.ground.input_files import require_file
+from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.input_files import read_text, require_file
 from mmspec.ground.output_files import make_directory, replace_file
 from mmspec.ground.tokens import NO_TOKEN
+from mmspec.prompt.tokenizer import Tokenizer
 
+MOST_BYTES = 16_000_000
+"""Bytes of a text file at most."""
 MOST_TOKENS = 2**18
-"""Tokens of a file at most, the latest: 1 MiB, and 8 MB in memory."""
+"""Tokens of a file of ids at most, the latest: 1 MiB, and 8 MB in memory."""
 HEADER = b"mmspec token ids"
 IDS = np.dtype("<i4")
 """Type of the ids in a file."""
@@ -81,3 +84,16 @@ def _latest(ids: Ids) -> Ids:
         return ids
     ends = np.flatnonzero(ids[-MOST_TOKENS - 1 :] == NO_TOKEN)
     return ids[len(ids) - MOST_TOKENS + ends[0] :]
+
+
+def read_draft_text(files: Iterable[Path], tokenizer: Tokenizer) -> KnownText | None:
+    """The tokens of UTF-8 files; None without files. Raises UsageError for another file."""
+    ids: list[int] = []
+    for file in files:
+        try:
+            ids += [*tokenizer.encode(read_text(file, MOST_BYTES)), NO_TOKEN]
+        except OSError as error:
+            raise UsageError(f"`draft_text={file}` cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"`draft_text={file}`: give a text in UTF-8 ({error})") from error
+    return KnownText(TextIndex.of(np.array(ids, np.int32))) if ids else None

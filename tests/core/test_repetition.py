@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mmspec.chat.repetition import LONGEST, Repetition
+from mmspec.chat.answer_text import LONGEST, Repetition
 from support.chat_turns import OPTIONS, A, check
 
 
