@@ -5,10 +5,11 @@ A `Drafting` names it: views that a draft model reads, a head, lookup, or none.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from mmspec.chat.loaded_model import LoadedHead
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
-from mmspec.chat.plugins import head_kind
 from mmspec.chat.session import OpenDrafter
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.decoding.contract import Target
@@ -66,21 +67,24 @@ def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ())
     return UNLETTERED[spec]
 
 
-def refuse(options: Options, name: str, directory: Path) -> None:
-    """Raise UsageError for options that the draft in `directory` cannot do, by its config."""
+class DraftPlace(NamedTuple):
+    """Where a draft is loaded from."""
+
+    name: str
+    directory: Path
+    kind: str | None
+    """A head's kind; None for a draft model."""
+
+
+def refuse(options: Options, place: DraftPlace | LoadedHead | None, draftless: str) -> None:
+    """Raise UsageError for options that a draft cannot do, or `draftless` without one."""
     spec = options.drafting
-    if spec in UNLETTERED:
-        return
-    if kind := head_kind(directory):
-        refuse_kind(options, name, kind)
-    elif spec:
-        _lettered(options, spec, read_config(directory))
-
-
-def refuse_kind(options: Options, name: str, kind: str) -> None:
-    """Raise UsageError for options that the head called `name`, of this kind, cannot do."""
-    if options.drafting not in UNLETTERED:
-        _require_kind(options, name, kind, options.drafting or kind)
+    if place is None:
+        options.require_draft(draftless)
+    elif place.kind and spec not in UNLETTERED:
+        _require_kind(options, place.name, place.kind, spec or place.kind)
+    elif spec and spec not in UNLETTERED and isinstance(place, DraftPlace):
+        _lettered(options, spec, read_config(place.directory))
 
 
 def _lettered(options: Options, spec: str, config: ModelConfig) -> Drafting:

@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
 
 from mmspec.chat.captions import Captioner, ModelCaptioner, read_captions
 from mmspec.chat.chat import Chat
-from mmspec.chat.draft_selection import refuse, refuse_kind
+from mmspec.chat.draft_selection import DraftPlace, refuse
 from mmspec.chat.loaded_model import (
     ITEM_BYTES,
     LoadedHead,
@@ -21,6 +20,7 @@ from mmspec.chat.memory import read_draft_text
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import (
+    head_kind,
     load_backend,
     load_captioner,
     load_head,
@@ -72,15 +72,6 @@ class Engine(Models):
     ) -> Chat:
         """Open a new conversation, or continue a saved one."""
         return Chat(self, options or Options(), conversation or Conversation())
-
-
-class DraftPlace(NamedTuple):
-    """Where a draft is loaded from."""
-
-    name: str
-    directory: Path
-    is_own: bool = False
-    """True for the drafter in the files of its target."""
 
 
 def load(
@@ -135,7 +126,8 @@ def load(
     name, directory = _find_target(format_, model, notes)
     place = _find_draft(format_, name, directory, draft, notes)
     draftless = (LOOKUP if draft == "auto" else PLAIN).spec
-    _refuse(options, place, draftless)
+    if options:
+        refuse(options, place, draftless)
     if captioner != "auto":
         resolve(captioner, format_)
     chosen = load_backend(format_)
@@ -221,7 +213,7 @@ def _find_draft(
     if draft == "none":
         return None
     if draft == "auto" and mtp.has_mtp(directory):
-        return DraftPlace(target, directory, is_own=True)
+        return DraftPlace(target, directory, mtp.KIND)
     name = pair_of(target) if draft == "auto" else draft
     if name is None:
         card = "its card names none" if target in load_cards() else f"{target} has no card"
@@ -229,27 +221,13 @@ def _find_draft(
         return None
     try:
         place = resolve(name, backend)
-        return DraftPlace(name, place, is_own=place == directory and mtp.has_mtp(place))
     except HubError as error:
         if draft != "auto":
             raise
         notes.append(f"draft: none ({error}); drafting by lookup")
         return None
-
-
-def _refuse(options: Options | None, place: DraftPlace | LoadedHead | None, draftless: str) -> None:
-    """Raise UsageError for options that this draft, or `draftless` without one, cannot do."""
-    match options, place:
-        case None, _:
-            pass
-        case Options(), LoadedHead():
-            refuse_kind(options, place.name, place.kind)
-        case Options(), DraftPlace(name, _, True):
-            refuse_kind(options, name, mtp.KIND)
-        case Options(), DraftPlace(name, directory):
-            refuse(options, name, directory)
-        case _:
-            options.require_draft(draftless)
+    is_own = place == directory and mtp.has_mtp(place)
+    return DraftPlace(name, place, mtp.KIND if is_own else head_kind(place))
 
 
 def _load_draft(
@@ -260,11 +238,9 @@ def _load_draft(
 ) -> LoadedModel | LoadedHead | None:
     if place is None or isinstance(place, LoadedHead):
         return place
-    name, directory, is_own = place
-    load = backend.load_head if is_own else partial(load_head, backend)
-    head = load(directory, target.model)
-    if head:
-        return LoadedHead(name, directory, head)
+    name, directory, kind = place
+    if kind:
+        return LoadedHead(name, directory, load_head(backend, kind, directory, target.model))
     loaded = loading(name, directory, sharing=target.features)
     shared_vocabulary(target.tokenizer, loaded.tokenizer)
     return loaded

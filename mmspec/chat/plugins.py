@@ -138,14 +138,13 @@ def head_kind(directory: Path) -> str | None:
     return read_head_config(directory).kind if is_head(directory) else None
 
 
-def load_head(backend: Backend, directory: Path, model: Model) -> Head | None:
-    """Load the head in a checkpoint directory for `model`; None if it holds a whole model.
+def load_head(backend: Backend, kind: str, directory: Path, model: Model) -> Head:
+    """Load the head of a kind in a checkpoint directory for `model`.
 
-    Another package loads it if the config's `model_type` is one of that package's kinds. Raises
-    CheckpointError or UsageError for a head that cannot be loaded.
+    Another package loads it if the kind is one of that package's. Raises CheckpointError or
+    UsageError for a head that cannot be loaded.
     """
-    plugins, kind = registered(DRAFTERS), model_type(directory)
-    if kind in plugins:
-        head: Head = plugins[kind].load()(directory, model)
-        return head
-    return backend.load_head(directory, model) if is_head(directory) else None
+    plugins = registered(DRAFTERS)
+    load = plugins[kind].load() if kind in plugins else backend.load_head
+    head: Head = load(directory, model)
+    return head

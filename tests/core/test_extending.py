@@ -12,7 +12,7 @@ import pytest
 from mmspec.chat.engine import load
 from mmspec.chat.loaded_model import LoadedHead
 from mmspec.chat.options import Options
-from mmspec.chat.plugins import is_kind, load_head
+from mmspec.chat.plugins import head_kind, is_kind, load_head
 from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_bench.suite.run_folder import read_provenance
@@ -64,7 +64,7 @@ def directory(tmp_path):
 @pytest.fixture
 def headed(installed, engine, directory):
     """An engine that was given the drafter's directory."""
-    head = load_head(engine.backend, directory, engine.target.model)
+    head = load_head(engine.backend, head_kind(directory), directory, engine.target.model)
     return replace(engine, head=LoadedHead("mine", directory, head))
 
 
