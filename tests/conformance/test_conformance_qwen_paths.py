@@ -16,7 +16,7 @@ from mmspec.checkpoints.config import read_config
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness import probe
-from mmspec.prompt.conversation import render
+from mmspec.prompt.chunks import render
 from mmspec_mlx.backend import MlxBackend
 from support.conformance_cases import logits
 from support.exactness_cases import TREES, Count, cases, compare_all
