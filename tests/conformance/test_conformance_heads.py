@@ -171,13 +171,6 @@ def test_the_same_seed_gives_the_same_rounds_on_every_backend(backends, headed, 
         assert all(other == told[0] for other in told)
 
 
-def test_mlx_takes_quantized_targets(mlx_path, checkpoints, backend):
-    """The head reads what a 4-bit target says, and stays exact."""
-    head = tiny_head(checkpoints / f"head of four bits {backend}", "msd", seed=2)
-    engine = load(str(mlx_path), str(head), backend=backend)
-    check_replies(engine, short(), [FIRST, THIRD])
-
-
 # What cannot be had
 
 

@@ -97,7 +97,7 @@ def run_load(url: str, texts: Texts, requests: int, after_hundred: Callable[[], 
     kinds = [
         chosen.choice(BAD) if number % 5 == 4 else texts.is_right for number in range(requests)
     ]
-    with httpx2.Client(base_url=url, timeout=60) as client, ThreadPoolExecutor(4) as pool:
+    with httpx2.Client(base_url=url, timeout=600) as client, ThreadPoolExecutor(4) as pool:
         for start in range(0, requests, 100):
             numbers = range(start, min(start + 100, requests))
             good = list(pool.map(lambda number: kinds[number](client, number), numbers))

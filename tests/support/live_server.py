@@ -73,7 +73,7 @@ def live(
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
-        with httpx2.Client(base_url=url, timeout=60) as client:
+        with httpx2.Client(base_url=url, timeout=600) as client:
             while not server.started:
                 sleep(0.01)
             yield Live(service, server, client, thread)

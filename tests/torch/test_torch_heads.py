@@ -124,19 +124,6 @@ def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, 
         segment = Segment([*segment.parts, helpers.tokens(rounds)])
 
 
-def test_a_trail_costs_nothing_until_a_head_asks_for_one(target, tmp_path):
-    segment, _ = prompt(target, PROMPTS["one"])
-    sequence = helpers.target(target, segment)
-    helpers.plain(sequence, 2)
-    with pytest.raises(ValueError, match="keeps no hidden states"):
-        sequence.states(0, 1)
-    expected, length = sequence.logits(), sequence.length
-    head = TorchBackend().load_head(tiny_head(tmp_path / "head", "eagle"), target)
-    head.open_drafter(sequence, GREEDY)
-    assert sequence.states(0, length - 1).shape == (length - 1, 64)
-    np.testing.assert_allclose(sequence.logits(), expected, atol=1e-5)
-
-
 @pytest.mark.parametrize("cut", [2, 23])
 def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_path, cut):
     """Hidden states and embeddings are transformers', whatever the columns have been through."""
