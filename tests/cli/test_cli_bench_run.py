@@ -7,7 +7,6 @@ from itertools import count
 import pytest
 from pyarrow import Table, parquet
 
-from mmspec_bench.measure.steadiness import Stopwatch
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 
 
@@ -48,8 +47,10 @@ def test_a_run_and_its_report_say_that_the_machine_was_busy(
     run, models, tmp_path, monkeypatch, processor, is_busy
 ):
     ticks = count()
-    clock = Stopwatch(lambda: next(ticks), lambda: processor * next(ticks))
-    monkeypatch.setattr("mmspec_bench.measure.steadiness.STOPWATCH", clock)
+    monkeypatch.setattr(
+        "mmspec_bench.measure.steadiness.stopwatch",
+        lambda: (next(ticks), processor * next(ticks)),
+    )
     few = "--tasks", "chart", "--turns", "1"
     said = [run(*short(tmp_path, *few), *models).err, provenance_of(tmp_path)["problem"]]
     said.append(run("bench", "report", tmp_path).out)

@@ -12,7 +12,6 @@ from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import LOOKUP, parse_drafting
 from mmspec.ground.progress import Notice
 from mmspec_bench.measure.calibrate import calibrate
-from mmspec_bench.measure.steadiness import Stopwatch
 from support.chat_turns import OPTIONS, check
 from support.scripted_clock import FLAT, STEEP, Machine
 from support.scripted_engine import SEES, scripted_engine, with_positions
@@ -112,7 +111,10 @@ def test_a_busy_moment_is_known_by_its_time_and_by_measuring_again(
     def measure(machine):
         engine = scripted_engine(directory, draft=None)
         monkeypatch.setattr(engine.target.model, "device", "cpu")
-        clock = Stopwatch(lambda: machine.now, lambda: machine.now * share)
+
+        def clock():
+            return machine.now, machine.now * share
+
         with monkeypatch.context() as patch:
             machine.run(patch)
             return calibrate(engine, quietly, 1, clock)

@@ -23,10 +23,10 @@ from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
 from mmspec.ground.progress import Notice, Progress
 from mmspec_bench.measure.steadiness import (
     REMEDY,
-    STOPWATCH,
+    Clock,
     Steadiness,
-    Stopwatch,
     share_between,
+    stopwatch,
     usual_ratio,
 )
 
@@ -62,7 +62,7 @@ def calibrate(
     engine: Engine,
     progress: Progress,
     repeats: int = 4,
-    clock: Stopwatch = STOPWATCH,
+    clock: Clock = stopwatch,
     *,
     exact: str = "auto",
 ) -> Measured:

@@ -13,19 +13,14 @@ MOMENT = 0.5
 REMEDY = "end other programs that compute, or take fewer `threads`, and run again"
 
 
-@dataclass(frozen=True, slots=True)
-class Stopwatch:
-    """Counts this process's seconds, and how many of them it was on a processor."""
-
-    wall: Callable[[], float] = perf_counter
-    processor: Callable[[], float] = process_time
-
-    def __call__(self) -> tuple[float, float]:
-        """The time, and the processor's time of all threads, in seconds since some start."""
-        return self.wall(), self.processor()
+Reading = tuple[float, float]
+Clock = Callable[[], Reading]
+"""Function that reads the time, and the processor's time of all threads, in seconds."""
 
 
-STOPWATCH = Stopwatch()
+def stopwatch() -> Reading:
+    """The clock of this process."""
+    return perf_counter(), process_time()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +43,7 @@ class Steadiness:
         return ""
 
 
-def busy_already(clock: Stopwatch = STOPWATCH) -> str:
+def busy_already(clock: Clock = stopwatch) -> str:
     """Why a measurement on a CPU should not begin now, and what to do; '' if it may."""
     start = now = clock()
     while now[0] - start[0] < MOMENT:
@@ -58,18 +53,18 @@ def busy_already(clock: Stopwatch = STOPWATCH) -> str:
 
 def watch(device: str) -> Callable[[], str]:
     """Begin to watch a measurement on a device; the result is a line if programs disturbed it."""
-    started = STOPWATCH()
+    started = stopwatch()
 
     def line() -> str:
-        share = share_between(started, STOPWATCH()) if device == "cpu" else None
+        share = share_between(started, stopwatch()) if device == "cpu" else None
         problem = Steadiness(share, ratio=1.0).problem
         return f"The machine was busy: {problem}." if problem else ""
 
     return line
 
 
-def share_between(start: tuple[float, float], end: tuple[float, float]) -> float:
-    """Processor seconds by second between two readings of a `Stopwatch`."""
+def share_between(start: Reading, end: Reading) -> float:
+    """Processor seconds by second between two readings of a clock."""
     return (end[1] - start[1]) / (end[0] - start[0]) if end[0] > start[0] else 1.0
 
 
