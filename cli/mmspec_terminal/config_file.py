@@ -37,10 +37,10 @@ def defaults(commands: Iterable[str]) -> dict[str, Any]:
 
 def check(command: click.Command, name: str) -> None:
     """Raise UsageError if the command's table in the file names an option that it does not have."""
-    options = {option for param in command.params for option in (*param.opts, param.name or "")}
-    allowed = sorted({each.lstrip("-") for each in options})
+    options = (param for param in command.params if isinstance(param, click.Option))
+    allowed = sorted({param.opts[-1].lstrip("-") for param in options})
     for key in read_config().get(name, {}):
-        if key not in allowed and not isinstance(command, click.Group):
+        if key.replace("_", "-") not in allowed and not isinstance(command, click.Group):
             raise choice(f"option of {name} in {config_file()}", key, allowed)
 
 
