@@ -30,6 +30,9 @@ from mmspec.prompt.images import Picture
 MAX_CAPTIONS = 4096
 """The most images whose captions stay in memory, of about a kilobyte each."""
 
+LOOKUP_NODES = 16
+"""The most nodes of lookup's trees of which `--gamma auto` verifies those that pay."""
+
 
 @dataclass(slots=True, eq=False)
 class Models:
@@ -136,6 +139,8 @@ class Models:
             return options.tree
         if options.gamma != "auto" or options.adaptive or self.recurrent:
             return None
+        if drafting == LOOKUP:
+            return Tree().within(LOOKUP_NODES, 1)
         key = drafting, self.exact_rows(options.exact)
         if key not in self._trees:
             self._trees[key] = Tree() if self._trees_pay(*key) else None
@@ -179,6 +184,9 @@ class Models:
     ) -> AdaptiveDraftLength:
         calibration = self.calibration(exact)
         costs = partial(self._calibrated, calibration, drafting)
+        if drafting == LOOKUP:
+            rows = calibration.row_costs if calibration.target else None
+            return AdaptiveDraftLength(rows, nodes=LOOKUP_NODES)
         if tree is None:
             return AdaptiveDraftLength(costs if costs(0) else None)
         if tree.branching or not costs(0):

@@ -5,7 +5,7 @@ vocabulary.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol
 
 from mmspec.decoding import formulas
@@ -84,11 +84,20 @@ class HostDraft:
     """[n] token ids of the target, n >= 1, parents before children."""
     parents: list[int] | None = None
     """[n] index of each node's parent, -1 for the root; None for a chain."""
+    chances: list[float] = field(default_factory=list, compare=False)
+    """[n] the drafter's estimates that nodes are accepted, the largest first; empty without any."""
 
     @property
     def size(self) -> int:
         """The number of drafted tokens, n."""
         return len(self.tokens)
+
+    def first(self, count: int) -> "HostDraft | None":
+        """The draft of the first `count` nodes, perhaps a chain; None if there are none."""
+        parents = self.parents[:count] if self.parents else None
+        if parents == [*range(-1, count - 1)]:
+            parents = None
+        return HostDraft(self.tokens[:count], parents, self.chances[:count]) if count else None
 
     @property
     def depth(self) -> int:

@@ -1,5 +1,7 @@
 """Estimates how many drafted tokens a round accepts, from the rounds before it."""
 
+from math import exp
+
 from mmspec.decoding.acceptance import FirstChoices
 from mmspec.decoding.statistics import Round
 
@@ -14,6 +16,24 @@ SMOOTHING = 2.0
 
 PRIOR_TREE_TOKENS = 8.0
 """Accepted tokens that the model of trees weighs against those that trees gained."""
+RATE = 0.05
+"""Log-odds by which a node that was wrongly accepted or rejected corrects later estimates."""
+
+
+class Reliability:
+    """Corrects a drafter's estimates of acceptance: their log-odds differ by a common number."""
+
+    def __init__(self) -> None:
+        self._shift = 0.0
+
+    def corrected(self, chance: float) -> float:
+        """The probability that a node is accepted; chance: the drafter's estimate below 1."""
+        odds = chance / (1 - chance) * exp(self._shift)
+        return odds / (1 + odds)
+
+    def observe(self, accepted: int, expected: float) -> None:
+        """Learn from the accepted nodes of a draft and the sum of their corrected estimates."""
+        self._shift += RATE * (accepted - expected)
 
 
 class Acceptance:

@@ -60,6 +60,10 @@ class Calibration:
         drafted = [0.0, *(first + more * token for more in range(MAX_AUTO_GAMMA))]
         return {g: target[g + 1] + seconds for g, seconds in enumerate(drafted) if g + 1 in target}
 
+    def row_costs(self, context: int) -> dict[int, float]:
+        """Seconds of a round by the nodes that are verified, if drafting takes no time."""
+        return {rows - 1: cost for rows, cost in at_context(self.target, context).items()}
+
     def tree_costs(self, nodes: int, branches: int, context: int) -> dict[int, float]:
         """Seconds of a round that drafts a tree, by its number of levels, and of a plain one, 0.
 

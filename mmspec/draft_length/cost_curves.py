@@ -37,18 +37,18 @@ def at_context(curves: Curves, context: int) -> dict[int, float]:
     return seconds
 
 
-def line(points: Mapping[int, float]) -> list[float]:
-    """Values at 0 to MAX_AUTO_GAMMA on the line through `points`; if only 0 is known, each token
+def line(points: Mapping[int, float], most: int = MAX_AUTO_GAMMA) -> list[float]:
+    """Values at 0 to `most` on the line through `points`; if only 0 is known, each token
     costs as much again.
 
     Beyond the longest known length the line goes on but never falls.
     """
     known = sorted(points)
     if len(known) == 1:
-        return [points[known[0]] * (1 + gamma) for gamma in range(MAX_AUTO_GAMMA + 1)]
+        return [points[known[0]] * (1 + gamma) for gamma in range(most + 1)]
     values: list[float] = []
     for low, high in pairwise(known):
         slope = (points[high] - points[low]) / (high - low)
         values += [points[low] + slope * step for step in range(high - low)]
     rise = max(slope, 0.0)
-    return values + [points[high] + rise * step for step in range(MAX_AUTO_GAMMA + 1 - high)]
+    return values + [points[high] + rise * step for step in range(most + 1 - high)]

@@ -6,26 +6,18 @@ asynchronous device the time of drafting shows up in verifying. Where the proces
 the time of this process alone: other programs are no cost of a draft.
 """
 
-from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import inf
-from statistics import median_low
-from typing import NamedTuple
 
-from mmspec.decoding.draft import Plan
+from mmspec.decoding.draft import Draft, HostDraft, Plan
 from mmspec.decoding.statistics import Round
-from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Acceptance
-from mmspec.draft_length.cost_curves import Costs, line
+from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Acceptance, Reliability
+from mmspec.draft_length.cost_curves import Costs
 from mmspec.draft_length.rank_model import tree_tokens
+from mmspec.draft_length.round_costs import FEW, PLAIN, Candidate, RoundCosts
 
-WINDOW = 9
-"""Latest rounds of a draft whose lower quartile is its cost: what disturbs only makes slower."""
-FAR = 1.6
-"""Factor of calibrated times from which the machine has changed: plain rounds are measured."""
-FEW = 3
-"""Rounds of a calibrated draft from which its own time is believed, not that of all drafts; and
-rounds after which plain ones are measured again beside trials that do not pay."""
 TRIALS = 24
 """Rounds between trials of another draft while drafting pays, later a sixteenth of all rounds."""
 STAY = 1.05
@@ -36,10 +28,10 @@ SHARE = 0.007
 """Plain rounds that drafting may lose for each decoded token, where it never pays."""
 CREDIT = 8.0
 """Plain rounds that drafting may lose at most out of its gains: a change is soon noticed."""
-STRIDE = 32
-"""Positions over which the calibrated cost of a round counts as constant."""
 TREE_GAIN = 1.12
 """Factor by which a tree must promise more than a chain: the model of its gain is less sure."""
+HOPE = 0.75
+"""Part of a draft's additional cost that is presumed where no draft pays: costs are learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +44,15 @@ class FixedDraftLength:
         """The fixed length, or fewer tokens at the end of the answer."""
         return Plan(min(self.gamma, max_gamma))
 
+    def cut(self, draft: Draft) -> Draft:
+        """All of it: the length is fixed."""
+        return draft
+
     def observe(self, round_: Round) -> None:
         """Do nothing: the length is fixed."""
 
     def plain_reason(self) -> None:
         """No line for the user: the length is fixed."""
-
-
-class Candidate(NamedTuple):
-    """A chain of gamma tokens, or a tree of so many nodes and gamma levels."""
-
-    nodes: int
-    """0 for a chain."""
-    gamma: int
-    """0 for a plain round."""
-
-
-PLAIN = Candidate(0, 0)
 
 
 class AdaptiveDraftLength:
@@ -80,20 +64,23 @@ class AdaptiveDraftLength:
     """
 
     def __init__(
-        self, calibrated: Costs | None = None, trees: Mapping[int, Costs] | None = None
+        self,
+        calibrated: Costs | None = None,
+        trees: Mapping[int, Costs] | None = None,
+        *,
+        nodes: int = 0,
     ) -> None:
         """calibrated: costs of chains that were measured before, if any.
 
         trees: those of trees by number of nodes; the drafter must be open with one as large. None
-        drafts only what the drafter was opened for.
+        drafts only what the drafter was opened for.  nodes: the most of drafts that take no time
+        and carry estimates: then all is drafted, and the nodes that pay are verified.
         """
         self._calibrated = {0: calibrated} | dict(trees or {}) if calibrated else {}
-        self._units: dict[int, Sequence[float]] = {}
-        """Calibrated seconds at the present context, by nodes and gamma."""
+        self._measured = RoundCosts(self._calibrated, nodes or MAX_AUTO_GAMMA)
         self._drafts_as_opened = trees is None
         self._acceptance = Acceptance()
-        self._times: dict[Candidate, deque[float]] = {}
-        """Seconds of each draft's rounds, divided by the calibrated ones if there are any."""
+        self._nodes, self._reliability, self._accepted = nodes, Reliability(), 0.0
         self._last_rounds: dict[Candidate, int] = {}
         self._expected: dict[int, Sequence[float]] = {}
         self._costs: dict[int, Sequence[float]] = {}
@@ -102,50 +89,65 @@ class AdaptiveDraftLength:
         self._least = 0.0
         """Plain rounds that the cheapest draft may lose."""
         self._chosen = self._best = PLAIN
-        self._latest: Candidate | None = None
-        self._begins, self._repeats, self._next_trial = False, 0, TRIALS
-        self._believes_calibrated = calibrated is not None
+        self._repeats, self._next_trial = 0, TRIALS
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
         if context != self._end:  # another answer, which may be easier to draft
             renewed = min(ALLOWANCE, self._budget + SHARE * self._answered)
             self._budget, self._answered = max(self._budget, renewed), 0
-        if context // STRIDE != self._context // STRIDE or not self._rounds:
-            self._units = {n: line(costs(context)) for n, costs in self._calibrated.items()}
+        self._measured.move(context)
         self._context, most = context, min(max_gamma, MAX_AUTO_GAMMA)
         if self._repeats and self._chosen.gamma <= most and self._allows(self._chosen):
             self._repeats -= 1
-        elif not self._knows_plain or self._budget < self._least:
+        elif not self._measured.knows_plain or self._budget < self._least:
             self._chosen = PLAIN
+        elif self._nodes:
+            self._chosen = Candidate(0, most)
         else:
             self._update()
             self._chosen = self._decide(most)
         nodes, gamma = self._chosen
         return Plan(gamma, None if self._drafts_as_opened else nodes or gamma)
 
+    def cut(self, draft: Draft) -> Draft | None:
+        """The nodes that give the most expected tokens per second, of those the budget covers."""
+        if not (self._nodes and isinstance(draft, HostDraft)):
+            return draft
+        chances = map(self._reliability.corrected, draft.chances[: self._nodes])
+        tokens = [*accumulate(chances, initial=1.0)]
+        risks = [cost - 1 for cost in self._measured.line_of(0)[: len(tokens)]]
+        counts = [count for count, risk in enumerate(risks) if risk <= self._limit]
+        best = max(counts, key=lambda count: tokens[count] / (1 + risks[count]))
+        if not best:  # perhaps one costs less than it seems
+            counts = [count for count, risk in enumerate(risks) if risk <= self._budget]
+            best = max(counts, key=lambda count: tokens[count] / (1 + HOPE * risks[count]))
+        self._accepted = tokens[best] - 1
+        return draft.first(best)
+
     def observe(self, round_: Round) -> None:
         """Observe a round's cost and acceptance; it may have drafted fewer tokens than chosen."""
-        tokens, gamma = len(round_.tokens), round_.depth
+        tokens, gamma = len(round_.tokens), round_.drafted if self._nodes else round_.depth
         draft = Candidate(self._chosen.nodes if gamma else 0, gamma)
         self._rounds += 1
         self._answered += tokens
         self._end = self._context + tokens
         self._last_rounds[draft] = self._rounds
-        self._measure(draft, round_.cost_seconds)
-        if gamma and self._knows_plain:
+        self._measured.measure(draft, round_.cost_seconds)
+        if gamma and self._measured.knows_plain:
             self._acceptance.observe(round_)
+            self._reliability.observe(min(round_.accepted, tokens - 1), self._accepted)
             if draft.nodes:
                 predicted = tree_tokens(self._acceptance.mean, draft.nodes)[gamma]
                 self._acceptance.observe_tree(round_.accepted, predicted - 1)
-            self._budget += tokens - self._line_of(draft.nodes)[gamma]
+            self._budget += tokens - self._measured.line_of(draft.nodes)[gamma]
         self._budget = min(self._budget + SHARE * tokens, CREDIT)
 
     def plain_reason(self) -> str | None:
         """A line saying why decoding is plain; None while drafting pays or its cost is unknown."""
         drafts = self._candidates(MAX_AUTO_GAMMA)
-        drafts = [draft for draft in drafts if self._calibrated or draft in self._times]
-        if not self._knows_plain or not drafts:
+        drafts = [draft for draft in drafts if self._calibrated or draft in self._measured.measured]
+        if not self._measured.knows_plain or not drafts:
             return None
         self._update()
         best = max(drafts, key=self._rate)
@@ -163,8 +165,7 @@ class AdaptiveDraftLength:
         self._repeats, drafts = 0, self._candidates(most)
         self._least = min(map(self._risk, drafts), default=0.0)
         drafts = [draft for draft in drafts if self._allows(draft)]
-        limit = inf if self._budget >= CREDIT else self._budget / 2  # bad luck leaves a half
-        safe = [draft for draft in drafts if self._risk(draft) <= limit] or drafts[:1]
+        safe = [draft for draft in drafts if self._risk(draft) <= self._limit] or drafts[:1]
         best = self._best = max([PLAIN, *safe], key=self._promise)
         if not best.gamma:  # the budget has grown enough for a trial
             if self._age(PLAIN) > FEW:  # a cost is compared with the plain rounds beside it
@@ -172,7 +173,9 @@ class AdaptiveDraftLength:
             chains = [draft for draft in drafts if not draft.nodes]
             return max(chains, key=self._rate, default=PLAIN)
         if self._rounds < self._next_trial:
-            self._repeats = int(best not in self._times)  # the first round of a draft is slow
+            self._repeats = int(
+                best not in self._measured.measured
+            )  # the first round of a draft is slow
             return best
         self._next_trial = self._rounds + max(TRIALS, self._rounds // 16)
         self._repeats = 1
@@ -185,7 +188,7 @@ class AdaptiveDraftLength:
 
     def _candidates(self, most: int) -> list[Candidate]:
         """Drafts of up to `most` tokens or levels; uncalibrated ones twice as long as any known."""
-        known = [draft.gamma for draft in self._times]
+        known = [draft.gamma for draft in self._measured.measured]
         known += self._calibrated[0](self._context) if self._calibrated else ()
         reach = min(most, max(2 * max(known, default=0), 1))
         trees = [Candidate(n, gamma) for n in self._calibrated if n for gamma in range(2, most + 1)]
@@ -213,23 +216,9 @@ class AdaptiveDraftLength:
         return self._rounds - self._last_rounds.get(draft, -7 * TRIALS)
 
     @property
-    def _knows_plain(self) -> bool:
-        """True if the calibration is believed, or the time of a plain round is measured twice."""
-        rounds = len(self._times.get(PLAIN, ()))
-        is_first = rounds == 1 and self._begins and self._latest == PLAIN
-        return self._believes_calibrated or (rounds > 0 and not is_first)
-
-    def _measure(self, draft: Candidate, seconds: float) -> None:
-        """Take the time of a round; of the first two in a row, the first of which is slow, one."""
-        unit = self._units[draft.nodes][draft.gamma] if self._units else 1.0
-        times, ratio = self._times.setdefault(draft, deque(maxlen=WINDOW)), seconds / unit
-        is_second = self._begins and self._latest == draft
-        if is_second:
-            ratio = min(ratio, times.pop())
-        if is_second and not 1 / FAR < ratio < FAR:
-            self._believes_calibrated = False
-        times.append(ratio)
-        self._begins, self._latest = draft != self._latest, draft
+    def _limit(self) -> float:
+        """Plain rounds that a draft may lose, so that bad luck leaves a half of the budget."""
+        return inf if self._budget >= CREDIT else self._budget / 2
 
     def _update(self) -> None:
         """Estimate anew what drafts gain and cost."""
@@ -238,29 +227,7 @@ class AdaptiveDraftLength:
         for nodes in filter(None, kinds):
             model, share = tree_tokens(acceptance.mean, nodes), acceptance.tree_share
             self._expected[nodes] = [1 + share * (tokens - 1) for tokens in model]
-        self._costs = {nodes: self._line_of(nodes) for nodes in kinds}
-
-    def _line_of(self, nodes: int) -> Sequence[float]:
-        """Cost of a round by gamma in plain rounds, for chains or for trees of so many nodes."""
-        times = {draft: _quartile(each) for draft, each in self._times.items()}
-        if not self._calibrated:
-            steps = {draft.gamma: time / times[PLAIN] for draft, time in times.items()}
-            single = {draft.gamma for draft, each in self._times.items() if len(each) == 1}
-            return line({g: min(s, 1 + g) if g in single else s for g, s in steps.items()})
-        usual = median_low(times.values()) if times else 1.0
-        own = {
-            d: time
-            for d, time in times.items()
-            if len(self._times[d]) >= FEW or (d == PLAIN and not self._believes_calibrated)
-        }
-        plain = own.get(PLAIN, usual) * self._units[0][0]
-        ratios = (own.get(Candidate(nodes, gamma), usual) for gamma in range(1, MAX_AUTO_GAMMA + 1))
-        units = self._units[nodes][1:]
-        return [1.0, *(unit * ratio / plain for unit, ratio in zip(units, ratios, strict=True))]
-
-
-def _quartile(times: Collection[float]) -> float:
-    return sorted(times)[len(times) // 4]
+        self._costs = {nodes: self._measured.line_of(nodes) for nodes in kinds}
 
 
 DraftLength = FixedDraftLength | AdaptiveDraftLength

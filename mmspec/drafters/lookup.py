@@ -99,6 +99,7 @@ class LookupDrafter:
         least, serial = min(LEAST, 8 * LEAST / tree.nodes), count()
         tokens: list[int] = []
         parents: list[int] = []
+        chances: list[float] = []
         nodes: list[Node] = []
         chance, parent, at, levels = 1.0, -1, 0, self._levels(depth)
         while len(tokens) < tree.nodes:
@@ -113,10 +114,10 @@ class LookupDrafter:
             minus_chance, _, token, above, at, levels = heappop(nodes)
             tokens.append(token)
             parents.append(above)
-            chance, parent = -minus_chance, len(tokens) - 1
+            chances.append(-minus_chance)
+            chance, parent = chances[-1], len(tokens) - 1
             levels, at = through(levels, at, token), at + 1
-        is_chain = parents == [*range(-1, len(tokens) - 1)]
-        return HostDraft(tokens, None if is_chain else parents) if tokens else None
+        return HostDraft(tokens, parents, chances).first(len(tokens))
 
     def _levels(self, depth: int) -> Levels:
         """The places after the last tokens, with continuations of `depth` tokens."""

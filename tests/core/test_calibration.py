@@ -196,7 +196,7 @@ def test_trees_are_left_out_where_nothing_is_known_of_them_or_they_cannot_be(dir
     slow = with_costs(directory, replace(STEEP.calibration(), level={64: {1: 1.2}}))
     assert slow.tree_of(AUTO, T) is None  # no tree can win: a chain from a tree's drafter is slower
     assert known.tree_of(AUTO, T) == Tree()
-    assert known.tree_of(AUTO, LOOKUP) == Tree()
+    assert known.tree_of(AUTO, LOOKUP) == Tree(width=5, nodes=16)
     assert known.tree_of(replace(AUTO, gamma=4), T) is None
     assert known.tree_of(replace(AUTO, tree=None), T) is None
     assert known.tree_of(replace(AUTO, adaptive=True), T) is None

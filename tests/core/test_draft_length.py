@@ -5,8 +5,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.statistics import Round
-from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
+from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Reliability
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
 
@@ -153,6 +158,52 @@ def test_a_draft_that_finds_nothing_counts_as_plain():
 
 def test_fixed_lengths_end_with_the_budget():
     assert [FixedDraftLength(4).choose(limit, 100).gamma for limit in (9, 4, 2, 0)] == [4, 4, 2, 0]
+
+
+# Drafts that say how sure they are
+
+
+def estimated(each, sure, rounds, length):
+    """Rounds of eight drafted nodes with the estimates 0.95 or 0.4; their sizes and cost."""
+    answer, sizes, cost = Answer(length), [], 0.0
+    for _ in range(rounds):
+        chance = 0.95 if each.dice.random() < 0.5 else 0.4
+        draft = HostDraft([0] * 8, None, [chance**place for place in range(1, 9)])
+        draft = length.cut(draft) if answer.choose().gamma else None
+        size, right = draft.size if draft else 0, 0
+        while right < size and each.dice.random() < sure[chance]:
+            right += 1
+        sizes.append((chance, size))
+        seconds = each.cost(size) * each.dice.uniform(0.95, 1.05)
+        cost += each.cost(size) - right
+        answer.observe(Round([0] * (right + 1), size, size, right, cost_seconds=seconds))
+    return sizes, cost / rounds
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_a_sure_draft_is_verified_and_an_unsure_one_cut_away(calibrated):
+    """The estimates are too high: the sure one is right in 0.8 of all cases, the other in 0.1."""
+    each = Machine(0.2, 0.0, 0.0)
+    costs = each.calibration() if calibrated else None
+    sizes, cost = estimated(each, {0.95: 0.8, 0.4: 0.1}, 400, AdaptiveDraftLength(costs, nodes=8))
+    sure, unsure = ([n for chance, n in sizes[100:] if chance == which] for which in (0.95, 0.4))
+    assert fmean(unsure) < 0.5 < 2 < fmean(sure)
+    assert cost < 0.8
+
+
+@given(some.integers(0, 99), some.sampled_from([0.0, 0.2, 1.5]))
+def test_a_draft_that_is_sure_and_wrong_loses_little(seed, row):
+    each = Machine(row, 0.0, 0.0, dice=random.Random(seed))
+    _, cost = estimated(each, {0.95: 0.0, 0.4: 0.0}, 300, AdaptiveDraftLength(nodes=8))
+    assert cost < 1.02
+
+
+@given(some.floats(0.05, 0.9), some.floats(0.05, 0.99))
+def test_estimates_become_what_happens(right, estimate):
+    reliability, dice = Reliability(), random.Random(0)
+    for _ in range(2000):
+        reliability.observe(dice.random() < right, reliability.corrected(estimate))
+    assert reliability.corrected(estimate) == pytest.approx(right, abs=0.2)
 
 
 # Trees
