@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +34,9 @@ EARLIER = 1.0
 
 Levels = list[list[tuple[float, Sequence[int]]]]
 """Weights and continuations of places: those with the longest contexts come first."""
+Node = tuple[float, int, int, int, int, Levels]
+"""A node that may be drafted: the negated chance, so that the likeliest comes first, a serial
+number, the token, its parent's index or -1, the nodes on its path, and the places after it."""
 
 
 @dataclass(slots=True)
@@ -43,20 +45,6 @@ class KnownText:
 
     index: TextIndex
     weight: float = OWN
-
-
-class Node(NamedTuple):
-    """A node that may be drafted; the likeliest comes first, of equal ones the earlier."""
-
-    minus_chance: float
-    serial: int
-    token: int
-    parent: int
-    """Index of the parent in the draft, -1 for the root."""
-    depth: int
-    """Number of ancestors."""
-    levels: Levels
-    """The places that lead to the parent."""
 
 
 class LookupDrafter:
@@ -103,11 +91,13 @@ class LookupDrafter:
         nodes: list[Node] = []
         chance, parent, at, levels = 1.0, -1, 0, self._levels(depth)
         while len(tokens) < tree.nodes:
-            if at < depth:
+            if at < depth and levels:
                 width = tree.branching[at] if tree.branching else tree.width
-                for token, share in self._ranked(successors(levels, at), noise, at)[:width]:
+                shares, below = successors(levels, at)
+                for token, share in self._ranked(shares, noise, at)[:width]:
                     if chance * share >= least:
-                        node = Node(-chance * share, next(serial), token, parent, at, levels)
+                        longer = below.get(token, [])
+                        node = (-chance * share, next(serial), token, parent, at + 1, longer)
                         heappush(nodes, node)
             if not nodes:
                 break
@@ -116,7 +106,6 @@ class LookupDrafter:
             parents.append(above)
             chances.append(-minus_chance)
             chance, parent = chances[-1], len(tokens) - 1
-            levels, at = through(levels, at, token), at + 1
         return HostDraft(tokens, parents, chances).first(len(tokens))
 
     def _levels(self, depth: int) -> Levels:
@@ -144,34 +133,40 @@ class LookupDrafter:
         return sorted(chances.items(), key=lambda pair: -pair[1])
 
 
-def successors(levels: Levels, at: int) -> dict[int, float]:
-    """Probabilities of the tokens at index `at` of the continuations; the rest is unknown.
+def successors(levels: Levels, at: int) -> tuple[dict[int, float], dict[int, Levels]]:
+    """What follows at index `at` of the continuations: probabilities; the rest is unknown.
+
+    And, for each token, the places that lead through it, where their continuations are longer.
 
     Each level counts what followed at it and above, and leaves DISCOUNT of every token's weight to
     the shorter contexts below (absolute discounting with interpolation).
     """
     weights: dict[int, float] = {}
     chances: dict[int, float] = {}
-    left, total = 1.0, 0.0
+    below: dict[int, Levels] = {}
+    left, total, after = 1.0, 0.0, at + 1
     for level in levels:
-        for weight, continuation in level:
+        longer: dict[int, list[tuple[float, Sequence[int]]]] = {}
+        for place in level:
+            weight, continuation = place
             token = continuation[at]
             weights[token] = weights.get(token, 0.0) + weight
             total += weight
+            if after < len(continuation):
+                if token in longer:
+                    longer[token].append(place)
+                else:
+                    longer[token] = [place]
+        for token, places in longer.items():
+            if token in below:
+                below[token].append(places)
+            else:
+                below[token] = [places]
         unit, rest = left / total, 0.0
         for token, weight in weights.items():
-            given = min(weight, DISCOUNT)
+            given = weight if weight < DISCOUNT else DISCOUNT
             chances[token] = chances.get(token, 0.0) + unit * (weight - given)
             rest += given
         left *= rest / total
     chances.pop(NO_TOKEN, None)
-    return chances
-
-
-def through(levels: Levels, at: int, token: int) -> Levels:
-    """The places whose continuation has `token` at index `at`, and is longer."""
-    kept = (
-        [pair for pair in level if pair[1][at] == token and at + 1 < len(pair[1])]
-        for level in levels
-    )
-    return [level for level in kept if level]
+    return chances, below

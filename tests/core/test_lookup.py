@@ -97,11 +97,14 @@ def test_probabilities_are_interpolated_absolute_discounting(levels):
             token: (max(weight - discount, 0) + discount * kinds * expected[token]) / total
             for token, weight in weights.items()
         }
-    chances = successors(levels, 0)
+    chances, below = successors(levels, 0)
     assert set(chances) == {pair[1][0] for level in levels for pair in level}
     for token, chance in chances.items():
         assert chance == pytest.approx(float(expected[token]))
     assert sum(chances.values()) <= 1
+    for token, places in below.items():
+        longer = [[p for p in level if p[1][0] == token and p[1][1:]] for level in levels]
+        assert places == [level for level in longer if level]
 
 
 @settings(max_examples=60)
