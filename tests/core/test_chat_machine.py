@@ -135,4 +135,4 @@ class Chats(RuleBasedStateMachine):
 
 
 TestChats = Chats.TestCase
-TestChats.settings = settings(max_examples=40, stateful_step_count=15, derandomize=True)
+TestChats.settings = settings(max_examples=25, stateful_step_count=15, derandomize=True)

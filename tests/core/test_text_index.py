@@ -95,7 +95,7 @@ def test_tables_that_grew_shrink_again():
 
 
 @pytest.mark.parametrize("length", [3, 2 * BUCKETS, 2 * BUCKETS + 3])
-@pytest.mark.parametrize("at", range(1, 60, 7))
+@pytest.mark.parametrize("at", [1, 8, 29, 57])
 def test_after_an_interrupt_anywhere_the_old_text_is_there(monkeypatch, length, at):
     class Failing(Exception):
         pass
