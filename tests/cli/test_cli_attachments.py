@@ -119,10 +119,16 @@ def test_a_file_or_page_that_stays_words_is_said_to(here, message, remark):
         ("talk.pptx", "export the page that you mean as PNG"),
         ("scan.jp2", "magick FILE.jp2 image.png"),
         ("./notes.txt", "not an image that can be read"),
+        ("{here}/none.png", "there is no such file"),
+        ("~/none.png", "there is no such file"),
+        ("./none.jpg", "there is no such file"),
+        ("bad.png", "not an image that can be read"),
     ],
 )
 def test_what_is_no_readable_image_is_refused_once_and_then_text(here, word, help_):
     (here / "notes.txt").write_text("x")
+    (here / "bad.png").write_bytes(b"\x89PNG broken")
+    word = word.format(here=here)
     message = f"what is in {word}?"
     with pytest.raises(ImageError) as caught:
         take_images(message)

@@ -44,7 +44,7 @@ def test_four_ways_to_show_an_image(chat, run, pair, red, lines, images):
     [
         (
             ["/image bad.png", "/image none.png", "what is in ./none.png?", "bad.png"],
-            ["bad.png:", "none.png:", "none.png:", "bad.png:"],
+            ["bad.png:", "none.png:", "./none.png:", "bad.png:"],
         ),
         (["rde.png?"], ["rde.png: there is no such file (nearest: red.png)"]),
         (["long " * 9000], ["prompt and"]),

@@ -161,8 +161,8 @@ def test_a_conversation_at_a_terminal_goes_on_in_the_next_chat(open_terminal, ch
     assert file.read_text().count("what is it?") == 2
 
 
-def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, pair):
-    short = ["chat", *pair, "--max-new-tokens", "12", "--plain"]
+def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, pair, red):
+    short = ["chat", red.name, *pair, "--max-new-tokens", "12", "--plain"]
     terminal = open_terminal(main, short)
     terminal.wait(PROMPT)
     for line in ("long " * 150, "/max-new-tokens 700", "two"):
@@ -170,7 +170,9 @@ def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, pai
         terminal.wait(PROMPT)
     terminal.type("\r")
     terminal.wait(r"s in all[\s\S]*" + PROMPT)
-    assert "Enter forgets the first 1 question and asks again" in " ".join(terminal.screen.split())
+    shown = " ".join(terminal.screen.split())
+    assert "Enter forgets the first question, with red.png, and asks again" in shown
+    assert "forgot the first question, with red.png; /undo twice" in shown
     terminal.type("/history\r")
     history = terminal.wait(r"1> two[\s\S]*" + PROMPT)
     assert "long" not in history

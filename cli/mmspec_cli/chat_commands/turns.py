@@ -8,7 +8,7 @@ from mmspec.ground.errors import UsageError, choice
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.terminal.answer import stats_report
 from mmspec_cli.terminal.dialogue import Dialogue
-from mmspec_cli.terminal.room import room_left
+from mmspec_cli.terminal.room import first_questions, room_left
 from mmspec_terminal.wording import counted
 
 BACK = "; /undo brings the conversation back"
@@ -66,7 +66,7 @@ def drop(dialogue: Dialogue, argument: str) -> None:
         allowed = f"give a number from 1 to {asked}" if asked else "there is no turn yet"
         raise UsageError(f"/drop {argument}: {allowed}")
     dialogue.resume(Conversation(conversation.system, conversation.turns[number:]))
-    dialogue.notice(f"forgot the first {counted(number, 'question')}{BACK}")
+    dialogue.notice(f"forgot {first_questions(conversation.turns[:number])}{BACK}")
 
 
 def system(dialogue: Dialogue, text: str) -> None:

@@ -61,19 +61,23 @@ def take_images(
 
     A word with the suffix of one is a path.  Raises ImageError for a path that cannot be opened,
     for the address of an image and for a picture in a format that is not read.  words: treat
-    those as text, except for a path with a slash to a missing file, and images that are damaged.
+    those as text.
     """
     taken = Attachments()
 
     def without_path(match: re.Match[str]) -> str:
         word = _read(match[0])
-        if not _is_image(word, words):
-            if len(match[0].split()) > 1 and not word.protected:  # by other spaces than ordinary
-                return re.sub(r"\S+", without_path, match[0])
-            taken.remarks += _remark(word)
-            return match[0]
-        taken.pictures.append(open_visual(Path(word.name), sampling))
-        return word.rest
+        try:
+            if _is_image(word):
+                taken.pictures.append(open_visual(Path(word.name), sampling))
+                return word.rest
+        except ImageError as error:
+            if not words:
+                raise ImageError(f"{error}{AGAIN}") from error
+        if len(match[0].split()) > 1 and not word.protected:  # by other spaces than ordinary
+            return re.sub(r"\S+", without_path, match[0])
+        taken.remarks += _remark(word)
+        return match[0]
 
     text = _WORD.sub(without_path, message)
     taken.text = _tidied(text) if taken.pictures else message
@@ -128,28 +132,23 @@ def local_path(name: str) -> str:
     return unquote(urlsplit(name).path) if name.startswith(FILE_URL) else name
 
 
-def _is_image(word: _Word, repeated: bool) -> bool:
-    """True if a word is the path of an image; raises ImageError if it is the name of another.
-
-    repeated: the message was refused before, so that such a name is text.
-    """
-    name, refused = word.name, None
+def _is_image(word: _Word) -> bool:
+    """True if a word is the path of an image; raises ImageError if it is the name of another."""
+    name, explicit = word.name, _is_explicit(word)
     if _scheme(name) in (*_FETCHED, "data"):
-        refused = _refused_address(name)
+        _refuse_address(name)
     elif _is_path(word, VISUAL_SUFFIXES):
-        if _is_file(name) or (_is_explicit(word) and not (repeated and word.protected)):
+        if _is_file(name):
             return True
-        refused = f"{name}: there is no such file{_nearest(name)}"
+        raise ImageError(f"{name}: there is no such file{_nearest(name)}")
     elif (advice := conversion(name)) and _is_path(word, (Path(name).suffix.lower(),)):
-        refused = f"{name}: {advice}"
-    elif _is_explicit(word) and _is_file(name):
+        raise ImageError(f"{name}: {advice}")
+    elif explicit and _is_file(name):
         if _opens(name):
             return True
-        refused = f"{name}: not an image that can be read"
-    elif _is_explicit(word) and _images_in(name):
-        refused = folder_offer(name)
-    if refused and not repeated:
-        raise ImageError(refused + AGAIN)
+        raise ImageError(f"{name}: not an image that can be read")
+    elif explicit and _images_in(name):
+        raise ImageError(folder_offer(name))
     return False
 
 
@@ -175,13 +174,12 @@ def _opens(path: str) -> bool:
     return True
 
 
-def _refused_address(address: str) -> str | None:
+def _refuse_address(address: str) -> None:
     suffix = Path(urlsplit(address).path).suffix.lower()
     if address.startswith("data:image/"):
-        return "data:image/…: images are taken from files; save it and give its path"
+        raise ImageError("data:image/…: images are taken from files; save it and give its path")
     if suffix in VISUAL_SUFFIXES or conversion(f"a{suffix}"):
-        return f"{address}: nothing is fetched; save the image and give its path"
-    return None
+        raise ImageError(f"{address}: nothing is fetched; save the image and give its path")
 
 
 def _remark(word: _Word) -> list[str]:

@@ -22,7 +22,7 @@ from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations
 from mmspec_cli.terminal.lookup_memory import remember
-from mmspec_cli.terminal.room import room_offers, to_forget
+from mmspec_cli.terminal.room import first_questions, room_offers, to_forget
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup
 from mmspec_terminal.wording import counted
@@ -140,11 +140,10 @@ class Dialogue:
 
     def _offer(self, message: str, error: ContextError) -> None:
         """Let Enter forget the oldest questions and ask again; raises ContextError with that."""
-        number = next((number for number, _ in to_forget(self.chat, error.excess)), 0)
-        if number:
+        for number, _ in to_forget(self.chat, error.excess):
             self.offer = number, message
-            questions = counted(number, "question")
-            offer = f"{error}; Enter forgets the first {questions} and asks again"
+            oldest = first_questions(self.chat.conversation.turns[:number])
+            offer = f"{error}; Enter forgets {oldest}, and asks again"
             raise ContextError(offer, error.excess) from error
 
     def accept(self) -> None:
@@ -152,7 +151,9 @@ class Dialogue:
         if self.offer:
             number, message = self.offer
             conversation = self.chat.conversation
+            oldest = first_questions(conversation.turns[:number])
             self.resume(Conversation(conversation.system, conversation.turns[number:]))
+            self.notice(f"forgot {oldest}; /undo twice brings the conversation back")
             self.ask(message)
 
     def resume(self, conversation: Conversation, file: Path | None = None) -> bool:

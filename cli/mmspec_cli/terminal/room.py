@@ -7,7 +7,6 @@ from dataclasses import replace
 from mmspec.chat.chat import Chat
 from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.images import Picture
-from mmspec_terminal.wording import counted
 
 NEXT = "What else is to be seen in this picture, and where? " * 2
 """Text for which room is left: that of a next question."""
@@ -21,18 +20,23 @@ def room_left(chat: Chat, pictures: Sequence[Picture]) -> int:
     return max(most - chat.positions(after), 1)
 
 
+def first_questions(turns: Sequence[Turn]) -> str:
+    """`the first 2 questions, with a.png`: the oldest turns, and the images that go with them."""
+    names = ", ".join(picture.name for turn in turns for picture in turn.question.pictures)
+    number = f"{len(turns)} questions" if len(turns) > 1 else "question"
+    return f"the first {number}" + f", with {names}" * bool(names)
+
+
 def room_offers(chat: Chat, excess: int) -> str:
-    """The commands that would free `excess` positions or more, with what each one does."""
+    """The commands that would free `excess` positions or more, the one that loses nothing first."""
     fitting = chat.options.max_new_tokens - excess
     shorter = [f"/max-new-tokens {fitting} shortens the answer"] if fitting > 0 else []
-    return ", ".join([*_drop(chat, excess), *shorter, "/reset starts again"])
-
-
-def _drop(chat: Chat, excess: int) -> list[str]:
-    return [
-        f"/drop {number} forgets the first {counted(number, 'question')} ({freed} positions)"
+    dropping = [
+        f"/drop {number} forgets {first_questions(chat.conversation.turns[:number])} "
+        f"({freed} positions)"
         for number, freed in to_forget(chat, excess)
     ]
+    return ", ".join([*shorter, *dropping, "/reset starts again"])
 
 
 def to_forget(chat: Chat, excess: int) -> list[tuple[int, int]]:
