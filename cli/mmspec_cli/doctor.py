@@ -1,11 +1,13 @@
 """`mmspec doctor`: what is installed, what is missing and how to get it."""
 
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import click
 
 from mmspec.diagnostics.doctor import examine
-from mmspec_terminal.config_file import config_file, read_config
+from mmspec.ground.errors import UsageError
+from mmspec_terminal.config_file import config_file, defaults, read_config
 from mmspec_terminal.options import JSON, PLAIN
 from mmspec_terminal.render import Screen, in_words
 
@@ -21,6 +23,9 @@ def doctor(*, full: bool, as_json: bool, plain: bool) -> int:
     """
     screen = Screen(plain=plain)
     report = examine()
+    if wrong := _wrong_defaults():
+        report["missing"].append({"what": wrong, "fix": f"edit {config_file()}", "needed": True})
+        report["exit_code"] = 1
     if as_json:
         screen.json(report)
     elif full:
@@ -28,6 +33,18 @@ def doctor(*, full: bool, as_json: bool, plain: bool) -> int:
     else:
         _summarize(screen, report)
     return int(report["exit_code"])
+
+
+def _wrong_defaults() -> str:
+    """The first error in the file of defaults; empty if there is none."""
+    root = click.get_current_context().find_root()
+    group = cast(click.Group, root.command)
+    try:
+        for name in group.list_commands(root):
+            defaults(root, group, name)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def _summarize(screen: Screen, report: dict[str, Any]) -> None:
@@ -42,8 +59,9 @@ def _summarize(screen: Screen, report: dict[str, Any]) -> None:
     ]
     here = [model["name"] for model in report["models"] if model["found"]]
     rows += [("models here", ", ".join(here)), ("next", report["advice"])]
-    own = ", ".join(f"{key} = {value}" for key, value in read_config().items()) or "none"
-    rows += [("defaults", f"{own} ({config_file()})")]
+    with suppress(UsageError):  # a file that is no TOML is among what is needed
+        own = ", ".join(f"{key} = {value}" for key, value in read_config().items()) or "none"
+        rows += [("defaults", f"{own} ({config_file()})")]
     rows += [(f"needed: {part['what']}", part["fix"]) for part in needed]
     rows += [("optional", f"{optional} more: mmspec doctor --full")] if optional else []
     screen.table(("", ""), rows)

@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from mmspec.ground.errors import MmspecError, choice
+from mmspec.ground.errors import MmspecError, UsageError, choice
 from mmspec.ground.escape import one_line, visible
 from mmspec_cli.terminal.interrupt import orderly_end
-from mmspec_terminal.config_file import check, defaults
+from mmspec_terminal.config_file import defaults, source
 from mmspec_terminal.wording import with_flags
 
 COMMANDS = {
@@ -59,8 +59,16 @@ class LazyGroup(click.Group):
             return None
         module = ELSEWHERE.get(cmd_name, f"mmspec_cli.{cmd_name}")
         command: click.Command = getattr(import_module(module), cmd_name)
-        check(command, cmd_name)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; an error about a default names the file that has it."""
+        given = [*ctx.args]
+        try:
+            return super().invoke(ctx)
+        except MmspecError as error:
+            error.args = (f"{error}{source(str(error), given)}", *error.args[1:])
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -88,7 +96,12 @@ def cli(ctx: click.Context) -> None:
 
     Start with `mmspec chat IMAGE`.
     """
-    ctx.default_map = defaults(COMMANDS)
+    name = ctx.invoked_subcommand or ""
+    try:
+        ctx.default_map = defaults(ctx, cli, name)
+    except UsageError:
+        if name != "doctor":  # which says it
+            raise
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -45,8 +45,10 @@ def serve(named: str | None, **values: Any) -> None:
     temperature, top-p, the number of tokens and, if it is given, the seed apply where a request
     names none.
     """
+    context = click.get_current_context()
     if named is not None:
-        if values["model"] not in ("auto", named):
+        typed = context.get_parameter_source("model") == ParameterSource.COMMANDLINE
+        if typed and values["model"] != named:
             raise UsageError(f"MODEL is {values['model']} and --model {named}: give one of them")
         values["model"] = named
     _require_packages()
@@ -56,7 +58,7 @@ def serve(named: str | None, **values: Any) -> None:
 
     share_one_heap()
     chosen = choose(ServerSettings, values)
-    source = click.get_current_context().get_parameter_source("seed")
+    source = context.get_parameter_source("seed")
     models = {name: values.pop(name) for name in MODELS}
     setup = Setup(models, decoding_options(values))
     queue = DecodingQueue(chosen.queue)

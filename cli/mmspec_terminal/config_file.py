@@ -1,10 +1,11 @@
 """The user's defaults of options, from a TOML file."""
 
+import json
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -28,22 +29,89 @@ def read_config() -> dict[str, Any]:
         raise UsageError(f"{file} cannot be read as TOML: {error}") from error
 
 
-def defaults(commands: Iterable[str]) -> dict[str, Any]:
-    """The default map of each command: the options above all tables, then those of its table."""
+def defaults(root: click.Context, group: click.Group, name: str) -> dict[str, Any]:
+    """The default map of the command `name`: the options above all tables, then its table's.
+
+    root: the context of `group`, which has all commands. Raises UsageError for an option or a table
+    that no command has, and for a value that its option does not take.
+    """
     config = read_config()
     everywhere = {key: value for key, value in config.items() if not isinstance(value, dict)}
-    return {name: _named(everywhere | config.get(name, {})) for name in commands}
+    _require("table", config.keys() - everywhere, group.list_commands(root))
+    command = _part(root, group, name)
+    if everywhere.keys() - _options(root, command):
+        _require("option", everywhere, _options(root, group))  # imports every command
+    return {name: _defaults(root, command, everywhere, config.get(name, {}))}
 
 
-def check(command: click.Command, name: str) -> None:
-    """Raise UsageError if the command's table in the file names an option that it does not have."""
-    options = (param for param in command.params if isinstance(param, click.Option))
-    allowed = sorted({param.opts[-1].lstrip("-") for param in options})
-    for key in read_config().get(name, {}):
-        if key.replace("_", "-") not in allowed and not isinstance(command, click.Group):
-            raise choice(f"option of {name} in {config_file()}", key, allowed)
+def source(error: str, given: Sequence[str]) -> str:
+    """` (in FILE)` if an error names an option and the value that the file has for it, else empty.
+
+    given: the words of the command line, whose options are not the file's.
+    """
+    config, flags = read_config(), {word.partition("=")[0] for word in given}
+    tables = [config, *(each for each in config.values() if isinstance(each, dict))]
+    named = (
+        f"--{key}" not in flags and key.replace("-", "_") in error and str(value) in error
+        for table in tables
+        for key, value in table.items()
+    )
+    return f" (in {config_file()})" * any(named)
 
 
-def _named(options: dict[str, Any]) -> dict[str, Any]:
-    names = {"json": "as_json"}
-    return {names.get(key, key.replace("-", "_")): value for key, value in options.items()}
+def _defaults(
+    root: click.Context, command: click.Command, everywhere: dict[str, Any], table: dict[str, Any]
+) -> dict[str, Any]:
+    if isinstance(command, click.Group):
+        parts = {name: _part(root, command, name) for name in command.list_commands(root)}
+        _require(f"command of {command.name}", table, parts)
+        return {
+            name: _defaults(root, part, everywhere, table.get(name, {}))
+            for name, part in parts.items()
+        }
+    options = _options(root, command)
+    _require(f"option of {command.name}", table, options)
+    own = {key: value for key, value in (everywhere | table).items() if key in options}
+    return {options[key].name or "": _value(options[key], key, own[key]) for key in own}
+
+
+def _part(root: click.Context, group: click.Group, name: str) -> click.Command:
+    return cast(click.Command, group.get_command(root, name))
+
+
+def _options(root: click.Context, command: click.Command) -> dict[str, click.Parameter]:
+    """The options of a command, or of all in a group, by name without dashes."""
+    if isinstance(command, click.Group):
+        parts = (_part(root, command, name) for name in command.list_commands(root))
+        return {key: option for part in parts for key, option in _options(root, part).items()}
+    flags = [(flag, param) for param in command.params for flag in param.opts]
+    options = {flag[2:]: param for flag, param in flags if flag.startswith("--")}
+    # An argument is preferred to an option of its name: `serve MODEL`.
+    return options | {param.name: param for param in command.params if param.name in options}
+
+
+def _require(kind: str, names: Iterable[str], allowed: Iterable[str]) -> None:
+    known = sorted(allowed)
+    for name in names:
+        if name not in known:
+            raise choice(f"{kind} in {config_file()}", name, known)
+
+
+def _value(option: click.Parameter, key: str, value: Any) -> Any:
+    """A value as the command line would have it; raises UsageError for one that it would refuse."""
+    is_flag, is_list = getattr(option, "is_flag", False), option.multiple or option.nargs != 1
+    context, typed = click.Context(click.Command(key)), _typed(value)
+    kinds = isinstance(value, bool), isinstance(value, list)
+    try:
+        if kinds != (is_flag, is_list):
+            one = "true or false" if is_flag else option.make_metavar(context)
+            raise click.BadParameter(f"give {'a list of ' * is_list}{one}")
+        option.type_cast_value(context, typed)
+    except click.BadParameter as error:
+        got = json.dumps(value, default=str)
+        raise UsageError(f"{key} = {got} in {config_file()}: {error.message}") from error
+    return typed
+
+
+def _typed(value: Any) -> Any:
+    return [_typed(each) for each in value] if isinstance(value, list) else str(value)
