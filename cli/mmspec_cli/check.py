@@ -153,7 +153,7 @@ def _check_across(
 
     def loaded(backend: str, path: Path) -> Engine:
         where = models | {"backend": backend}
-        return load(str(path), drafts, **where, progress=screen.progress)
+        return load(str(path), drafts, **where, ready=False, progress=screen.progress)
 
     screen.progress("comparing")
     report = across(

@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from mmspec.chat.chat import Chat
+from mmspec.chat.draft_selection import pictures
 from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.options import Options
@@ -98,6 +99,8 @@ def prepare(engine: Engine, transcript: Transcript) -> RequestPrompt:
     """The prompt of a transcript; raises ApiError if the model has no room for an answer."""
     target = engine.target
     turns = transcript.turns()
+    if turns[-1].question.is_empty:
+        raise ApiError(400, "messages: the last is empty: give a text or an image", "messages")
     if target.features is None and any(turn.pictures for turn in turns):
         raise ApiError(400, "messages: this model is text-only and cannot see images", "messages")
     before = [
@@ -132,7 +135,8 @@ def _room(engine: Engine, chunks: Sequence[Chunk], param: str = "messages") -> i
     length = target.views(engine.caption).length(chunks, target.view)
     positions = target.model.config.text.max_position_embeddings
     if length >= positions:
-        reason = f"{param}: {length} or more tokens with images; the model has {positions}"
+        seen = " with images" if any(pictures(chunks)) else ""
+        reason = f"{param}: {length} or more tokens{seen}; the model has {positions}"
         raise ApiError(400, reason, param, "context_length_exceeded")
     return positions - length
 

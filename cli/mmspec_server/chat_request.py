@@ -205,14 +205,17 @@ def _form(form: Fields, named: Fields) -> Fields | None:
 
 
 def _sampling_options(fields: Fields, defaults: Options, most_tokens: int) -> Options:
-    """The server's options with a request's temperature, top_p, seed and length."""
+    """The server's options with a request's temperature, top_p, seed and lengths."""
     temperature = fields.number("temperature", defaults.sampling.temperature, 0, 2)
     top_p = fields.number("top_p", defaults.sampling.top_p, 0, 1)
     if not top_p:
         raise fields.error("top_p", "a number above 0 and at most 1")
     sampling = replace(defaults.sampling, temperature=temperature, top_p=top_p)
     seed = fields.integer("seed", defaults.seed, -(2**63), 2**64 - 1)
-    return replace(defaults, sampling=sampling, seed=seed, max_new_tokens=most_tokens)
+    limit = fields.block("mmspec").integer("repeat_limit", defaults.repeat_limit, 0, MOST_TOKENS)
+    return replace(
+        defaults, sampling=sampling, seed=seed, max_new_tokens=most_tokens, repeat_limit=limit
+    )
 
 
 def _logprobs(fields: Fields, switch: str, *, wanted: bool) -> int | None:

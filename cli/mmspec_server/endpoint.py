@@ -18,6 +18,12 @@ from mmspec.ground.json_reader import MismatchError, parse_json, shown
 DISCARDED = 4
 """Times the limit: what is read of a body that is too large, so that its sender sees the reply."""
 
+NOWHERE = (
+    "there is no such address: POST /v1/chat/completions, /v1/completions or /v1/responses, or GET "
+    "/v1/models, /metrics, /health or /"
+)
+"""What is said of an address that there is not."""
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 log = logging.getLogger("mmspec.server")
@@ -79,8 +85,7 @@ def _place(error: Exception) -> str:
 async def http_error(_: Request, error: Exception) -> Response:
     """The reply for a path or method that there is not."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    message = "there is no such address: see /v1/models" if status == 404 else "method not allowed"
-    return refused(ApiError(status, message))
+    return refused(ApiError(status, NOWHERE if status == 404 else "method not allowed"))
 
 
 async def read_body(request: Request, limit: int, seconds: float) -> bytes:
@@ -161,7 +166,8 @@ class Fields(JsonObject):
         """An integer from `least` to `most`, which may have more than 63 bits."""
         value = int(self.read(key, int, default))
         if not least <= value <= most:
-            raise self.error(key, f"an integer from {least:,} to {most:,}")
+            allowed = f"an integer from {least:,} to {most:,}" if least < most else f"{most}"
+            raise self.error(key, allowed)
         return value
 
     def block(self, key: str) -> "Fields":

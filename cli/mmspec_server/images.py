@@ -113,7 +113,7 @@ class ImageReader:
                 return fetcher.fetch(url, self.file_bytes)
         except RefusedImage as error:
             raise refusal(param, str(error)) from error
-        raise refusal(param, "no image of this server: send its content in base64")
+        raise refusal(param, f"not read by this server: send its content in base64{_opening(url)}")
 
     def _from_base64(self, param: str, text: bytes) -> Picture:
         if len(text) * 3 // 4 > self.file_bytes + 2:
@@ -139,7 +139,15 @@ class ImageReader:
             raise self._too_many_pixels(param)
 
     def _too_many_pixels(self, param: str) -> ApiError:
-        return refusal(param, f"it has more than {self.pixels / MEGA:g} million pixels")
+        most = f"{self.pixels / MEGA:g} million pixels"
+        return refusal(param, f"it has more than {most}: make it smaller; --max-pixels allows more")
+
+
+def _opening(url: str) -> str:
+    """The option of the server that would let it read an address."""
+    if url.startswith(("http:", "https:")):
+        return ", or start it with --allow-url DOMAIN"
+    return ", or start it with --media-root DIR" if url.startswith("file:") else ""
 
 
 def refusal(param: str, reason: str) -> ApiError:

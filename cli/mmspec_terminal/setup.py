@@ -48,12 +48,8 @@ class Setup:
         """
         progress("loading")
         from mmspec.chat.engine import load
-        from mmspec.chat.first_costs import measure_first_costs
 
-        engine = load(**self.models, options=self.options, progress=progress)
-        if ready:
-            measure_first_costs(engine, self.options)
-        return engine
+        return load(**self.models, options=self.options, ready=ready, progress=progress)
 
     def load_other(
         self, model: str, options: "Options", progress: Callable[[str], object]

@@ -17,6 +17,7 @@ from mmspec.chat.session import OpenDrafter, Session
 from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import LOOKUP, PLAIN
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.chunks import Chunk, answer_ids
 from mmspec.prompt.conversation import Conversation, Message
@@ -159,6 +160,8 @@ class Chat:
         if message is None:
             self.conversation.reopen()
         else:
+            if message.is_empty:
+                raise UsageError("the question is empty: give a text or an image")
             require_sight(self.models.target, message.pictures)
             self.conversation.add(message)
         try:

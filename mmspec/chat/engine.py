@@ -9,6 +9,7 @@ from time import perf_counter
 from mmspec.chat.captions import Captioner, ModelCaptioner, read_captions
 from mmspec.chat.chat import Chat
 from mmspec.chat.draft_selection import DraftPlace, refuse
+from mmspec.chat.first_costs import measure_first_costs
 from mmspec.chat.loaded_model import (
     ITEM_BYTES,
     LoadedHead,
@@ -89,6 +90,7 @@ def load(
     draft_text: Sequence[str | Path] = (),
     threads: int | None = None,
     options: Options | None = None,
+    ready: bool = True,
     progress: Progress = silent,
 ) -> Engine:
     """Load a target and its draft from cards, hub repositories or directories.
@@ -113,6 +115,7 @@ def load(
     have any size; larger ones are made smaller, with a note. None: 1280.
     options: checked before any weights are read; UsageError if the draft cannot do them. What
     answers with them need to know of this machine is measured now, not before the first one.
+    ready: time a few rounds, a second at most, so that the first answer drafts from its first one.
     """
     started = perf_counter()
     from_file = read_captions(expand_home(captions)) if captions else None
@@ -163,6 +166,8 @@ def load(
     )
     if options:
         engine.prepare(options)  # may probe: the user waits anyway
+    if ready:
+        measure_first_costs(engine, options or Options())
     engine.load_seconds = perf_counter() - started
     return engine
 

@@ -36,6 +36,12 @@ class Message:
         """The pictures of the message, in order."""
         return tuple(part for part in self.parts if isinstance(part, Picture))
 
+    @property
+    def is_empty(self) -> bool:
+        """True for a user's message without a word or a picture."""
+        texts = (isinstance(part, str) and not part.strip() for part in self.parts)
+        return self.role == "user" and all(texts)
+
     def with_frames(self, most: int) -> "Message":
         """The message with up to `most` frames of each of its clips instead, as images."""
         parts = ((part,) if isinstance(part, str) else part.shown(most) for part in self.parts)
@@ -80,6 +86,12 @@ class Turn:
     def clips(self) -> tuple[Picture, ...]:
         """The clips among the pictures."""
         return tuple(picture for picture in self.pictures if picture.frames)
+
+    @property
+    def is_empty(self) -> bool:
+        """True for a user's message without a word or a picture."""
+        texts = (isinstance(part, str) and not part.strip() for part in self.parts)
+        return self.role == "user" and all(texts)
 
     def with_frames(self, most: int) -> "Turn":
         """The turn with up to `most` frames of all its clips instead, as images."""
@@ -131,6 +143,12 @@ class Conversation:
     def reopen(self) -> None:
         """Drop the last answer and keep its question; raises UsageError if there is no turn."""
         self.turns[-1] = replace(self.last(), answer=None, answer_text="")
+
+    @property
+    def is_empty(self) -> bool:
+        """True for a user's message without a word or a picture."""
+        texts = (isinstance(part, str) and not part.strip() for part in self.parts)
+        return self.role == "user" and all(texts)
 
     def with_frames(self, most: int) -> "Conversation":
         """The conversation with up to `most` frames of a turn's clips instead, as images."""

@@ -170,6 +170,8 @@ def test_what_is_no_image_is_refused_and_never_sent_as_words(engine):
         chat.ask("What is this?", Image.new("RGB", (501, 1)))
     with pytest.raises(UsageError, match="a message holds Image"):
         chat.ask(A.image)
+    with pytest.raises(UsageError, match="the question is empty"):
+        chat.reply(" \n")
     assert chat.conversation.turns == []
 
 

@@ -15,6 +15,10 @@ def engine() -> Engine:
     return load("mini", options=Options(gamma=1))
 
 
+def test_the_first_answer_of_a_loaded_engine_drafts_from_its_first_round():
+    assert load("mini").chat().reply("What is in this picture?").rounds[0].drafted
+
+
 def measured(engine: Engine, options: Options) -> Calibration:
     measure_first_costs(engine, options)
     return engine.calibration(engine.exact_rows(options.exact))

@@ -1,5 +1,8 @@
 """Requests that are refused, each with OpenAI's error object naming the field."""
 
+from mmspec.chat.options import Options
+from mmspec_server.chat_request import read_chat_request
+from mmspec_server.endpoint import Fields
 from support.live_server import CHAT, Live, data_url, png, shown
 
 USER = [{"role": "user", "content": "What?"}]
@@ -28,6 +31,7 @@ MESSAGES = [
     (part({"type": "input_video", "video_url": CLIP}), "[0].content[0].type"),
     (part({"type": "file", "file": {"file_data": CLIP}}), "[0].content[0].type"),
     ([*USER, ANSWER], ""),
+    ([{"role": "user", "content": " "}], ""),
     ([*USER, {"role": "system", "content": "x"}], "[1].role"),
     ([*USER, ANSWER | {"content": [shown("red")]}, *USER], "[1].content[0].image_url.url"),
     *(
@@ -56,6 +60,7 @@ FIELDS = [
     ({"stream": "yes"}, "stream"),
     ({"mmspec": {"details": "yes"}}, "mmspec.details"),
     ({"mmspec": 1}, "mmspec"),
+    ({"mmspec": {"repeat_limit": -1}}, "mmspec.repeat_limit"),
     ({"top_logprobs": 3}, "top_logprobs"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ({"logprobs": 3}, "logprobs"),
@@ -75,6 +80,25 @@ def test_what_cannot_be_done_is_refused_and_named(scripted: Live):
         assert (error["type"], error["param"]) == ("invalid_request_error", param)
         assert param.rpartition(".")[2] in error["message"]
         assert len(error["message"]) < 300
+
+
+def test_a_refusal_says_what_would_be_taken(scripted: Live):
+    for body, remedy in (
+        ({"messages": image("https://example.com/cat.png")}, "--allow-url"),
+        ({"messages": image("file:///etc/passwd")}, "--media-root"),
+        ({"messages": USER, "n": 2}, "must be 1"),
+    ):
+        assert remedy in scripted.client.post(CHAT, json=body).json()["error"]["message"]
+    nowhere = scripted.client.get("/v1/nope")
+    assert nowhere.status_code == 404
+    assert CHAT in nowhere.json()["error"]["message"]
+
+
+def test_a_request_may_set_the_limit_that_the_note_of_a_repetition_names():
+    limited = Options(repeat_limit=200)
+    asked = read_chat_request(Fields({"messages": USER, "mmspec": {"repeat_limit": 0}}), limited)
+    assert asked.options.repeat_limit == 0
+    assert read_chat_request(Fields({"messages": USER}), limited).options == limited
 
 
 def test_thinking_is_refused_where_the_template_does_not_read_it(scripted: Live):

@@ -47,7 +47,7 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
 def loaded(screen: Screen, models: dict[str, Any], options: Options) -> Engine:
     """Load the models that the options name, and show the engine's notes."""
     screen.progress("loading")
-    engine = load(**models, options=options, progress=screen.progress)
+    engine = load(**models, options=options, ready=False, progress=screen.progress)
     for note in engine.notes:
         screen.note(note)
     return engine

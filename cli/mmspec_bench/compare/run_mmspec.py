@@ -20,7 +20,9 @@ class Mmspec(Program):
         named = dict(zip(DECODING, decoding, strict=True))
         self._options = options = Options(**named, max_new_tokens=task.max_tokens)
         places = {"device": task.device, "dtype": task.dtype, "backend": backend}
-        self._engine: Engine = load(task.model, task.draft or "none", options=options, **places)
+        self._engine: Engine = load(
+            task.model, task.draft or "none", options=options, ready=False, **places
+        )
 
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer in a new conversation; images are encoded again."""

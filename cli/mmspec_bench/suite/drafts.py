@@ -25,9 +25,9 @@ def load_drafts(drafts: Iterable[str], models: Mapping[str, Any], options: Optio
     engines: list[Engine] = []
     for draft in drafts:
         if not engines:
-            engines.append(load(**models, draft=draft, options=options))
+            engines.append(load(**models, draft=draft, options=options, ready=False))
         elif draft not in map(_name, engines):
-            engine = load(**{**models, "model": engines[0].target, "draft": draft})
+            engine = load(**{**models, "model": engines[0].target, "draft": draft}, ready=False)
             engines.append(replace(engine, exactness=engines[0].exactness))
             engines[-1].prepare(options)
     return engines
