@@ -21,6 +21,9 @@ from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
 from mmspec_terminal.wording import more
 
+GAMMA = 5
+"""Tokens drafted a round unless another number is named: `auto` may draft next to nothing."""
+
 DEFAULT_PROMPTS, ACROSS_PROMPTS = 6, 4
 """Questions about synthetic pictures where none is given."""
 
@@ -95,6 +98,9 @@ def check(
     return report.exit_code
 
 
+next(each for each in check.params if each.name == "gamma").default = GAMMA
+
+
 def _show(screen: Screen, report: CheckReport) -> None:
     columns = ("prompt", "tokens", "drafted", "drafting", "tokens per round", "outcome")
     screen.table(columns, [_row(comparison) for comparison in report.comparisons])
@@ -107,7 +113,7 @@ def _show(screen: Screen, report: CheckReport) -> None:
         elif report.gamma == "auto" and 2 * comparison.drafted < comparison.tokens:
             screen.say(
                 f"{comparison.prompt}: little was drafted, because --gamma auto drafts where that "
-                "is faster; --gamma 5 checks more"
+                f"is faster; --gamma {GAMMA} checks more"
             )
     kind = computed(report.dtype, report.quantize)
     ties = f"near-tie up to a logit gap of {report.threshold:g}"

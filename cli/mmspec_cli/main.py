@@ -116,7 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed("standard output is closed: nothing could be shown", MmspecError.exit_code)
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            # Bytes that are no text reach the tokenizer, which refuses them.
+            stream.reconfigure(errors="surrogateescape" if stream is sys.stdin else "replace")
     try:
         with orderly_end(), visible_messages():
             status = cli.main(arguments, prog_name="mmspec", standalone_mode=False)

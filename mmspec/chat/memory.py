@@ -94,6 +94,4 @@ def read_draft_text(files: Iterable[Path], tokenizer: Tokenizer) -> KnownText | 
             ids += [*tokenizer.encode(read_text(file, MOST_BYTES)), NO_TOKEN]
         except OSError as error:
             raise UsageError(f"`draft_text={file}` cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise UsageError(f"`draft_text={file}`: give a text in UTF-8 ({error})") from error
     return KnownText(TextIndex.of(np.array(ids, np.int32))) if ids else None

@@ -12,6 +12,17 @@ from mmspec.diagnostics.provenance import environment
 from mmspec.ground.errors import MmspecError
 
 
+OPTIONAL = {
+    "transformers": ("BLIP and Florence-2 captions, training", "mmspec[train]"),
+    "starlette": ("`mmspec serve`", "mmspec[server]"),
+    "pyarrow": ("parquet files of benchmarks", "mmspec[bench]"),
+    "pillow_heif": ("photographs of iPhones", "mmspec[heic]"),
+    "av": ("clips", "mmspec[video]"),
+    "mlx_lm": ("`mmspec bench peers` with it", "mlx-lm"),
+}
+"""What each optional package is for, and the argument of pip that installs it."""
+
+
 class Missing(TypedDict):
     """A missing part of the installation and the command that installs it."""
 
@@ -80,9 +91,9 @@ def _missing(
         if "hint" in description:
             what, _, command = description["hint"].rpartition(": ")
             yield Missing(what=f"{name}: {what}", fix=command, needed=False)
-    if not find_spec("transformers"):
-        what = "transformers, for BLIP and Florence-2 captions and for training"
-        yield Missing(what=what, fix='pip install "mmspec[train]"', needed=False)
+    for package, (purpose, install) in OPTIONAL.items():
+        if not find_spec(package):
+            yield Missing(what=f"{package}: {purpose}", fix=f'pip install "{install}"', needed=False)
     backend = f" --backend {working[0]}" if working else ""
     for model in models:
         name, bundled = model["name"], model["bundled"]

@@ -21,6 +21,10 @@ _LFS, _LFS_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 """What a pointer of Git LFS begins with, and more bytes than one has."""
 
 
+CONVERTING = "convert it, such as with iconv -f latin1 -t utf-8"
+"""What to do with text in another encoding."""
+
+
 def require_file(path: Path) -> int:
     """The size in bytes of the regular file at `path`; raises OSError for anything else.
 
@@ -50,13 +54,17 @@ def open_file(path: Path) -> BinaryIO:
 def read_text(path: Path, most: int) -> str:
     """The text of a UTF-8 file of at most `most` bytes.
 
-    Raises OSError for a larger file and for what is no file, UnicodeDecodeError.
+    Raises OSError for a larger file, for what is no file and for another encoding.
     """
     size = require_file(path)
     if size > most:
         reason = f"it has {size:,} bytes, and {most:,} are allowed"
         raise OSError(errno.EFBIG, reason, str(path))
-    return path.read_text(encoding="utf-8")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.start} is not UTF-8: {CONVERTING}"
+        raise OSError(errno.EILSEQ, reason, str(path)) from error
 
 
 def is_there(path: Path) -> bool:

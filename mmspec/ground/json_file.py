@@ -37,8 +37,6 @@ def read_whole(file: Path, most: int) -> str:
         return read_text(file, most)
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"{file} is not text in UTF-8: {error}") from error
 
 
 def read_lines(file: Path) -> list[str]:
@@ -50,8 +48,6 @@ def read_lines(file: Path) -> list[str]:
         return read_text(file, LINES_BYTES).split("\n")
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"cannot read {file}: {error}") from error
 
 
 class JsonObject(ABC):

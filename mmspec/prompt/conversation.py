@@ -87,12 +87,6 @@ class Turn:
         """The clips among the pictures."""
         return tuple(picture for picture in self.pictures if picture.frames)
 
-    @property
-    def is_empty(self) -> bool:
-        """True for a user's message without a word or a picture."""
-        texts = (isinstance(part, str) and not part.strip() for part in self.parts)
-        return self.role == "user" and all(texts)
-
     def with_frames(self, most: int) -> "Turn":
         """The turn with up to `most` frames of all its clips instead, as images."""
         if not self.clips:
@@ -143,12 +137,6 @@ class Conversation:
     def reopen(self) -> None:
         """Drop the last answer and keep its question; raises UsageError if there is no turn."""
         self.turns[-1] = replace(self.last(), answer=None, answer_text="")
-
-    @property
-    def is_empty(self) -> bool:
-        """True for a user's message without a word or a picture."""
-        texts = (isinstance(part, str) and not part.strip() for part in self.parts)
-        return self.role == "user" and all(texts)
 
     def with_frames(self, most: int) -> "Conversation":
         """The conversation with up to `most` frames of a turn's clips instead, as images."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from mmspec.families.family import ImageTokens
 from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.input_files import CONVERTING
 from mmspec.ground.latest_values import LatestValues
 from mmspec.prompt.text_stream import TextStream, is_byte
 from mmspec.prompt.tokenizer_files import (
@@ -258,5 +259,8 @@ def _unicode(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"{text[error.start : error.end]!r} in the text is not UTF-8") from error
+        wrong = text[error.start : error.end]
+        raise UsageError(
+            f"{wrong!r} in the text is not UTF-8, so nothing was sent: {CONVERTING}"
+        ) from error
     return text

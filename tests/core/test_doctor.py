@@ -48,6 +48,13 @@ def described_as(engine, changes, finding):
     finding_file(backend, engine.target).write(finding)
 
 
+def test_every_package_that_is_not_installed_comes_with_what_gets_it(monkeypatch):
+    monkeypatch.setattr(doctor, "find_spec", lambda _: None)
+    fixes = {each["what"].split(":")[0]: each["fix"] for each in examine()["missing"]}
+    assert fixes["pyarrow"] == 'pip install "mmspec[bench]"'
+    assert fixes["mlx_lm"] == 'pip install "mlx-lm"'
+
+
 def test_a_broken_framework_is_a_finding(monkeypatch):
     def broken(name):
         raise ImportError("libcudart.so.12: cannot open\nshared object")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mmspec.ground.errors import ImageError, MmspecError, UsageError
-from mmspec.ground.input_files import expand_home, require_file
+from mmspec.ground.input_files import expand_home, read_text
+from mmspec.ground.json_file import LINES_BYTES
 from mmspec.ground.output_files import replace_text
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.conversation import Conversation
@@ -179,10 +180,9 @@ def _go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) 
 
 
 def _read(file: Path, name: str) -> str:
+    if file.suffix == ".md":
+        raise UsageError(f"{name} is Markdown, which is not read back: name a .json of /save")
     try:
-        require_file(file)
-        return file.read_text(encoding="utf-8")
+        return read_text(file, LINES_BYTES)
     except OSError as error:
         raise UsageError(f"{name} cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name} cannot be read (not text in UTF-8)") from error

@@ -127,7 +127,7 @@ def _exact(dialogue: Dialogue) -> str:
     """The mode of `--exact`, and the rows that it gave; 'off' for ordinary forwards."""
     mode = dialogue.chat.options.exact
     rows = dialogue.chat.models.exact_rows(mode)
-    return f"{mode}: {rows.line() if rows else 'off; `mmspec doctor` says why'}"
+    return f"{mode}: {rows.line() if rows else 'off; `mmspec doctor --full` says why'}"
 
 
 def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:

@@ -252,8 +252,8 @@ class Dialogue:
         """Say once that drafts ceased to pay, or pay again."""
         plainly = bool(self.chat.answer.plain_reason)
         if plainly != self._decodes_plainly and self.chat.answer.drafting != PLAIN:
-            change = "drafts do not pay at the moment" if plainly else "drafts pay again"
-            self.screen.note(f"{change}; the text is the same, and /stats says why")
+            change = "do not pay at the moment; /stats says why" if plainly else "pay again"
+            self.screen.note(f"drafts {change}; the text is the same")
             self._decodes_plainly = plainly
 
     def _keep(self) -> None:

@@ -49,7 +49,7 @@ def type_at_terminal() -> None:
         ) from error
     os.dup2(terminal, 0)
     os.close(terminal)
-    sys.stdin = open(0, closefd=False, errors="replace")  # noqa: SIM115 - for the whole command
+    sys.stdin = open(0, closefd=False, errors="surrogateescape")  # noqa: SIM115 - stays open
 
 
 def clipboard_picture(sampling: FrameSampling = EVENLY) -> Picture:
