@@ -19,7 +19,7 @@ from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_bench.measure.steadiness import busy_already
 from mmspec_terminal.options import EXACT, JSON, LOADING, PLAIN
 from mmspec_terminal.render import Screen
-from mmspec_terminal.wording import more, with_flags
+from mmspec_terminal.wording import with_flags
 
 
 @click.command()
@@ -97,8 +97,7 @@ def _show(
     forwards = f"exact, {exact.line()}" if exact else "not exact"
     screen.say(
         f"{engine.target.name} on {model.device}, {kind}; {forwards}: milliseconds by context. "
-        "Target rows: tokens verified in one forward. Draft branches: views. "
-        f"{more('measuring', 'speed')}"
+        "Target rows: tokens verified in one forward. Draft branches: views."
     )
 
 

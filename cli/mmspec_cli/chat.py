@@ -22,6 +22,7 @@ from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
+from mmspec_terminal.wording import with_flags
 
 BLOCK = '"""'
 
@@ -111,7 +112,7 @@ def converse(dialogue: Dialogue, read: Read) -> None:
         try:
             take(dialogue, line.strip())
         except MmspecError as error:
-            dialogue.screen.error(str(error))
+            dialogue.screen.error(with_flags(str(error), COMMANDS))
         except KeyboardInterrupt:
             dialogue.screen.note("stopped")
         if dialogue.leaving:

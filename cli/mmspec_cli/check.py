@@ -19,7 +19,6 @@ from mmspec.drafters.views import PLAIN
 from mmspec_bench.prompts import prompts_for
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
-from mmspec_terminal.wording import more
 
 GAMMA = 5
 """Tokens drafted a round unless another number is named: `auto` may draft next to nothing."""
@@ -104,7 +103,7 @@ next(each for each in check.params if each.name == "gamma").default = GAMMA
 def _show(screen: Screen, report: CheckReport) -> None:
     columns = ("prompt", "tokens", "drafted", "drafting", "tokens per round", "outcome")
     screen.table(columns, [_row(comparison) for comparison in report.comparisons])
-    screen.say("Outcome: of drafted against plain decoding. " + more("measuring", "losslessness"))
+    screen.say("Outcome: of drafted against plain decoding.")
     for comparison in report.comparisons:
         if comparison.divergence:
             screen.say(_difference(comparison, comparison.divergence))
@@ -183,7 +182,7 @@ def _show_across(screen: Screen, report: AcrossReport) -> None:
     compared = port | {"quantization": report.quantization}
     rows = [(what, *_stage_row(stage)) for what, stages in compared.items() for stage in stages]
     screen.table(("compared", "prompt", "stage", "largest", "relative", ""), rows)
-    screen.say("Largest, relative: differences of a stage. " + more("measuring", "losslessness"))
+    screen.say("Largest, relative: differences of a stage.")
     verdict = "passed" if report.passed else "FAILED"
     screen.say(
         f"{verdict}: {report.model} in {report.dtype} (relative differences up to "

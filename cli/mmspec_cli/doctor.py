@@ -24,7 +24,7 @@ def doctor(*, full: bool, as_json: bool, plain: bool) -> int:
     screen = Screen(plain=plain)
     report = examine()
     if wrong := _wrong_defaults():
-        report["missing"].append({"what": wrong, "fix": f"edit {config_file()}", "needed": True})
+        report["missing"].append({"what": "right defaults", "fix": wrong, "needed": True})
         report["exit_code"] = 1
     if as_json:
         screen.json(report)

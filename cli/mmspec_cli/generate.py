@@ -47,6 +47,8 @@ def generate(
         else:
             for note in remarks(chat.answer, details=setup.details):
                 screen.note(note)
+            if chat.answer.finish_reason == "interrupted":
+                screen.note("stopped")
             screen.note(cost(chat, first, details=setup.details))
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0
 

@@ -39,6 +39,8 @@ ELSEWHERE = {"bench": "mmspec_bench.commands.group"}
 
 INTERRUPTED = 130
 
+ERASED_LINE = "\r\x1b[K"
+
 SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
 
 
@@ -159,7 +161,9 @@ def _fill_standard_descriptors() -> None:
 
 
 def _failed(message: str, status: int) -> int:
-    click.echo(f"mmspec: {one_line(with_flags(message))}", err=True)
+    # At a terminal the line may hold what a command was doing.
+    erased = ERASED_LINE * (sys.stderr.isatty() and os.environ.get("TERM") != "dumb")
+    click.echo(f"{erased}mmspec: {one_line(with_flags(message))}", err=True)
     return status
 
 

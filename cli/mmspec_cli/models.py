@@ -8,7 +8,7 @@ import click
 from mmspec.chat.plugins import installed_backends, load_backend, preferred
 from mmspec.checkpoints import mtp
 from mmspec.checkpoints.cards import Card, load_cards, pair_of, present
-from mmspec.checkpoints.config import model_type, read_config
+from mmspec.checkpoints.config import ModelConfig, model_type, read_config
 from mmspec.checkpoints.head_config import is_head, read_head_config
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import resolve
@@ -238,13 +238,19 @@ def describe_directory(directory: Path) -> dict[str, Any]:
         "vocabulary": text.vocab_size,
         "context": text.max_position_embeddings,
         "draft": own or next((card.pair for card in alike if card.pair), LOOKUP.spec),
-        "memory": {f"{bits} bits": weight_bytes(config, bits) for bits in PRECISIONS},
+        "memory": _memory(config),
     } | size
+
+
+def _memory(config: ModelConfig) -> dict[str, int]:
+    return {f"{bits} bits": weight_bytes(config, bits) for bits in PRECISIONS}
 
 
 def describe(card: Card, backend: str) -> dict[str, Any]:
     """The card's fields for `models list --json`."""
     directory, model = present(card, backend), card.model
+    if directory and not model and not is_head(directory):
+        model = read_config(directory)
     return {
         "name": card.name,
         "kind": card.kind,
@@ -255,7 +261,7 @@ def describe(card: Card, backend: str) -> dict[str, Any]:
         "draft": card.pair,
         "repositories": dict(card.sources),
         "revisions": {key: card.revision(source) for key, source in card.sources.items()},
-        "memory": model and {f"{bits} bits": weight_bytes(model, bits) for bits in PRECISIONS},
+        "memory": model and _memory(model),
         "size": _bytes_of(directory) if directory else size(card, backend),
         "bundled": card.bundled is not None,
         "present": str(directory) if directory else None,

@@ -84,7 +84,7 @@ def _options(root: click.Context, command: click.Command) -> dict[str, click.Par
     if isinstance(command, click.Group):
         parts = (_part(root, command, name) for name in command.list_commands(root))
         return {key: option for part in parts for key, option in _options(root, part).items()}
-    flags = [(flag, param) for param in command.params for flag in param.opts]
+    flags = [(flag, each) for each in command.params if each.expose_value for flag in each.opts]
     options = {flag[2:]: param for flag, param in flags if flag.startswith("--")}
     # An argument is preferred to an option of its name: `serve MODEL`.
     return options | {param.name: param for param in command.params if param.name in options}

@@ -1,9 +1,7 @@
-"""Words that commands add: options for arguments of the Python API, and links to the site."""
+"""Words that commands add: options for arguments of the Python API, and counts."""
 
 import re
-
-SITE = "https://mmspec.github.io/mmspec"
-"""The address of the site; `Documentation` in pyproject.toml."""
+from collections.abc import Container
 
 TREE = dict.fromkeys(("width", "nodes"), "tree")
 """The option whose name comes first in that of an argument of `Tree`."""
@@ -11,24 +9,20 @@ TREE = dict.fromkeys(("width", "nodes"), "tree")
 _ARGUMENT = re.compile(r"`([a-z_]+)(?:=([^`\s]*))?`")
 
 
-def with_flags(text: str) -> str:
-    """`text` with arguments between backticks as options.
+def with_flags(text: str, commands: Container[str] = ()) -> str:
+    """`text` with arguments between backticks as options, or as the commands of those names.
 
-    >>> with_flags("`max_new_tokens=0`: give 1 or more, or leave `tree` out")
-    '--max-new-tokens 0: give 1 or more, or leave --tree out'
+    >>> with_flags("`max_new_tokens=0`: give 1 or more, or leave `tree` out", ["/tree"])
+    '--max-new-tokens 0: give 1 or more, or leave /tree out'
     """
-    return _ARGUMENT.sub(_flag, text)
 
+    def flag(match: re.Match[str]) -> str:
+        name, value = match.groups()
+        option = "-".join([TREE[name], name] if name in TREE else name.split("_"))
+        dashed = f"/{option}" if f"/{option}" in commands else f"--{option}"
+        return " ".join(filter(None, [dashed, value]))
 
-def _flag(match: re.Match[str]) -> str:
-    name, value = match.groups()
-    words = [TREE[name], name] if name in TREE else name.split("_")
-    return " ".join(filter(None, [f"--{'-'.join(words)}", value]))
-
-
-def more(page: str, place: str = "") -> str:
-    """A line that says where a page explains what was shown; place: a heading's anchor."""
-    return f"More: {SITE}/{page}/{place and f'#{place}'}"
+    return _ARGUMENT.sub(flag, text)
 
 
 def counted(number: int, noun: str) -> str:

@@ -102,12 +102,12 @@ def _lettered(options: Options, spec: str, config: ModelConfig) -> Drafting:
 def _require_kind(options: Options, name: str, kind: str, spec: str) -> None:
     if spec != kind:
         raise UsageError(
-            f"`drafting={spec}`: the draft {name} is a {kind} head: use {kind}, "
-            f"{' or '.join(UNLETTERED)}"
+            f"`drafting={spec}`: the draft {name} is a head of the kind {kind}: use "
+            f"{kind}, lookup or none"
         )
     if options.adaptive:
         raise UsageError(
-            f"`adaptive` weighs views of a draft model, and {name} is a {kind} head: leave it out"
+            f"`adaptive` weighs views of a draft model, and {name} is a head: leave it out"
         )
 
 

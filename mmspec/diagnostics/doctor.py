@@ -11,7 +11,6 @@ from mmspec.checkpoints.recommendation import advice, memory_bytes
 from mmspec.diagnostics.provenance import environment
 from mmspec.ground.errors import MmspecError
 
-
 OPTIONAL = {
     "transformers": ("BLIP and Florence-2 captions, training", "mmspec[train]"),
     "starlette": ("`mmspec serve`", "mmspec[server]"),
@@ -93,7 +92,8 @@ def _missing(
             yield Missing(what=f"{name}: {what}", fix=command, needed=False)
     for package, (purpose, install) in OPTIONAL.items():
         if not find_spec(package):
-            yield Missing(what=f"{package}: {purpose}", fix=f'pip install "{install}"', needed=False)
+            what, fix = f"{package}: {purpose}", f'pip install "{install}"'
+            yield Missing(what=what, fix=fix, needed=False)
     backend = f" --backend {working[0]}" if working else ""
     for model in models:
         name, bundled = model["name"], model["bundled"]

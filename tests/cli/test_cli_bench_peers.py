@@ -27,6 +27,7 @@ def test_processes_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
         assert each["described"]["dtype"] == "float32"
     assert drafted["figures"]["text"]["tokens_per_round"] >= 1
     assert all(each["figures"] == {} for each in missing)
+    assert run(*tiny, "--peers", "vllm").status == 1
 
 
 @pytest.mark.slow

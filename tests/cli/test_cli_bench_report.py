@@ -5,7 +5,6 @@ import shutil
 import pytest
 
 from mmspec_cli.main import main
-from mmspec_terminal.wording import SITE
 
 
 @pytest.fixture(scope="module")
@@ -36,5 +35,4 @@ def test_a_report_is_shown_and_written(run, ran):
         *("rows.jsonl", "provenance.json", "report.md", "methods.csv", "tasks.csv")
     }
     assert any(line.startswith("Tokens per round, the target's own") for line in lines)
-    assert f"More: {SITE}/measuring/#measures-over-a-run" in lines
     assert str(ran / "tasks.csv") in lines

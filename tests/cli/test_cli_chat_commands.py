@@ -80,7 +80,7 @@ def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
     assert refused.notices[1].endswith("tokens: more do not fit beside this conversation")
     assert len(chat(*talk[:3], "two").ids) == 2
     offers = re.findall(r"(/drop 1|/max-new-tokens \d+|/reset) [fs]", refused.err)
-    assert [offer.split()[0] for offer in offers] == ["/drop", "/max-new-tokens", "/reset"], (
+    assert [offer.split()[0] for offer in offers] == ["/max-new-tokens", "/drop", "/reset"], (
         refused.err
     )
     for offer in offers:

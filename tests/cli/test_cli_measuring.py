@@ -11,9 +11,11 @@ from mmspec_terminal.render import Screen
 
 
 def test_check_says_identical(run, pair, red):
-    result = run("check", red, "--prompt", "What is it?", *pair, "--drafting", "MTC")
+    asked = "check", red, "--prompt", "What is it?", *pair, "--drafting", "MTC"
+    result = run(*asked)
     assert result.status == 0
     assert result.out.splitlines()[-1].startswith("identical (torch, cpu, float32;")
+    assert json.loads(run(*asked, "--json").out)["gamma"] == 5
 
 
 @pytest.mark.parametrize("word", [pytest.param("int8", marks=pytest.mark.slow), "int4"])

@@ -112,6 +112,10 @@ def test_a_directory_is_described_from_its_files(run, pair_paths, tmp_path):
     assert (target["kind"], target["family"]) == ("model for images", config["model_type"])
     assert target["layers"] == config["text_config"]["num_hidden_layers"]
     assert (target["draft"], target["directory"]) == ("lookup", str(pair_paths[0]))
+    card, files = (
+        json.loads(run("models", "show", name, "--json").out) for name in ("mini", bundled("mini"))
+    )
+    assert card["memory"] == files["memory"] != {}
     assert "head: eagle3" in run("models", "show", str(bundled("mini-eagle3"))).out
     assert "no config.json" in run("models", "show", str(tmp_path)).err
 

@@ -87,7 +87,7 @@ def test_an_earlier_conversation_is_chosen_by_its_number(chat, state):
     assert [(row["number"], row["first question"]) for row in rows] == [("1", "two"), ("2", "one")]
     talk = chat("/sessions 2", "more", "/sessions 3", "/sessions x")
     assert "/sessions 3: give a number from 1 to 2" in talk.err
-    assert "/sessions x: give a number" in talk.err
+    assert "/sessions x: give a whole number" in talk.err
     assert sorted(map(questions, state.iterdir())) == [["one", "more"], ["two"]]
 
 

@@ -99,7 +99,7 @@ def test_ctrl_c_while_loading_leaves_without_a_traceback(open_terminal, program)
     terminal = open_terminal(execute, program)
     terminal.wait("loading")
     terminal.type("\x03")
-    terminal.wait("mmspec: interrupted")
+    terminal.wait(r"\r\x1b\[Kmmspec: interrupted")  # in place of the line of progress
     assert terminal.status() == 130
 
 

@@ -13,7 +13,6 @@ from mmspec.ground.output_files import replace_text
 from mmspec_bench.table import Table
 from mmspec_terminal.options import JSON, OUT, PLAIN, together
 from mmspec_terminal.render import Screen
-from mmspec_terminal.wording import more
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +52,13 @@ def loaded(screen: Screen, models: dict[str, Any], options: Options) -> Engine:
     return engine
 
 
-def show_tables(screen: Screen, tables: Iterable[Table], place: str = "") -> None:
-    """Print every table with its note, then where to read more: a heading of docs/measuring.md."""
+def show_tables(screen: Screen, tables: Iterable[Table]) -> None:
+    """Print every table with its note."""
     for number, table in enumerate(tables):
         screen.say(("\n" if number else "") + table.title)
         screen.table(table.columns, table.rows)
         if table.note:
             screen.say(table.note)
-    screen.say("\n" + more("measuring", place))
 
 
 def split(text: str) -> list[str]:

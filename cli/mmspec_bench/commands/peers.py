@@ -76,12 +76,14 @@ def peers(
     count: int,
     repeats: int,
     max_new_tokens: int,
-) -> None:
+) -> int:
     """Compare with other programs, each in processes of its own, in turn.
 
     The row of a program that cannot run gives the reason. mlx-vlm and vLLM need environments of
     their own, in which this project is installed too. vLLM drafts with EAGLE-3 heads alone.
     llama.cpp computes with the GGUF file in the model's directory, in that file's precision.
+
+    Exit status: 0, or 1 if no program ran.
     """
     screen = output.screen
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
@@ -111,7 +113,8 @@ def peers(
         Table(f"{label}: {len(every)} prompts x {repeats}", COLUMNS, rows(results, label), NOTE)
         for label, every in sets.items()
     ]
-    output.report(report, partial(show_tables, screen, tables, "speed"))
+    output.report(report, partial(show_tables, screen, tables))
+    return int(not any(result.figures for result in results))
 
 
 def rows(results: Sequence[PeerResult], label: str) -> list[tuple[str, ...]]:

@@ -37,8 +37,6 @@ def report(
         return
     for remark in written.remarks:
         screen.say(remark)
-    show_tables(
-        screen, [each for each in written.tables if each.in_terminal], "measures-over-a-run"
-    )
+    show_tables(screen, [each for each in written.tables if each.in_terminal])
     for file in written.files:
         screen.say(str(file))

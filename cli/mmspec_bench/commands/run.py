@@ -122,7 +122,7 @@ def run(
         fields = {"problem": finished.problem} | engines[0].exact_fields(settings.exact)
         screen.json({"methods": finished.summaries} | fields)
     else:
-        show_tables(screen, [drafting(finished.summaries)], "measures-over-a-run")
+        show_tables(screen, [drafting(finished.summaries)])
         screen.say(f"{out / ROWS}")
     return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in finished.rows))
 

@@ -105,7 +105,7 @@ def speed(
     )
     note = f"{NOTE} {problem}".rstrip()
     table = Table(title, COLUMNS, [_row(method) for method in figures], note)
-    output.report(report, partial(show_tables, screen, [table], "speed"))
+    output.report(report, partial(show_tables, screen, [table]))
     return int(any(method.identical < method.answers for method in figures))
 
 

@@ -97,6 +97,10 @@ def save(dialogue: Dialogue, name: str) -> None:
         dialogue.notice(f"saved to {dialogue.file}" if dialogue.file else "not saved in this chat")
         return
     file = expand_home(typed_path(name))
+    if file.suffix.lower() in VISUAL_SUFFIXES:
+        raise UsageError(f"{name} is an image's name: give one that ends in .json or .md")
+    if not file.parent.is_dir():
+        raise UsageError(f"{name}: there is no folder {file.parent}: make it, or name another")
     _check_overwriting(dialogue, name, file)
     conversation = dialogue.chat.conversation
     is_markdown = file.suffix == ".md"

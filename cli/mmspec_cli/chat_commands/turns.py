@@ -20,7 +20,7 @@ def whole_number(name: str, argument: str) -> int:
     try:
         return int(argument)
     except ValueError as error:
-        raise UsageError(f"{name} {argument}: give a number") from error
+        raise UsageError(f"{name} {argument}: give a whole number, such as 100") from error
 
 
 def _switch(name: str, argument: str, *, now: bool) -> bool:

@@ -105,7 +105,8 @@ class Dialogue:
         for picture in pictures:
             self._show_staged(picture)
             if same := there.get(picture.digest):
-                self.screen.note(f"{picture.name} is the same image as {same}: it is sent again")
+                known = "known already" if same == picture.name else f"the same image as {same}"
+                self.screen.note(f"{picture.name} is {known}: it is sent again")
             there[picture.digest] = picture.name
         self.staged += pictures
 
@@ -191,6 +192,7 @@ class Dialogue:
 
     def extend(self) -> None:
         """Go on with the last answer; raises UsageError if it is complete."""
+        self.chat.conversation.last()
         if self.chat.answer.finish_reason == "stop":
             raise UsageError("the last answer is complete: ask on, or /retry")
         self._show(self.chat.extend())
