@@ -10,8 +10,9 @@ from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.manifest import manifest
 from mmspec.ground.errors import ImageError, UsageError, choice
+from mmspec_torch.device.devices import find_device
 from mmspec_train.data.corpus import Corpus, open_corpora
-from mmspec_train.run.machine import measured_rates, pick_device
+from mmspec_train.run.machine import measured_rates
 from mmspec_train.settings import DEFAULT_MINUTES, Budget, DataSettings
 
 GPUS = {"rtx-4090": (66.0, 0.4, 24.0), "a100": (125.0, 0.8, 80.0), "h100": (396.0, 1.3, 80.0)}
@@ -44,7 +45,7 @@ def rates(gpu: str) -> tuple[float, ...]:
     'here' measures this machine.
     """
     if gpu == HERE:
-        return measured_rates(pick_device("auto"))
+        return measured_rates(find_device("auto"))
     name, separator, measured = gpu.lower().partition("=")
     figures = measured.split(",")
     if not separator and name not in GPUS:

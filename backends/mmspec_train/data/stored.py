@@ -125,10 +125,7 @@ class TeacherCache:
     def append(
         self, conversations: Sequence[tuple[ConversationRecord, Tensor | None]], max_bytes: int
     ) -> None:
-        """Append records with their states and image rows [n + m, H].
-
-        States stop being stored when their file would exceed `max_bytes`.
-        """
+        """Append records, with states and image rows [n + m, H] as far as `max_bytes` hold them."""
         lines, end = [], self.states.count
         for record, states in conversations:
             place, count = None, 0 if states is None else len(states)
@@ -149,10 +146,7 @@ class TeacherCache:
         return RowFile(path, len(captured) * self.states.width)
 
     def read(self, record: ConversationRecord) -> Tensor:
-        """Return the stored states and image rows [n + m, H] of a conversation that has a place.
-
-        Raises UsageError if they are not there or not finite.
-        """
+        """Return a conversation's stored states and image rows [n + m, H]; raises UsageError."""
         first, count = record.place or (0, 0)
         rows = self.states.read(first, count)
         if rows is None:

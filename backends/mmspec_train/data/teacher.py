@@ -120,10 +120,7 @@ class Teacher:
 
     @torch.no_grad()
     def read(self, batch: Batch, features: Sequence[TorchFeatures] = ()) -> Batch:
-        """Add embeddings and hidden states to a batch: the stored ones, else computed.
-
-        features: the tower's features of the batch's images, if already computed.
-        """
+        """Add embeddings and states to a batch, stored or computed from the tower's `features`."""
         is_stored = batch.states.numel() > 0
         is_complete = is_stored and (batch.captured.numel() > 0 or not self.captured)
         with torch.autocast(self.output_matrix.device.type, enabled=False):

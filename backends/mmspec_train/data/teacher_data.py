@@ -13,6 +13,7 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture
+from mmspec_torch.device.devices import find_device
 from mmspec_train.data.answers import answer_all
 from mmspec_train.data.batch import collate
 from mmspec_train.data.corpus import Corpus, open_corpora
@@ -20,7 +21,7 @@ from mmspec_train.data.record import ConversationRecord, tokenize
 from mmspec_train.data.stored import Content, ConversationBatches, TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
-from mmspec_train.run.machine import Machine, Processes, join_processes, pick_device
+from mmspec_train.run.machine import Machine, Processes, join_processes
 from mmspec_train.run.run_manifest import check_manifest, claim
 from mmspec_train.settings import DataSettings, RunSettings
 
@@ -119,7 +120,7 @@ class TeacherData:
 
 def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
     """Load the target and open its corpora. Writes nothing."""
-    processes, device = Processes(), pick_device(run.device)
+    processes, device = Processes(), find_device(run.device)
     if run.accelerate:
         processes, device = join_processes(device)
     machine = Machine(device, False, CHECKPOINT_SECONDS, processes)
@@ -237,10 +238,7 @@ class Preparation:
         }
 
     def answer_pool(self, questions: Sequence[Question], show: Callable[[int], None]) -> None:
-        """Answer conversations, those of similar length in one batch, and append them in order.
-
-        A batch costs as many turns and columns as its longest conversation has.
-        """
+        """Answer conversations in batches of similar length, and append them in order."""
         fitting = [q for q in questions if self._columns_at_most(q[0]) <= self.most_columns]
         self.left_out += len(questions) - len(fitting)
         ordered = sorted(fitting, key=lambda q: (len(q[0].prompts), self._columns(q[0])))

@@ -95,10 +95,7 @@ class Trainee(ABC):
 
 
 def distill(trainee: Trainee, budget: Budget, run: RunSettings) -> DraftScore:
-    """Prepare the answers, train into `run.out` and return the held-out score.
-
-    Resumes an interrupted run. Raises MmspecError as `train` does.
-    """
+    """Prepare the answers and train into `run.out`; raises as `train` does."""
     _check_output(run.out, trainee.manifest | trainee.data.origin)
     with open_run(run, trainee.data) as log:
         return train(trainee, budget, run.out, log)
@@ -106,10 +103,7 @@ def distill(trainee: Trainee, budget: Budget, run: RunSettings) -> DraftScore:
 
 @contextmanager
 def open_run(run: RunSettings, data: TeacherData) -> Iterator[Log]:
-    """Check the data, open the log and prepare the answers.
-
-    Raises MmspecError for wrong options or data before writing.
-    """
+    """Check the data before writing, open the log, prepare the answers; raises MmspecError."""
     data.check()
     reuse_memory()
     if run.threads:

@@ -22,6 +22,7 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.ground import errors
 from mmspec.ground.output_files import new_directory, replace_text
 from mmspec.prompt.tokenizer_files import read_backend
+from mmspec_torch.device.devices import find_device
 from mmspec_torch.device.tensor_files import safetensors_errors, save_tensors
 from mmspec_train.mini import build, samples
 from mmspec_train.mini.build import CellClassifier
@@ -29,7 +30,7 @@ from mmspec_train.mini.recipe import DRAFT_SHARES, RECIPES, Rates, Recipe
 from mmspec_train.mini.tokenizer import train_tokenizer
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phase
-from mmspec_train.run.machine import Machine, pick_device
+from mmspec_train.run.machine import Machine
 from mmspec_train.run.run_manifest import NEW_OUT, claim
 from mmspec_train.settings import STAGES, Budget, LlamaShape, MiniSettings
 from mmspec_world.split import Split
@@ -47,7 +48,7 @@ def train_pair(
     Before writing, raises UsageError for a stage whose predecessor is missing, and for a directory
     that belongs to another recipe or seed.
     """
-    machine = Machine(pick_device(settings.device), compiled=settings.compile)
+    machine = Machine(find_device(settings.device), compiled=settings.compile)
     out = settings.out
     run = PairRun(out, RECIPES[settings.recipe], machine, settings.seed)
     run.check_starts(stages)

@@ -156,12 +156,3 @@ def _seconds(left: Tensor, right: Tensor) -> float:
 
     once()
     return min(timeit.repeat(once, number=1, repeat=5))
-
-
-def pick_device(name: str) -> torch.device:
-    """Return the device called `name`; "auto" picks CUDA, else Metal, else the CPU."""
-    if name != "auto":
-        return torch.device(name)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
