@@ -206,7 +206,10 @@ def loaded_bytes(config, word):
         return held.bytes, held.peak
 
 
-@pytest.mark.parametrize("word", ["none", *GROUPS])
+SELDOM = [pytest.param(f"int4-{size}", marks=pytest.mark.slow) for size in (32, 128)]
+
+
+@pytest.mark.parametrize("word", ["none", "int8", "int4", *SELDOM])
 def test_a_7b_model_holds_the_documented_bytes_which_are_what_its_shapes_say(word, monkeypatch):
     monkeypatch.setattr(quantization, "ROWS", 10**6)  # quicker; what is held in the end is the same
     held, _ = loaded_bytes(LLAVA_7B, word)

@@ -61,7 +61,7 @@ def test_the_loss_is_the_published_one(data, kind):
     assert ours.item() == pytest.approx(total / weights, rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["dflash", "dspark"])
+@pytest.mark.parametrize("kind", ["dflash", pytest.param("dspark", marks=pytest.mark.slow)])
 def test_a_drafter_learns(data, tmp_path, kind):
     method = HeadMethodSettings(gamma=3, rate=5e-3, every=100)
     with quiet_log(tmp_path) as log:

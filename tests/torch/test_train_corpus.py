@@ -290,6 +290,6 @@ def test_a_gpu_is_named_or_measured(settings):
         with pytest.raises(UsageError, match=said):
             rates(wrong)
     tflops, bandwidth, size = rates("here")
-    assert 1e-4 < tflops < 1e3
-    assert 1e-4 < bandwidth < 10
+    assert 1e-6 < tflops < 1e3
+    assert 1e-6 < bandwidth < 10
     assert size > 1
