@@ -142,3 +142,10 @@ def test_captions_from_a_file_replace_the_captioner(run, red, pair, tmp_path):
     status, out, err = run(*arguments, "--captions", file)
     assert (status, err) == (0, "")
     assert json.loads(out)["drafting"] == "C"
+
+
+def test_a_text_only_target_cannot_see(run, pair, llama_path, red):
+    target = ("--model", llama_path, "--draft", "none")
+    status, _, err = run("generate", red, "--prompt", "x", *pair, *target)
+    assert status == 2
+    assert "cannot see images" in err

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from huggingface_hub import constants
 
-from mmspec.checkpoints.cards import card, present
+from mmspec.checkpoints.cards import Card, card, present
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached
 from mmspec.ground.errors import CheckpointError, HubError, UsageError, WriteError
@@ -223,3 +223,26 @@ def test_directories_come_first(empty_cache, llama_path, tmp_path, monkeypatch):
     (tmp_path / "other").mkdir()
     with pytest.raises(CheckpointError, match=r"other has no config\.json"):
         resolve("other", "torch")
+
+
+def test_no_network(empty_cache, monkeypatch):
+    reach("http://127.0.0.1:9", monkeypatch)
+    with pytest.raises(
+        HubError, match=r"cannot pull JackFram/llama-68m: is there network"
+    ) as caught:
+        pull("llama-68m", "torch")
+    assert "\n" not in str(caught.value)
+
+
+def test_offline_by_choice(empty_cache):
+    with pytest.raises(HubError, match="HF_HUB_OFFLINE is set"):
+        pull("llama-68m", "torch")
+
+
+def test_absent_bundled_weights_say_so(tmp_path, monkeypatch):
+    gone = Card("mini", "target", "", "", bundled=tmp_path / "gone")
+    monkeypatch.setattr("mmspec.checkpoints.hub.load_cards", lambda: {"mini": gone})
+    assert present(gone, "torch") is None
+    for get in (resolve, pull):
+        with pytest.raises(HubError, match=r"mini is bundled, but its weights are not in .*gone"):
+            get("mini", "torch")

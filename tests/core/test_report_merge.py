@@ -7,6 +7,7 @@ from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import read_paper
 from mmspec_bench.report.write import REPORT
 from mmspec_bench.report.write import write as write_report
+from support.suite_row import row
 from support.synthetic_run import provenance, rows_of, write
 
 METHODS = ("M", "adaptive:MTC", "none")
@@ -74,3 +75,14 @@ def test_a_provenance_with_null_in_a_place_is_refused_by_name(name, rows, tmp_pa
     folder = write(tmp_path / "run", rows, provenance(METHODS) | {name: None})
     with pytest.raises(UsageError, match=f"'{name}' is missing; give a run of this version"):
         merge([folder])
+
+
+def test_a_folder_without_a_run_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"holds no run: there is no provenance\.json"):
+        merge([tmp_path])
+    write(tmp_path / "empty", [], provenance(METHODS))
+    with pytest.raises(UsageError, match="has no rows: no sample"):
+        merge([tmp_path / "empty"])
+    other = write(tmp_path / "other", [row()], {"suite": "offline"})
+    with pytest.raises(UsageError, match="'methods' is missing"):
+        merge([other])

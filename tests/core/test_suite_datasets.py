@@ -150,3 +150,9 @@ def test_a_file_that_is_no_table_is_named(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"nothing of the kind")
     with pytest.raises(UsageError, match=r"x\.parquet: not a parquet file"):
         suite_samples(f"chartqa={tmp_path}", 16)
+
+
+def test_a_missing_column_is_named_with_those_that_are_there(tmp_path):
+    write(tmp_path / "lite.parquet", [("query", pa.string()), ("image", IMAGE)], [{"query": "?"}])
+    with pytest.raises(UsageError, match=r"no column 'question' \(there are: query, image\)"):
+        suite_samples(f"chartqa={tmp_path}", 16)
