@@ -13,11 +13,10 @@ PRIOR = 0.8
 """Acceptance probability before any observation."""
 SMOOTHING = 2.0
 """Tokens that PRIOR weighs in the mean, and the mean in the estimate of one position."""
-
-PRIOR_TREE_TOKENS = 8.0
-"""Accepted tokens that the model of trees weighs against those that trees gained."""
 RATE = 0.05
 """Log-odds by which a node that was wrongly accepted or rejected corrects later estimates."""
+LEAST_DOUBT = 1e-6
+"""The least estimate that a node is rejected: what followed a hundred times rounds to certain."""
 
 
 class Reliability:
@@ -27,8 +26,8 @@ class Reliability:
         self._shift = 0.0
 
     def corrected(self, chance: float) -> float:
-        """The probability that a node is accepted; chance: the drafter's estimate below 1."""
-        odds = chance / (1 - chance) * exp(self._shift)
+        """The probability that a node is accepted; chance: the drafter's estimate, at most 1."""
+        odds = chance / max(1 - chance, LEAST_DOUBT) * exp(self._shift)
         return odds / (1 + odds)
 
     def observe(self, accepted: int, expected: float) -> None:
@@ -45,7 +44,6 @@ class Acceptance:
     def __init__(self) -> None:
         self._judged = [0.0] * MAX_AUTO_GAMMA
         self._accepted = [0.0] * MAX_AUTO_GAMMA
-        self._tree_accepted = self._tree_predicted = PRIOR_TREE_TOKENS
 
     def observe(self, round_: Round) -> None:
         """Count the accepted tokens that a chain would have had, and the first rejected one."""
@@ -54,17 +52,6 @@ class Acceptance:
         for place in range(min(gained + 1, first.judged, MAX_AUTO_GAMMA)):
             self._judged[place] = DECAY * self._judged[place] + 1
             self._accepted[place] = DECAY * self._accepted[place] + (place < gained)
-
-    def observe_tree(self, accepted: int, predicted: float) -> None:
-        """Count the accepted tokens of a tree and those that the model of its ranks predicted."""
-        prior = (1 - DECAY) * PRIOR_TREE_TOKENS
-        self._tree_accepted = DECAY * self._tree_accepted + prior + accepted
-        self._tree_predicted = DECAY * self._tree_predicted + prior + predicted
-
-    @property
-    def tree_share(self) -> float:
-        """The accepted tokens of trees, divided by what the model of their ranks predicted."""
-        return self._tree_accepted / self._tree_predicted
 
     @property
     def mean(self) -> float:

@@ -137,9 +137,6 @@ class AdaptiveDraftLength:
         if gamma and self._measured.knows_plain:
             self._acceptance.observe(round_)
             self._reliability.observe(min(round_.accepted, tokens - 1), self._accepted)
-            if draft.nodes:
-                predicted = tree_tokens(self._acceptance.mean, draft.nodes)[gamma]
-                self._acceptance.observe_tree(round_.accepted, predicted - 1)
             self._budget += tokens - self._measured.line_of(draft.nodes)[gamma]
         self._budget = min(self._budget + SHARE * tokens, CREDIT)
 
@@ -225,8 +222,7 @@ class AdaptiveDraftLength:
         kinds, acceptance = self._calibrated or (0,), self._acceptance
         self._expected = {0: acceptance.expected_tokens()}
         for nodes in filter(None, kinds):
-            model, share = tree_tokens(acceptance.mean, nodes), acceptance.tree_share
-            self._expected[nodes] = [1 + share * (tokens - 1) for tokens in model]
+            self._expected[nodes] = tree_tokens(acceptance.mean, nodes)
         self._costs = {nodes: self._measured.line_of(nodes) for nodes in kinds}
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from statistics import fmean
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from mmspec.decoding.draft import HostDraft
@@ -199,6 +199,7 @@ def test_a_draft_that_is_sure_and_wrong_loses_little(seed, row):
 
 
 @given(some.floats(0.05, 0.9), some.floats(0.05, 0.99))
+@example(0.5, 1.0)
 def test_estimates_become_what_happens(right, estimate):
     reliability, dice = Reliability(), random.Random(0)
     for _ in range(2000):
