@@ -1,16 +1,17 @@
 """The finding about one model on one machine: exact rows and their price, kept in a file."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
-from mmspec.decoding.contract import Model
+from mmspec.decoding.contract import Model, Segment, Target
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.exactness.price import price_of
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness.probe import find_exact_rows
 from mmspec.ground.errors import CheckpointError, UsageError, WriteError
 from mmspec.ground.input_files import require_file
@@ -25,6 +26,12 @@ DEAR = 1.1
 """Price of a plain token above which `auto` decodes without exact rows."""
 LEAST = ExactRows(1, 1)
 """The cheapest exact rows, whose price is a lower bound for all."""
+CONTEXTS = (64, 512, 2048)
+"""Positions before the tokens that are timed."""
+TOKENS = 15
+"""Tokens that are timed each way, in turns, after each context."""
+WARM_UP = 3
+"""Tokens each way that are not timed."""
 PROBE = 8
 """Time of the probe, roughly, divided by that of measuring a price."""
 
@@ -148,3 +155,38 @@ def _keep(file: FindingFile, finding: Finding, progress: Progress) -> None:
     except (OSError, WriteError) as error:
         again = "the next process measures it again; MMSPEC_CACHE names another folder"
         progress(Notice(f"what was measured of exact decoding is not kept ({error}): {again}"))
+
+
+def price_of(model: Model, rows: ExactRows, enough: float = inf) -> float:
+    """The time of a plain token in exact forwards, divided by that in ordinary ones.
+
+    The highest of the prices after CONTEXTS, as far as the model has positions, or the first above
+    `enough`.
+    """
+    most = model.config.text.max_position_embeddings - TOKENS - WARM_UP - 1
+    targets = [model.open_target(GREEDY, way) for way in (None, rows)]
+    price = 0.0
+    for context in sorted({min(context, most) for context in CONTEXTS}):
+        price = max(price, _price_after(targets, context))
+        if price > enough:
+            break
+    return price
+
+
+def _price_after(targets: Sequence[Target], context: int) -> float:
+    """The price after `context` positions; targets: the ordinary one, then the exact one."""
+    for target in targets:
+        target.rewind(min(target.length, context))
+        target.extend(Segment([[1] * (context - target.length)]))
+    seconds = [[_token_seconds(target) for target in targets] for _ in range(WARM_UP + TOKENS)]
+    # The time that a quarter of the tokens stay below: other programs only make them slower.
+    ways = zip(*seconds[WARM_UP:], strict=True)
+    ordinary, exact = (float(sorted(way)[TOKENS // 4]) for way in ways)
+    return exact / ordinary
+
+
+def _token_seconds(target: Target) -> float:
+    started = perf_counter()
+    target.verify(None, NO_NOISE)
+    target.commit((), 1)
+    return perf_counter() - started

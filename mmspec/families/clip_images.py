@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from mmspec.families.family import Preprocessing
 from mmspec.families.processor_file import CLIP, PixelValues, processor_block, read_values
-from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import Block
 
 MOST_RESIZED = 4
@@ -17,7 +17,7 @@ MOST_RESIZED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ClipImages:
+class ClipImages(Preprocessing):
     """How an image becomes pixel values: pad to a square, resize, crop, scale, normalize.
 
     `resize` is the length of the shorter edge, or (height, width); None keeps the size. `crop` is
@@ -40,23 +40,6 @@ class ClipImages:
         if self.pad_to_square:
             image = _square(image, self.values.mean)
         return self.values.of(_resized_and_cropped(image, self))
-
-    def for_clip(self, frames: int) -> Self:  # noqa: ARG002
-        """The same: frames of clips are images."""
-        return self
-
-    def limited(self, positions: int | None) -> Self:
-        """The same; raises UsageError for a number, as all images have the tower's own."""
-        if positions is None:
-            return self
-        raise UsageError(
-            f"`max_image_tokens={positions}`: this model has a fixed number of tokens an image; "
-            "leave it out"
-        )
-
-    def is_reduced(self, width: int, height: int) -> bool:  # noqa: ARG002
-        """False: every image has as many positions."""
-        return False
 
 
 def clip_images(image_size: int) -> ClipImages:

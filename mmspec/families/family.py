@@ -16,6 +16,7 @@ from mmspec.families.decoder import TextConfig
 from mmspec.families.grid import Grid
 from mmspec.families.tensors import Prefixes, Tensors
 from mmspec.families.tower import Tower, TowerParts
+from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import Block
 
 
@@ -31,8 +32,9 @@ class Preprocessing(Protocol):
     def pixels(self, image: Image.Image) -> NDArray[np.float32]:
         """The pixel values [3, height, width] of an upright RGB image."""
 
-    def for_clip(self, frames: int) -> Self:
+    def for_clip(self, frames: int) -> Self:  # noqa: ARG002
         """The same for each frame of a clip that has so many; 0: for an image."""
+        return self
 
     def limited(self, positions: int | None) -> Self:
         """The same with at most `positions` for an image; None takes the family's own limit.
@@ -40,9 +42,16 @@ class Preprocessing(Protocol):
         A clip may have as many as four images. Raises UsageError for a family whose images all have
         as many positions.
         """
+        if positions is None:
+            return self
+        raise UsageError(
+            f"`max_image_tokens={positions}`: this model has a fixed number of tokens an image; "
+            "leave it out"
+        )
 
-    def is_reduced(self, width: int, height: int) -> bool:
+    def is_reduced(self, width: int, height: int) -> bool:  # noqa: ARG002
         """True if an image of this size gets fewer positions because of `limited`."""
+        return False
 
 
 class Vision(Protocol):
