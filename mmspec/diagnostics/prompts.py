@@ -1,6 +1,6 @@
 """Prompts for checks and benchmarks, from the command line or a file."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -45,19 +45,15 @@ def read_prompts(path: Path) -> list[Prompt]:
 
     Raises UsageError naming the file and line of a malformed entry, and ImageError.
     """
-    prompts = list(_parsed(path, read_lines(path)))
+    prompts = list[Prompt]()
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            entry = _entry(line, f"{path}:{number}")
+            pictures = [open_visual(path.parent / expand_home(image)) for image in entry.images]
+            prompts.append(user_prompt(entry.prompt, pictures, f"{path.name}:{number}"))
     if not prompts:
         raise UsageError(f'{path} holds no prompt: give lines {{"prompt": ..., "images": [...]}}')
     return prompts
-
-
-def _parsed(path: Path, lines: Sequence[str]) -> Iterator[Prompt]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        entry = _entry(line, f"{path}:{number}")
-        pictures = [open_visual(path.parent / expand_home(image)) for image in entry.images]
-        yield user_prompt(entry.prompt, pictures, f"{path.name}:{number}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,22 +192,17 @@ def fit(
     for branch, weight in zip(drafting.branches, drafting.weights, strict=True):
         fitted = branch if rule == "run" else _fitted(branch, room, length, draft, rule)
         if fitted != branch:
-            notes.append(_note(branch, fitted, length(branch), room))
+            change = f"pooled to {fitted.positions} positions per image" if fitted else "left out"
+            size = f"{length(branch)} prompt positions, the draft has room for {room}"
+            notes.append(f"drafting {branch}: {size}: {change}")
         if fitted:
             weights[fitted] = weights.get(fitted, 0.0) + weight
     total = sum(weights.values())
     if not total:
-        return _instead(drafting, room, length, notes)
+        if TEXT in drafting.branches or length(TEXT) > room:
+            return PLAIN, notes
+        return Drafting((TEXT,), (1.0,)), [*notes, "no branch is left: T drafts in their place"]
     return Drafting(tuple(weights), tuple(weight / total for weight in weights.values())), notes
-
-
-def _instead(
-    drafting: Drafting, room: int, length: Callable[[Branch], int], notes: list[str]
-) -> tuple[Drafting, list[str]]:
-    """What drafts if no branch remains: view T if it fits and was not dropped, else nothing."""
-    if TEXT in drafting.branches or length(TEXT) > room:
-        return PLAIN, notes
-    return Drafting((TEXT,), (1.0,)), [*notes, "no branch is left: T drafts in their place"]
 
 
 def _fitted(
@@ -219,8 +214,3 @@ def _fitted(
         smaller = (size for size in pool_sizes(draft) if size < largest)
         candidates += [replace(branch, letter="P", positions=size) for size in smaller]
     return next((view for view in candidates if length(view) <= room), None)
-
-
-def _note(branch: Branch, fitted: Branch | None, length: int, room: int) -> str:
-    what = f"pooled to {fitted.positions} positions per image" if fitted else "left out"
-    return f"drafting {branch}: {length} prompt positions, the draft has room for {room}: {what}"

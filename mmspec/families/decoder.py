@@ -130,14 +130,14 @@ def read_sizes(
         config,
         rope_theta=_rotary_base(text, defaults.rope_theta, rope, partial=partial),
         rotary_scaling=_rotary_scaling(text),
-        rotary_dim=defaults.rotary_dim,
         tie_word_embeddings=tied,
-        qkv_bias=defaults.qkv_bias,
-        qk_norm=defaults.qk_norm,
-        rotary_axes=defaults.rotary_axes,
-        gated=defaults.gated,
         delta_net=None,
+        **{name: getattr(defaults, name) for name in _OWN},
     )
+
+
+_OWN = ("qkv_bias", "qk_norm", "rotary_axes", "rotary_dim", "gated")
+"""Fields that the family decides, whatever a config.json says under their names."""
 
 
 def divided_width(text: Block, defaults: TextConfig) -> TextConfig:

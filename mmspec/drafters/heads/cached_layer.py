@@ -1,7 +1,7 @@
 """The cached decoder layer of a predictive head.  n rows, H width."""
 
 from collections.abc import Callable
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 from mmspec.decoding.contents import chunks
 from mmspec.decoding.ensemble import DraftTail
@@ -9,25 +9,13 @@ from mmspec.decoding.stored_states import LayerCaches
 from mmspec.ground.arrays import A, Positions
 
 
-class LayerDecoder(Protocol[A]):
-    """A backend's decoder of one layer."""
-
-    def new_cache(self, rows: int) -> LayerCaches[A]:
-        """An empty cache of so many rows."""
-
-    def append(self, x: A, cache: Any, start: int, positions: Positions | None) -> A:
-        """Feed rows [n, H] to columns `start` on of a cache of one row; returns outputs [n, H]."""
-
-
 class CachedLayer(Generic[A]):
     """A decoder layer with its own cache over one sequence."""
 
-    def __init__(
-        self, decoder: LayerDecoder[A], open_tail: Callable[[Any, int, int], DraftTail[A]]
-    ) -> None:
-        """open_tail: as `tail`, of a cache."""
+    def __init__(self, decoder: Any, open_tail: Callable[[Any, int, int], DraftTail[A]]) -> None:
+        """decoder: the backend's, of one layer.  open_tail: as `tail`, of a cache."""
         self._decoder, self._open_tail = decoder, open_tail
-        self._cache = decoder.new_cache(rows=1)
+        self._cache: LayerCaches[A] = decoder.new_cache(rows=1)
 
     def append(self, x: A, start: int, positions: Positions | None = None) -> A:
         """Feed rows [n, H] to columns `start` on; each attends to itself and all before it.
