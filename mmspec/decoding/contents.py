@@ -88,14 +88,17 @@ class Row(Generic[A]):
         """The rotary position that follows the columns before `column`."""
         return self.ends[column - 1] if column else 0
 
-    def has_image(self, start: int, stop: int) -> bool:
-        """True if an image has any of the columns `start` to `stop`."""
-        return any(max(image.start, start) < min(image.stop, stop) for image in self.images)
+    def _within(self, start: int, stop: int) -> Iterator[tuple[PlacedImage[A], slice, slice]]:
+        """Each image in the columns `start` to `stop`: which of its rows are there, and where."""
+        for image in self.images:
+            low, high = max(image.start, start), min(image.stop, stop)
+            if low < high:
+                rows = slice(low - image.start, high - image.start)
+                yield image, rows, slice(low - start, high - start)
 
     def image_width(self, start: int, stop: int) -> int:
         """W of the images in the columns `start` to `stop`; 0 if there are none."""
-        within = (image for image in self.images if image.start < stop and start < image.stop)
-        return next((int(image.rows.shape[1]) for image in within), 0)
+        return next((int(image.rows.shape[1]) for image, *_ in self._within(start, stop)), 0)
 
     def shift(self, column: int) -> int:
         """What must be added to `column`, of text or not known yet, for its rotary position."""
@@ -104,20 +107,15 @@ class Row(Generic[A]):
 
     def counts_up(self, start: int, stop: int) -> bool:
         """True if the rotary positions of the columns `start` to `stop` are those of text."""
-        return not any(
-            image.rotary is not None and max(image.start, start) < min(image.stop, stop)
-            for image in self.images
-        )
+        return all(image.rotary is None for image, *_ in self._within(start, stop))
 
     def positions(self, start: int, stop: int) -> Positions:
         """Rotary positions [3, n] of columns `start` to `stop`; of padding arbitrary ones."""
         line = np.maximum(np.array(self.ends[start:stop], dtype=np.int64) - 1, 0)
         planes = np.repeat(line[None], 3, axis=0)
-        for image in self.images:
-            low, high = max(image.start, start), min(image.stop, stop)
-            if image.rotary is not None and low < high:
-                part = image.rotary[:, low - image.start : high - image.start]
-                planes[:, low - start : high - start] = self.position(image.start) + part
+        for image, rows, columns in self._within(start, stop):
+            if image.rotary is not None:
+                planes[:, columns] = self.position(image.start) + image.rotary[:, rows]
         return planes
 
     def lengths(self, columns: int) -> list[int]:
@@ -134,11 +132,8 @@ class Row(Generic[A]):
         first: the first of the w numbers of a row that are written.
         """
         last = first + x.shape[1]
-        for image in self.images:
-            low, high = max(image.start, start), min(image.stop, stop)
-            if low < high:
-                part = image.rows[low - image.start : high - image.start, first:last]
-                x[low - start : high - start] = part
+        for image, rows, columns in self._within(start, stop):
+            x[columns] = image.rows[rows, first:last]
 
 
 def _ends(at: int, segment: Segment) -> Iterator[int]:

@@ -46,7 +46,7 @@ def test_images_are_written_in_parts_as_whole():
     for start in range(10):
         for stop in range(start, 11):
             assert written(row, start, stop) == whole[start:stop]
-            assert row.has_image(start, stop) == any(whole[start:stop])
+            assert row.image_width(start, stop) == any(whole[start:stop])
 
 
 def test_a_row_that_was_cut_anywhere_goes_on_with_text():
@@ -56,7 +56,7 @@ def test_a_row_that_was_cut_anywhere_goes_on_with_text():
         row.extend(length, [8, 9])
         assert written(row, 0, length + 2) == [*before[0], 0, 0]
         assert row.tokens == [*before[1], 8, 9]
-        assert not row.has_image(length, 99)
+        assert not row.image_width(length, 99)
 
 
 def test_padding_counts_in_no_length_and_invalid_ids_become_the_nearest():

@@ -171,7 +171,7 @@ class ReplayedDrafter(DrafterExecutor):
         tokens = row.ids(start, columns, self._language.config.vocab_size)
         numbers = [start, *tokens, *state.positions, *chain.from_iterable(noise.keys(k))]
         outrun = max(state.positions) > columns  # as by a clip's time
-        if len(numbers) > NUMBERS or outrun or row.has_image(start, columns):
+        if len(numbers) > NUMBERS or outrun or row.image_width(start, columns):
             return None
         key = k, len(tokens), self.cache.reach(columns + k)
         send(numbers, self._numbers)
