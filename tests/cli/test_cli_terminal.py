@@ -165,7 +165,7 @@ def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, pai
     short = ["chat", red.name, *pair, "--max-new-tokens", "12", "--plain"]
     terminal = open_terminal(main, short)
     terminal.wait(PROMPT)
-    for line in ("long " * 150, "/max-new-tokens 700", "two"):
+    for line in ("long " * 150, "/max-new-tokens 7000", "two " * 40):
         terminal.type(f"{line}\r")
         terminal.wait(PROMPT)
     terminal.type("\r")

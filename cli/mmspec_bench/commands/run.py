@@ -1,6 +1,7 @@
 """`mmspec bench run`: a suite of samples, answered by several methods."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,9 @@ def run(
         _run(screen, runner, done, out)
     finally:
         if problem := with_flags(disturbance()):
-            update_provenance(out, problem=problem)
             screen.note(problem)
+            with suppress(WriteError):  # a disk that is full has already been named
+                update_provenance(out, problem=problem)
     finished = merge([out])
     if as_json:
         fields = {"problem": finished.problem} | engines[0].exact_fields(settings.exact)
