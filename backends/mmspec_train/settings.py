@@ -116,17 +116,6 @@ class DataSettings(Settings):
             raise errors.UsageError(f"{weights} --weight for {files} --data: give one for each")
 
     @property
-    def image_folders(self) -> tuple[Path, ...]:
-        """The directory of each file's images."""
-        own = tuple(file.parent for file in self.data)
-        return self.images * len(own) if len(self.images) == 1 else self.images or own
-
-    @property
-    def held_out_samples(self) -> int:
-        """Number of held-out conversations at most."""
-        return self.held_out or max(1, min(128, self.samples // 5))
-
-    @property
     def cache_bytes(self) -> int:
         """The most bytes of hidden states that are kept on disk."""
         return int(self.cache_gb * 10**9)
@@ -142,11 +131,6 @@ class Budget(Settings):
     steps: int | None = option(
         None, "Steps to train, in place of --minutes; they repeat exactly on one machine.", least=1
     )
-
-    @property
-    def steps_of_evaluation(self) -> int | None:
-        """Steps between evaluations, a tenth of the budget; None for a budget in minutes."""
-        return self.steps and -(-self.steps // 10)
 
     def progress(self, step: int, seconds: float) -> float:
         """Return the share of the budget that is spent; 1 or more ends the phase."""

@@ -176,7 +176,9 @@ Corpus = WorldCorpus | FileCorpus
 def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, Corpus]:
     """Return the training and held-out corpus, of `--data` or the world; raises UsageError."""
     if settings.data:
-        files = tuple(map(ConversationFile, settings.data, settings.image_folders))
+        own = tuple(file.parent for file in settings.data)
+        folders = settings.images * len(own) if len(settings.images) == 1 else settings.images
+        files = tuple(map(ConversationFile, settings.data, folders or own))
         corpus = FileCorpus(files, settings.weight)
         return corpus, replace(corpus, split="held-out")
     vision, seed = config.vision, settings.seed

@@ -68,7 +68,8 @@ class TeacherData:
         """Return what fills the cache of a split, "train" or "held-out"."""
         corpus, settings = self.corpora[0], self.settings
         if split == "held-out":
-            corpus, samples = self.corpora[1], settings.held_out_samples
+            corpus = self.corpora[1]
+            samples = settings.held_out or max(1, min(128, settings.samples // 5))
             settings = replace(settings, samples=samples, answers="target", temperature=0.0)
         elif not self.needs_states:
             settings = replace(settings, cache_gb=0.0)

@@ -9,7 +9,7 @@ V vocabulary; p is the target's distribution, q the draft's.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -38,6 +38,11 @@ class DraftStarts:
     def depth(self) -> int:
         """D, the number of depths that are judged."""
         return len(self.alive)
+
+    @property
+    def before(self) -> Tensor:
+        """The columns [B, A] before those of the starts."""
+        return (self.columns - 1).clamp(min=0)
 
     def after(self, depth: int) -> Tensor:
         """The columns [B, A] that the drafts reach at `depth`; 0 where the answer has ended."""
@@ -124,18 +129,10 @@ class DraftScore:
         for row, real in enumerate(starts.alive[0]):
             columns, accepted = (part[row][real].tolist() for part in (starts.columns, lengths))
             self.tokens += len(columns)
-            self.rounds += sum(1 for _ in round_starts(columns, accepted))
-
-
-def round_starts(columns: Sequence[int], accepted: Sequence[int]) -> Iterator[int]:
-    """Yield those of the ascending `columns` after which a round begins.
-
-    accepted: number of guesses accepted at each column. A round adds these and one more token.
-    """
-    start = 0
-    while start < len(columns):
-        yield columns[start]
-        start = bisect_left(columns, columns[start] + accepted[start] + 1, lo=start + 1)
+            start = 0
+            while start < len(columns):  # a round has the accepted guesses and one more token
+                self.rounds += 1
+                start = bisect_left(columns, columns[start] + accepted[start] + 1, lo=start + 1)
 
 
 def divergence(name: str, p: Tensor, q: Tensor, targets: Tensor) -> Tensor:

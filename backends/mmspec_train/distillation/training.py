@@ -141,7 +141,7 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
 
 def _phase(trainee: Trainee, stage: Stage, name: str, budget: Budget) -> Phase[Batch]:
     data, method = trainee.data, trainee.method
-    every = method.every or budget.steps_of_evaluation
+    every = method.every or (budget.steps and -(-budget.steps // 10))
     return Phase(
         name,
         trainee.module,

@@ -15,7 +15,7 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch
 from mmspec_train.distillation.objective import DraftStarts
-from mmspec_train.heads.layered import CachedHead, DecoderLayerModule, before
+from mmspec_train.heads.layered import CachedHead, DecoderLayerModule
 
 
 class FusedLayer(DecoderLayerModule):
@@ -71,7 +71,7 @@ class FusedModule(CachedHead):
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H], as `Layered` does."""
         # A row stands where the target has its column, as in decoding.
-        rows = self._rows(batch), before(starts), batch.positions
+        rows = self._rows(batch), starts.before, batch.positions
         return torch.stack(list(self.chains(*rows, batch, starts)))
 
     def log_probabilities(self, features: Tensor) -> Tensor:

@@ -192,11 +192,6 @@ class CompressorModule(nn.Module):
         return torch.matmul(scores.softmax(dim=-1).to(states.dtype), states)
 
 
-def before(starts: DraftStarts) -> Tensor:
-    """Return the columns [B, A] before those of the starts."""
-    return (starts.columns - 1).clamp(min=0)
-
-
 class CachedHead(nn.Module, ABC):
     """A head with a decoder layer, which reads rows of the context and then its own features."""
 
@@ -261,7 +256,7 @@ class LayeredModule(CachedHead):
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H] of guesses after the answer's own tokens."""
         layout = lay_out_slots(batch, apart=self.config.apart, packed=self.config.queries)
-        x, at = self._rows(batch, layout), layout.row.gather(1, before(starts))
+        x, at = self._rows(batch, layout), layout.row.gather(1, starts.before)
         # A head counts its own rows, as in decoding: a packed image has few of them.
         positions = torch.arange(x.shape[1] + 1, device=x.device).expand(len(x), 3, -1)
         features = self.chains(x, at, positions, batch, starts)

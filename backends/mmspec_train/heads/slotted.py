@@ -92,7 +92,7 @@ class SlottedModule(nn.Module):
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H], as `Layered` does."""
-        state = gather_columns(batch.states, (starts.columns - 1).clamp(min=0))
+        state = gather_columns(batch.states, starts.before)
         if self.config.vision != "none":
             columns = torch.arange(batch.ids.shape[1], device=state.device)
             before = columns < starts.columns.unsqueeze(-1)
