@@ -21,7 +21,8 @@ def test_the_list_says_how_large_models_are_and_which_to_take(run, monkeypatch):
         "5.8",
         "GB",
     ]
-    assert "`mmspec models pull qwen3-vl-8b` (qwen3-vl-8b, with its draft qwen3-vl-2b: 8 GB" in last
+    pull = "`mmspec models pull qwen3-vl-8b --backend mlx`"
+    assert f"{pull} (qwen3-vl-8b, with its draft qwen3-vl-2b: 8 GB" in last
 
 
 def test_a_pulled_model_is_removed(run, pair_paths, tmp_path, monkeypatch):
