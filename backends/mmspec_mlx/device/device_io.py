@@ -22,11 +22,6 @@ def to_host(array: mx.array) -> Float32:
     return np.array(array.astype(mx.float32))
 
 
-def raw(array: mx.array) -> bytes:
-    """Copy an array's bytes to the host.  Blocks."""
-    return np.array(mx.contiguous(array).view(mx.uint8)).tobytes()
-
-
 def integers(values: Sequence[int]) -> mx.array:
     """Copy signed integers [n] to the device."""
     return mx.array(list(values), dtype=mx.int32)

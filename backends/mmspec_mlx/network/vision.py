@@ -90,4 +90,4 @@ class MlxTowerParts(CheckpointParts):
         return x * (1 + mx.tanh(inner)) / 2
 
     def _bytes(self, tensor: mx.array) -> bytes:
-        return device_io.raw(tensor)
+        return np.array(mx.contiguous(tensor).view(mx.uint8)).tobytes()
