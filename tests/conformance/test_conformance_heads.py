@@ -178,7 +178,7 @@ def test_a_drafting_that_the_head_does_not_do_is_refused(engine):
     with pytest.raises(UsageError, match="`adaptive` weighs views of a draft model"):
         engine.chat(short(adaptive=True)).reply("hello")
     for word in ("MT", "eagle" if engine.head.kind != "eagle" else "msd"):
-        with pytest.raises(UsageError, match=f"is a {engine.head.kind} head: use"):
+        with pytest.raises(UsageError, match=f"the kind {engine.head.kind}: use"):
             engine.chat(short(drafting=word))
     for word in ("none", "lookup", engine.head.kind):
         engine.chat(short(drafting=word))
