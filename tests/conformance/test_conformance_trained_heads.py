@@ -12,15 +12,10 @@ from support.conformance_cases import plainly
 GAMMA, TOKENS = 3, 16
 STEPS = {"medusa": 800, "hydra": 800, "flash": 300}
 """Steps of training by kind, if not 160."""
-CASES = [
-    ("qwen3_vl", "eagle3"),
-    ("qwen3_vl", "dspark"),
-    *(pytest.param(family, "eagle3", marks=pytest.mark.slow) for family in ("qwen2_5_vl", "qwen3")),
-    *(
-        pytest.param("qwen3_vl", kind, marks=pytest.mark.slow)
-        for kind in ("eagle", "msd", "medusa", "hydra", "flash", "dflash")
-    ),
-]
+KINDS = ("dspark", "eagle", "msd", "medusa", "hydra", "flash", "dflash")
+SLOW = [("qwen2_5_vl", "eagle3"), ("qwen3", "eagle3")]
+SLOW += [("qwen3_vl", kind) for kind in KINDS]
+CASES = [("qwen3_vl", "eagle3"), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 
 
 @pytest.fixture(scope="session")
