@@ -44,6 +44,8 @@ class RoundCosts:
         self._context = 0
         self._times: dict[Candidate, deque[float]] = {}
         """Seconds of each draft's rounds, divided by the calibrated ones if there are any."""
+        self._usual: dict[Candidate, float] = {}
+        """The lower quartile of each draft's times."""
         self._latest: Candidate | None = None
         self._begins, self._believes_calibrated = False, bool(calibrated)
 
@@ -76,11 +78,12 @@ class RoundCosts:
         if is_second and not 1 / FAR < ratio < FAR:
             self._believes_calibrated = False
         times.append(ratio)
+        self._usual[draft] = sorted(times)[len(times) // 4]
         self._begins, self._latest = draft != self._latest, draft
 
     def line_of(self, nodes: int) -> Sequence[float]:
         """Cost of a round by gamma in plain rounds, for chains or for trees of so many nodes."""
-        times = {draft: _quartile(each) for draft, each in self._times.items()}
+        times = self._usual
         if not self._calibrated:
             steps = {draft.gamma: time / times[PLAIN] for draft, time in times.items()}
             single = {draft.gamma for draft, each in self._times.items() if len(each) == 1}
@@ -96,7 +99,3 @@ class RoundCosts:
         ratios = (own.get(Candidate(nodes, gamma), usual) for gamma in range(1, self._most + 1))
         units = self._units[nodes][1:]
         return [1.0, *(unit * ratio / plain for unit, ratio in zip(units, ratios, strict=True))]
-
-
-def _quartile(times: Collection[float]) -> float:
-    return sorted(times)[len(times) // 4]
