@@ -218,5 +218,5 @@ def test_refusals_name_the_key(tmp_path, config, message):
 @pytest.mark.parametrize("content", [b"", b'{"model_type": "llava"', b"\xff\xfe", b"[" * 99999])
 def test_bad_json_is_named(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"config\.json is not (valid JSON|text in UTF-8)"):
+    with pytest.raises(CheckpointError, match=r"config\.json(: .* is not UTF-8| is not valid)"):
         read_config(tmp_path)
