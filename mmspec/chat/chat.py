@@ -204,8 +204,7 @@ class Chat:
     def _answer_ids(self, answer: Answer) -> tuple[int, ...]:
         """The tokens of an answer's text, without the stop token."""
         target = self.models.target
-        new = (token for token in answer.token_ids if token not in target.stop)
-        ids = (*answer.beginning, *new)
+        ids = (*answer.beginning, *(id_ for id_ in answer.token_ids if id_ not in target.stop))
         # The token that completes a stop string may begin within the text.
         cut = self.options.stop_strings and target.tokenizer.decode(ids) != answer.text
         return answer_ids(answer.text, target.template, target.tokenizer) if cut else ids
@@ -252,9 +251,8 @@ class Chat:
     def _decoded(self, drafter: OpenDrafter | None) -> Iterator[Piece]:
         options, answer = self.options, self.answer
         target, context = self.models.target, [*self.context, *answer.beginning]
-        text = AnswerText(
-            target.tokenizer.stream(context), options.stop_strings, begun=bool(context)
-        )
+        letters = target.tokenizer.stream(context)
+        text = AnswerText(letters, options.stop_strings, begun=bool(context))
         drafting = drafter.drafting if drafter else None
         draft_length = self.models.draft_length(options, drafting)
         constrained = options.constraint and partial(
