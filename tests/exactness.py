@@ -44,7 +44,7 @@ KINDS_OF = {
 }
 """The number types of each backend that the table shows."""
 VIEWS = ("M", "T", "C", "P", "MT", "MTC", "MTCP", "lookup")
-BUNDLED = tuple(kind for kind in HEADS if kind != "vispec")
+BUNDLED = tuple(kind for kind in HEADS if (MINI.parent / f"mini-{kind}").exists())
 """Heads of `mini`."""
 TINY, LENGTH = 3, {"mini": 24}
 """Random LLaVAs; tokens of an answer, else 20."""
@@ -158,11 +158,11 @@ def rows(
 
 def line(backend: str, kind: str, found: dict[tuple[str, str], Count]) -> dict[str, str | int]:
     """Pairs of all families together and those that differ, by mode of exact decoding."""
-    told: dict[str, str | int] = {"backend": backend, "kind": kind}
+    totals: dict[str, str | int] = {"backend": backend, "kind": kind}
     for mode in ("on", "off"):
         count = sum((each for (_, own), each in found.items() if own == mode), Count())
-        told |= {f"{mode}: pairs": count.pairs, f"{mode}: different": count.different}
-    return told
+        totals |= {f"{mode}: pairs": count.pairs, f"{mode}: different": count.different}
+    return totals
 
 
 def main() -> int:
@@ -186,9 +186,9 @@ def main() -> int:
         for backend in [given.backend] if given.backend else KINDS_OF:
             for kind in given.kinds.split(",") if given.kinds else KINDS_OF[backend]:
                 found = counted(checkpoints, backend, kind, given)
-                told = line(backend, kind, found)
-                print(json.dumps(told), flush=True)  # noqa: T201
-                different += int(told.get("on: different", 0))
+                totals = line(backend, kind, found)
+                print(json.dumps(totals), flush=True)  # noqa: T201
+                different += int(totals.get("on: different", 0))
                 table += rows(backend, kind, found)
                 if given.out:
                     write(given.out, table)
