@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-import av
 import numpy as np
 from PIL import Image
 
@@ -38,6 +37,8 @@ def film(
     """
     if not codec:
         codec, pixels = LOSSLESS.get(path.suffix, ("png", "rgb24"))
+    import av
+
     with av.open(str(path), "w") as container:
         stream = container.add_stream(codec, rate=rate)
         stream.width, stream.height, stream.pix_fmt = *size, pixels
@@ -73,6 +74,8 @@ def turned(path: Path, matrix: tuple[int, int, int, int] = (0, 1, -1, 0)) -> Pat
 
 def sound(path: Path) -> Path:
     """Write a file with a tone and no pictures."""
+    import av
+
     with av.open(str(path), "w") as container:
         stream = container.add_stream("aac", rate=8000)
         frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")

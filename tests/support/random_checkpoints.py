@@ -8,6 +8,7 @@ writes the pairs NAME of `shapes.toml` to DIR/NAME/target and DIR/NAME/draft, ex
 import json
 import sys
 import tomllib
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,6 @@ def write_weights(directory: Path, tensors: dict[str, tuple[int, ...]]) -> None:
 
     Matrices preserve the scale of their input, norm weights are one, and vectors are small.
     """
-    draws = np.random.default_rng(0).standard_normal(DRAWS, dtype=np.float32)
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, shape in tensors.items():
@@ -126,12 +126,19 @@ def write_weights(directory: Path, tensors: dict[str, tuple[int, ...]]) -> None:
             module, _, kind = name.rpartition(".")
             norm = kind == "weight" and "norm" in module.rpartition(".")[2]
             spread = 0.02 if len(shape) == 1 else prod(shape[1:]) ** -0.5
+            values = _bfloat16(np.ones(DRAWS, np.float32)) if norm else _drawn(spread)
             left, start = prod(shape), crc32(name.encode()) % DRAWS
             while left:
-                piece = draws[start : start + left]
-                values = np.ones_like(piece) if norm else piece * np.float32(spread)
-                stream.write(_bfloat16(values).data)
+                piece = values[start : start + left]
+                stream.write(piece.data)
                 left, start = left - len(piece), 0
+
+
+@lru_cache(maxsize=16)
+def _drawn(spread: float) -> Any:
+    """DRAWS normal draws times `spread`, in bfloat16."""
+    draws = np.random.default_rng(0).standard_normal(DRAWS, dtype=np.float32)
+    return _bfloat16(draws * np.float32(spread))
 
 
 def _bfloat16(values: Any) -> Any:
