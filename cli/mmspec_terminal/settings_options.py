@@ -38,7 +38,7 @@ def _option(field: Field[Any], default: Any) -> Decorator:
     if default is MISSING:
         return click.option(name, type=_type(field), required=True, help=help_)
     if isinstance(default, bool):
-        switch = f"{name}/--no-{field.name}" if default else name
+        switch = f"{name}/--no{name[1:]}" if default else name
         flag = None if default else True
         return click.option(switch, is_flag=flag, default=default, help=help_)
     return click.option(

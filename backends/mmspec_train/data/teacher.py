@@ -142,7 +142,7 @@ class Teacher:
     def _placed(self, batch: Batch, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return embeddings [B, L, H] and what DeepStack adds [B, L, l H]."""
         embeddings, visual = self.embed(batch.ids), batch.visual
-        if not visual.any():
+        if not any(batch.images):
             return embeddings, embeddings[..., :0]
         width = embeddings.shape[-1]
         rows = images.to(embeddings.dtype).reshape(int(visual.sum()), -1)

@@ -208,14 +208,14 @@ class _Run(Generic[Item]):
     def _backward(self, batch: Item) -> float:
         with self.machine.autocast():
             loss = self.phase.loss(self.machine.on_device(batch))
-        value = loss.item()
+        if loss.requires_grad:  # a batch may not reach the trained part, as text no projector
+            loss.backward()  # type: ignore[no-untyped-call]
+        value = loss.item()  # which waits for the device: last
         if not math.isfinite(value):
             raise errors.MmspecError(
                 f"training diverged: loss {value} at step {self.step + 1} of {self.phase.name};"
                 f" the last good state is {self.checkpoint}: begin anew with a lower learning rate"
             )
-        if loss.requires_grad:  # a batch may not reach the trained part, as text no projector
-            loss.backward()  # type: ignore[no-untyped-call]
         return value
 
     def _save_in_time(self) -> None:
