@@ -110,6 +110,17 @@ def test_plain_rounds_between_drafts_are_caught_up(pair, views, check_alike):
     check_alike(run)
 
 
+def test_tokens_of_plain_rounds_are_fed_in_few_shapes(pair, views, switch, capture, monkeypatch):
+    monkeypatch.setattr(StaticCache, "step", 2048)  # none outgrows it
+    switch(pair)
+    drafter = helpers.branches(pair[1], views[:2])
+    for count in 2 * [3, 13, 6, 37, 9, 22, 30, 17, 41, 28]:
+        for token in range(count):
+            drafter.commit([], [20 + token])
+        helpers.draft(drafter, 2, 0.5, 0.5)
+    assert capture.captured <= 2 + len((1, 2, 4, 8, 16, 32))
+
+
 def test_a_sequence_that_ends_in_an_image_is_fed_as_before(pair, views, check_alike):
     open_ended = Segment([[1, 20], features(views[0])[0]])
 

@@ -18,6 +18,8 @@ ROWS = 1024
 """Number of rows quantized at once: a float32 copy of a whole matrix would take much memory."""
 INNER_TILES = 8
 """Number of tiles of 16 inputs that CUDA's int4 kernel reads at once; 8 is its maximum."""
+WIDE = 128
+"""Inputs of a group in which the int4 kernel reads one half of int8 weights."""
 
 
 class Matrix(Product, Protocol):
@@ -148,6 +150,27 @@ class Kernel:
         return to.add_(self(x))
 
 
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """An int8 matrix as the sum of two in 4 bits: q = 16 * (q >> 4) + (q & 15)."""
+
+    high: Kernel
+    low: Kernel
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors of the matrix."""
+        return *self.high.tensors, *self.low.tensors
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the product [n, O] of x [n, I]."""
+        return self.low.added(x, self.high(x))
+
+    def added(self, x: Tensor, to: Tensor) -> Tensor:
+        """Add the product of x [n, I] to `to` in place."""
+        return to.add_(self(x))
+
+
 def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
     """Quantize a weight [O, I] for its own device and dtype; errors call it `name`.
 
@@ -164,33 +187,41 @@ def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
 
 
 def _in_bytes(integers: Integers8) -> Matrix:
-    """Return the matrix for PyTorch's int8 kernel, if bfloat16 on a CPU, else an `Unpacked`."""
+    """Return the matrix for kernels of PyTorch, which need bfloat16, else an `Unpacked`."""
     q, scale = integers.tensors
-    if scale.dtype == torch.bfloat16 and scale.device.type == "cpu":
+    if scale.dtype != torch.bfloat16:
+        return Unpacked(integers)
+    if scale.device.type == "cpu":
         return Kernel(torch.ops.aten._weight_int8pack_mm, q, scale.flatten())  # noqa: SLF001
-    return Unpacked(integers)
+    # CUDA's kernel for int8 takes eight times as long as two of its int4 kernels.
+    scales = scale.expand(-1, q.shape[1] // WIDE).unsqueeze(2)
+    high = _kernel((q >> 4) + 8, WIDE, 16 * scales, torch.zeros_like(scales))
+    low = _kernel(q & 15, WIDE, scales, 8 * scales)
+    return Halves(high, low) if high and low else Unpacked(integers)
 
 
 def _in_nibbles(integers: Integers4, group: int) -> Matrix:
     """Return the matrix for a kernel of PyTorch, which needs bfloat16, else an `Unpacked`."""
-    tiled = _tiled(integers) if integers.scale.dtype == torch.bfloat16 else None
-    if not tiled:
+    if integers.scale.dtype != torch.bfloat16:
         return Unpacked(integers)
-    multiply, q = tiled
-    pairs = torch.cat((integers.scale, integers.centre), dim=2).transpose(0, 1).contiguous()
-    return Kernel(multiply, q, group, pairs)
+    kernel = _kernel(integers.bytes(), group, integers.scale, integers.centre)
+    return kernel or Unpacked(integers)
 
 
-def _tiled(integers: Integers4) -> tuple[Callable[..., Tensor], Tensor] | None:
-    """Return an int4 kernel and the integers in its layout; None if none takes its shape."""
-    aten, q = torch.ops.aten, integers.bytes()
-    outputs, inputs = q.shape
+def _kernel(q: Tensor, group: int, scale: Tensor, centre: Tensor) -> Kernel | None:
+    """Return an int4 kernel for q [O, I] from 0 to 15; None if none takes its shape.
+
+    scale, centre: [O, G, 1], see `Integers4`.
+    """
+    aten, (outputs, inputs) = torch.ops.aten, q.shape
+    pairs = torch.cat((scale, centre), dim=2).transpose(0, 1).contiguous()
     if q.device.type == "cpu" and outputs % 16 == 0:
         tiles = aten._convert_weight_to_int4pack_for_cpu(q.int(), 1)  # noqa: SLF001
-        return aten._weight_int4pack_mm_for_cpu, tiles  # noqa: SLF001
+        return Kernel(aten._weight_int4pack_mm_for_cpu, tiles, group, pairs)  # noqa: SLF001
     if has_kernel(q.device) and outputs % 8 == 0 and inputs % (16 * INNER_TILES) == 0:
-        pairs = q[:, ::2] << 4 | q[:, 1::2]
-        return aten._weight_int4pack_mm, aten._convert_weight_to_int4pack(pairs, INNER_TILES)  # noqa: SLF001
+        octets = (q[:, ::2] << 4 | q[:, 1::2]).to(torch.uint8)
+        tiles = aten._convert_weight_to_int4pack(octets, INNER_TILES)  # noqa: SLF001
+        return Kernel(aten._weight_int4pack_mm, tiles, group, pairs)  # noqa: SLF001
     return None
 
 

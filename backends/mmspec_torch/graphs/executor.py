@@ -30,15 +30,13 @@ from mmspec_torch.sequence.executor import Chain, Choose, DrafterExecutor, Execu
 from mmspec_torch.sequence.padding import Padding
 
 ROWS = 1 << MOST_NODES.bit_length()
-"""The most rows of a draft that are fed at once: a power of two, as all numbers of rows."""
+"""The most rows that are fed at once: a power of two, as all numbers of rows."""
 PROMPT_ROWS = 128
 """The most rows of a prompt that are fed as a graph: longer ones keep a GPU busy anyway."""
-NUMBERS = 256
-"""The most numbers that a drafter's round uploads to the device."""
 
 
 class StaticCache(Cache):
-    """A cache at one address until it grows, its captures, and their tables of angles."""
+    """A cache at one address until it grows, its captures, and a table of its columns' angles."""
 
     step = 1024
     """Number of columns by which it grows; forwards see a multiple of it."""
@@ -48,26 +46,20 @@ class StaticCache(Cache):
         sizes = text.num_hidden_layers, rows, text.num_key_value_heads, text.head_dim
         super().__init__(*sizes, language.device, language.dtype)
         self.replays, self.numbers = Replays(capture), torch.arange(0)
-        self._angles: dict[int, Angles] = {}
+        self._angles: Angles = (self.numbers, self.numbers)
 
     def reach(self, end: int) -> int:
-        """Allocate columns up to `end`; returns how many of them a forward sees."""
+        """Allocate columns and angles up to `end`; returns how many of them a forward sees."""
         self.reserve(end)
         if self.columns != len(self.numbers):
             self.replays.clear()
             self.numbers = torch.arange(self.columns, device=self._language.device)
-        return self.turn(end)
+            self._angles = self._language.rotary.run(0, self.columns)
+        return -(-end // self.step) * self.step
 
-    def turn(self, end: int) -> int:
-        """Compute the angles of positions up to `end`; returns how many, a multiple of the step."""
-        length = -(-end // self.step) * self.step
-        if length not in self._angles:  # graphs read these tables but do not keep them alive
-            self._angles[length] = self._language.rotary.run(0, length)
-        return length
-
-    def angles(self, length: int, positions: Tensor) -> Angles:
-        """Return the angles [..., D] of positions [...] below `length`, which `turn` returned."""
-        cos, sin = self._angles[length]
+    def angles(self, positions: Tensor) -> Angles:
+        """Return the angles [..., D] of positions [...] up to the end that was reached."""
+        cos, sin = self._angles
         return F.embedding(positions, cos), F.embedding(positions, sin)
 
     def static_layers(self, columns: Tensor, width: int) -> list[LayerCache]:
@@ -107,24 +99,18 @@ class ReplayedTarget(TargetExecutor):
                 return super().feed(x, columns, row, captured)
         rows, shift = 1 << (max(count, multiple or 1) - 1).bit_length(), row.shift(first)
         nodes = rows if visible.shape[1] <= rows else ROWS
-        width = self.cache.reach(first + nodes + 2 * BLOCK)
-        turns = max(width, self.cache.turn(root + nodes + shift))  # a clip's time outruns columns
+        # A clip's time can outrun the columns.
+        width = self.cache.reach(max(first + nodes + 2 * BLOCK, root + nodes + shift))
         send((first, root, shift), self._starts)
         self._x[:count].copy_(x)
         self._visible[:count].zero_()  # padding keeps what it saw, at least the root
         self._visible[:count, : visible.shape[1]].copy_(visible)
-        key = rows, nodes, width, turns, multiple, captured
+        key = rows, nodes, width, multiple, captured
         [outputs] = self.cache.replays.run(key, lambda: self._forward(*key))
         return outputs[:count]
 
     def _forward(
-        self,
-        rows: int,
-        nodes: int,
-        width: int,
-        turns: int,
-        multiple: int | None,
-        captured: tuple[int, ...],
+        self, rows: int, nodes: int, width: int, multiple: int | None, captured: tuple[int, ...]
     ) -> Outputs:
         cache, (first, root, shift) = self.cache, torch.split(self._starts, 1)
         visible = self._visible[:rows, :nodes]
@@ -136,7 +122,7 @@ class ReplayedTarget(TargetExecutor):
             places = tree_places(
                 xp, lambda n: count(0, 0, n), ancestry, root, width, multiple, blocks
             )
-        angles = cache.angles(turns, root + shift + ancestry.depths)
+        angles = cache.angles(root + shift + ancestry.depths)
         layers = cache.static_layers(first + cache.numbers[:rows], width)
         step = Step(angles, layers, mask, places=places, captured=captured)
         return (self.language.forward(self._x[:rows].clone(), step),)
@@ -159,7 +145,7 @@ class ReplayedDrafter(DrafterExecutor):
     def __init__(self, language: LanguageModel, cache: StaticCache) -> None:
         super().__init__(cache)
         self._language, device = language, language.device
-        self._numbers = torch.zeros(NUMBERS, dtype=torch.int64, device=device)
+        self._numbers = torch.zeros(2 * ROWS, dtype=torch.int64, device=device)
         self._blend = torch.zeros(cache.rows, device=device)
         self._shade = torch.zeros(cache.rows, 1, 1, 0, device=device, dtype=language.dtype)
         self._mask: Tensor | None = None
@@ -168,16 +154,23 @@ class ReplayedDrafter(DrafterExecutor):
         """Draft k tokens at once; see `DrafterExecutor.chain`."""
         row, state, k, blend, noise, choose = request
         start, columns = state.start, state.columns
-        tokens = row.ids(start, columns, self._language.config.vocab_size)
-        numbers = [start, *tokens, *state.positions, *chain.from_iterable(noise.keys(k))]
-        outrun = max(state.positions) > columns  # as by a clip's time
-        if len(numbers) > NUMBERS or outrun or row.image_width(start, columns):
+        if row.image_width(start, columns):
             return None
-        key = k, len(tokens), self.cache.reach(columns + k)
-        send(numbers, self._numbers)
-        self._blend.copy_(blend)
+        tokens = row.ids(start, columns, self._language.config.vocab_size)
+        width = self.cache.reach(max(columns, *state.positions) + k)
         self._hide(state.padding, columns + k)
-        ids, q = self.cache.replays.run(key, lambda: self._forward(*key, choose))
+        self._blend.copy_(blend)
+        while tokens:
+            # After plain rounds in pieces of few lengths: each length has a capture of its own.
+            left = len(tokens)
+            piece = left if left <= 2 else min(ROWS, 1 << (left - 1).bit_length() - 1)
+            drafted = k if piece == left else 0
+            ends = (position - left + piece for position in state.positions)
+            keys = chain.from_iterable(noise.keys(drafted))
+            send([start, *tokens[:piece], *ends, *keys], self._numbers)
+            key = drafted, piece, width
+            ids, q = self.cache.replays.run(key, partial(self._forward, *key, choose))
+            start, tokens = start + piece, tokens[piece:]
         return ids, q
 
     def _hide(self, padding: Padding | None, columns: int) -> None:
@@ -193,28 +186,30 @@ class ReplayedDrafter(DrafterExecutor):
             self._mask = mask
 
     def _forward(self, k: int, count: int, width: int, choose: Choose) -> Outputs:
+        """Feed `count` tokens to every row, then draft k."""
         language, rows, numbers = self._language, self.cache.rows, self.cache.numbers
         sizes = [1, count, rows, 2 * k]
         start, tokens, following, keys = torch.split(self._numbers[: sum(sizes)], sizes)
         keys = keys.view(k, 2).to(torch.int32)
         x, columns = language.embed(tokens).repeat(rows, 1), start + numbers[:count]
         positions = following.unsqueeze(1) - count + numbers[:count]
-        ids: list[Tensor] = []
+        x = language.forward(x, self._step(width, columns, positions))
+        ids: list[Tensor] = [tokens[:0]]
         record: list[Tensor] = []
         for node in range(k):
-            if ids:
+            if node:
                 x = language.embed(ids[-1].expand(rows))
                 columns, positions = columns[-1:] + 1, positions[:, -1:] + 1
-            x = language.forward(x, self._step(width, columns, positions))
+                x = language.forward(x, self._step(width, columns, positions))
             last = x.view(rows, len(columns), -1)[:, -1]
             token, q = choose(last, self._blend, keys[node : node + 1])
             ids.append(token)
             record += q
-        return torch.cat(ids), torch.stack(record) if record else ids[0][:0]
+        return torch.cat(ids), torch.stack(record) if record else tokens[:0]
 
     def _step(self, width: int, columns: Tensor, positions: Tensor) -> Step:
         """Return a forward that feeds columns [n] at positions [R, n] and sees `width` columns."""
-        cos, sin = self.cache.angles(width, positions)
+        cos, sin = self.cache.angles(positions)
         later = self.cache.numbers[:width] > columns.unsqueeze(1)
         mask = cos.new_zeros(later.shape).masked_fill_(later, hidden(cos.dtype))
         if self.cache.rows > 1:
@@ -238,8 +233,7 @@ class ReplayedExecutor(Executor):
 
     def target(self, owner: object, *, is_exact: bool) -> TargetExecutor:
         """Lend an executor to a target until `owner` is garbage-collected."""
-        prompt_rows = 0 if is_exact else PROMPT_ROWS
-        make = partial(ReplayedTarget, prompt_rows=prompt_rows)
+        make = partial(ReplayedTarget, prompt_rows=0 if is_exact else PROMPT_ROWS)
         executor: TargetExecutor = self._lent(owner, ("target", is_exact), 1, make)
         return executor
 
