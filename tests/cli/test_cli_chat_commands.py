@@ -3,29 +3,29 @@
 import json
 import re
 
-import pytest
 from PIL import Image
 
 # Images
 
 
-@pytest.mark.parametrize(
-    ("typed", "names"),
-    [
-        ("red.png 'blue one.png'", ["red.png", "blue one.png"]),
-        ("blue one.png", ["blue one.png"]),
-        (r"blue\ one.png red.png", ["blue one.png", "red.png"]),
-        ("*.png", ["blue one.png", "red.png"]),
-        ("r*.png red.png", ["red.png", "red.png"]),
-        ("[x].png", ["[x].png"]),
-    ],
-)
-def test_an_image_command_takes_paths_and_patterns(chat, red, typed, names):
-    if "x" in typed:
-        Image.new("RGB", (8, 8)).save(red.parent / "[x].png")
-    (red.parent / "notes.txt").write_text("x")
-    shown = chat(f"/image {typed}", "/images").records[0]["images"]
-    assert [picture["image"] for picture in shown] == names
+TYPED = {
+    "red.png 'blue one.png'": ["red.png", "blue one.png"],
+    "blue one.png": ["blue one.png"],
+    r"blue\ one.png red.png": ["blue one.png", "red.png"],
+    "*.png": ["[x].png", "blue one.png", "red.png"],
+    "r*.png red.png": ["red.png", "red.png"],
+    "[x].png": ["[x].png"],
+}
+
+
+def test_an_image_command_takes_paths_and_patterns(chat, red):
+    Image.new("RGB", (8, 8)).save(red.with_name("[x].png"))
+    red.with_name("notes.txt").write_text("x")
+    lines = []
+    for typed, names in TYPED.items():
+        lines += [f"/image {typed}", "/images", *["/unstage"] * len(names)]
+    shown = [each["images"] for each in chat(*lines).records if "images" in each]
+    assert [[picture["image"] for picture in images] for images in shown] == [*TYPED.values()]
 
 
 def test_a_staged_image_is_taken_back_by_place_or_name(chat):

@@ -33,24 +33,6 @@ def test_a_clip_is_answered_about_as_its_frames_are(run, pair, clip):
     assert texts(run("chat", *pair, "--json", clip, stdin="what happens?\n")) == [seen["text"]]
 
 
-def test_a_folder_of_clips_is_a_suite(run, pair, tmp_path):
-    (tmp_path / "films").mkdir()
-    for name in ("b.mkv", "a.mp4"):
-        film(tmp_path / "films" / name, 30)
-    (tmp_path / "films" / "c.mp4").write_text("hello")
-    command = ("bench", "run", "--suite", tmp_path / "films", "--methods", "M,none", *pair)
-    given = "--max-new-tokens", "6", "--out", tmp_path / "out"
-    refused = run(*command, *given)
-    assert refused.status == 2
-    assert "c.mp4: damaged or unsupported clip" in refused.err
-    result = run(*command, *given, "--skip-bad", "--resume", "--json")
-    assert result.status == 0
-    assert "c.mp4: damaged or unsupported clip" in result.err
-    summaries = json.loads(result.out)["methods"]
-    assert [each["answers"] for each in summaries] == [2, 2]
-    assert summaries[0]["identical"] == 1.0
-
-
 def test_clips_go_through_the_commands_of_the_chat(run, pair, clip, tmp_path):
     lines = [
         "/image clip.mp4",

@@ -63,10 +63,9 @@ def test_text_goes_to_stdout_and_the_footer_to_stderr(run, pair, red):
     assert f"prompt 0 cached + {expected['prompt_tokens']} new" in err
 
 
-@pytest.mark.parametrize("images", [0, 1])
 @pytest.mark.parametrize(
-    ("name", "remarks"),
-    [("{red}", 1), ("https://a.org/cat.jpg", 1), ("https://a.org/cats", 0), ("gone.png", 0)],
+    ("name", "images", "remarks"),
+    [("{red}", 0, 1), ("{red}", 1, 0), ("https://a.org/cat.jpg", 0, 1), ("gone.png", 0, 0)],
 )
 def test_an_image_that_only_the_prompt_names_is_said_to_be_text(
     run, pair, red, name, images, remarks
@@ -74,16 +73,7 @@ def test_an_image_that_only_the_prompt_names_is_said_to_be_text(
     named = name.format(red=red)
     asked = ["generate", *[red] * images, "--prompt", f"What is in {named}?", *pair]
     expected = f"{named}: the model reads the name alone; name an image before --prompt to show it"
-    assert run(*asked).err.split("\n").count(expected) == (0 if images else remarks)
-
-
-def test_the_same_seed_draws_the_same_text(run, pair):
-    def drawn(seed: int) -> str:
-        return run(
-            "generate", "--prompt", "x", *pair, "--gamma", "5", "--temperature", "1", "--seed", seed
-        ).out
-
-    assert drawn(1) == drawn(1) != drawn(2)
+    assert run(*asked).err.split("\n").count(expected) == remarks
 
 
 without_cuda = pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
@@ -130,18 +120,6 @@ def test_an_over_long_prompt_is_told_what_works_here(run, pair):
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert "shorter prompt or a smaller --max-new-tokens" in err
     assert "/reset" not in err
-
-
-def test_captions_from_a_file_replace_the_captioner(run, red, pair, tmp_path):
-    file = tmp_path / "captions.jsonl"
-    arguments = ["generate", red, "--prompt", "What is it?", *pair, "--drafting", "C", "--json"]
-    file.write_text('{"image": "other.png", "caption": "A box."}\n')
-    status, _, err = run(*arguments, "--captions", file)
-    assert (status, "red.png: add one" in err) == (2, True)
-    file.write_text('{"image": "red.png", "caption": "A red box."}\n')
-    status, out, err = run(*arguments, "--captions", file)
-    assert (status, err) == (0, "")
-    assert json.loads(out)["drafting"] == "C"
 
 
 def test_a_text_only_target_cannot_see(run, pair, llama_path, red):

@@ -1,6 +1,7 @@
-"""24 kills (SIGKILL) in each of bench, train, pull and serve, at moments drawn by seed."""
+"""24 kills (SIGKILL) in each of bench, train and pull, at moments drawn by seed."""
 
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -85,6 +86,34 @@ def train(out: Path, target: Path, lessons: list[str]) -> list[str]:
     few += ["--batch", "256", "--gamma", "2", "--device", "cpu", "--threads", "1"]
     command = [sys.executable, "-m", "mmspec_cli", "train", "distill", "--kind", "medusa"]
     return [*command, "--target", str(target), *lessons, *few, "--out", str(out)]
+
+
+def test_training_ends_at_the_same_weights(pair_paths, lessons, tmp_path):
+    """Every third kill comes from the start on, the others after some steps."""
+    out, draws, done = tmp_path / "killed", Random(0), [0]
+    for number in range(KILLS):
+        child = subprocess.Popen(
+            train(out, pair_paths[0], lessons), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        more = draws.randint(1, 4) if number % 3 else 0
+        while more and len(steps(out)) < done[-1] + more:
+            assert child.poll() is None, child.communicate()
+            time.sleep(0.01)
+        time.sleep(draws.uniform(0, 0.05 if more else 8))
+        assert child.poll() is None, child.communicate()
+        child.kill()
+        child.communicate()
+        done.append(len(steps(out)))
+    assert done[-1] > KILLS
+    whole = tmp_path / "whole"
+    for folder in (out, whole):
+        subprocess.run(train(folder, pair_paths[0], lessons), check=True, capture_output=True)
+    assert steps(out) == steps(whole) == [*range(1, STEPS + 1)]
+    for name in ("model.safetensors", "config.json"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+    answers = [sorted((folder / "answers").rglob("*.jsonl")) for folder in (out, whole)]
+    assert [file.read_bytes() for file in answers[0]] == [file.read_bytes() for file in answers[1]]
+    assert answers[0]
 
 
 def steps(out: Path) -> list[int]:

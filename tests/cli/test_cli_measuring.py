@@ -18,14 +18,6 @@ def test_check_says_identical(run, pair, red):
     assert json.loads(run(*asked, "--json").out)["gamma"] == 5
 
 
-@pytest.mark.parametrize("word", [pytest.param("int8", marks=pytest.mark.slow), "int4"])
-def test_check_says_identical_of_the_bundled_pair_quantized(run, red, word):
-    chosen = "--model", "mini", "--backend", "torch", "--device", "cpu", "--quantize", word
-    result = run("check", red, "--prompt", "Describe the picture.", *chosen)
-    assert result.status == 0
-    assert result.out.splitlines()[-1].startswith(f"identical (torch, cpu, float32 {word};")
-
-
 @pytest.mark.parametrize(("shortfall", "status", "word"), [(5e-5, 3, "near-tie"), (2.0, 1, "bug")])
 def test_check_shows_where_answers_part(run, pair, monkeypatch, shortfall, status, word):
     original = core_check.compare

@@ -39,27 +39,6 @@ def test_a_pulled_model_is_removed(run, pair_paths, tmp_path, monkeypatch):
     assert run("models", "rm", "mini").status == 2
 
 
-def test_a_target_is_pulled_with_its_draft(run, pair_paths, tmp_path, monkeypatch):
-    served = dict(zip(("llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"), pair_paths, strict=True))
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    with serving(served) as (hub, address):
-        reach(address, monkeypatch)
-        done = run("models", "pull", "llava-1.5-7b", "--backend", "torch")
-        hub.damaged, again = "model.safetensors", tmp_path / "again"
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(again))
-        failed = run("models", "pull", "llava-1.5-7b", "--backend", "torch")
-    assert done.status == 0
-    assert [Path(line).parts[-3] for line in done.out.splitlines()] == [
-        "models--llava-hf--llava-1.5-7b-hf",
-        "models--mjbooo--lvlm68m",
-    ]
-    sizes = [line for line in done.err.splitlines() if " free in " in line]
-    assert [line.split(":")[0] for line in sizes] == list(served)
-    assert (failed.status, failed.out) == (2, "")
-    [error] = [line for line in failed.err.splitlines() if line.startswith("mmspec: ")]
-    assert "model.safetensors is not the file that the hub names" in error
-
-
 def test_a_model_is_pulled_quantized_and_chatted_with(run, pair_paths, tmp_path, monkeypatch):
     served = dict(zip(("llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"), pair_paths, strict=True))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -80,20 +59,6 @@ def test_a_model_is_pulled_quantized_and_chatted_with(run, pair_paths, tmp_path,
     talk = run(*command, "--max-new-tokens", "3", "--json", stdin="hello")
     assert (command[-1], talk.status) == ("lvlm68m", 0)
     assert len(json.loads(talk.out)["token_ids"]) == 3
-
-
-def test_quantize_writes_what_can_be_chatted_with(run, llava_path, tmp_path):
-    done = run(
-        "models", "quantize", llava_path, tmp_path / "q4", "--bits", "4", "--group-size", "32"
-    )
-    assert (done.status, done.err) == (0, "")
-    config = json.loads((tmp_path / "q4" / "config.json").read_text())
-    assert config["quantization"]["bits"] == 4
-    asked = run(
-        *("generate", "--prompt", "hello", "--model", tmp_path / "q4"),
-        *("--draft", "none", "--backend", "torch", "--max-new-tokens", "3"),
-    )
-    assert asked.status == 0
 
 
 @pytest.mark.parametrize(

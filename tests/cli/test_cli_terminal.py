@@ -147,20 +147,6 @@ def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(open_terminal, pr
     assert re.search(r"[^-]echo ", terminal.wait("left\r\n"))
 
 
-@pytest.mark.slow
-def test_a_conversation_at_a_terminal_goes_on_in_the_next_chat(open_terminal, chat, tmp_path):
-    for resume, told in ([], "Added image"), (["--resume"], "went on from the conversation of"):
-        terminal = open_terminal(endless.main, [*chat, *resume])
-        terminal.wait(told)
-        ask(terminal, PROMPT)
-        terminal.type("\x03")
-        terminal.wait(STOPPED + PROMPT)
-        terminal.type("/quit\r")
-        assert terminal.status() == 0
-    (file,) = (tmp_path / "mmspec" / "conversations").iterdir()
-    assert file.read_text().count("what is it?") == 2
-
-
 def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, pair, red):
     short = ["chat", red.name, *pair, "--max-new-tokens", "12", "--plain"]
     terminal = open_terminal(main, short)

@@ -67,8 +67,3 @@ def test_withheld_text_keeps_its_origin():
     rounds = [([1, 1], 1), ([0, 1], 1), ([1], 0)]  # Bb, " Ab", b
     shown, *_ = read(rounds, ["bb ab?"])
     assert shown == "Bb Abb"
-
-
-def test_the_space_before_the_first_word_is_not_shown():
-    assert read([([0, 0], 1)], [])[0] == "A a"
-    assert read([([3], 0), ([0], 0)], [])[0] == " a"

@@ -216,24 +216,6 @@ def test_an_answer_that_cannot_be_tried_again_stays(engine):
     check(chat, "Why?")
 
 
-def test_what_breaks_before_an_answer_begins_leaves_the_conversation(engine, monkeypatch):
-    chat = engine.chat(OPTIONS)
-    asked(chat, "What is this?", A)
-    before = list(chat.conversation.turns)
-
-    def broken(*given, **options):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("mmspec.chat.loaded_model.render", broken)
-        with pytest.raises(KeyboardInterrupt):
-            chat.reply("Why?")
-        with pytest.raises(KeyboardInterrupt):
-            list(chat.retry())
-    assert chat.conversation.turns == before
-    check(chat, "Why?")
-
-
 def test_an_interrupted_answer_stays_as_far_as_it_got(engine):
     chat = engine.chat(OPTIONS)
     answering = chat.ask("What is this?", [A])

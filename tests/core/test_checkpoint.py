@@ -11,7 +11,6 @@ from safetensors.numpy import load_file, save_file
 
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import TensorSource, plan
-from mmspec.checkpoints.manifest import LM_HEAD, manifest
 from mmspec.families.llava import PATCHES
 from mmspec.ground.errors import CheckpointError
 from support import factory
@@ -32,30 +31,6 @@ def values(source: TensorSource) -> np.ndarray:
     return np.frombuffer(data, DTYPES[stored.dtype]).reshape(stored.shape)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"sharded": True},
-        {"layout": "transformers"},
-        {"layout": "transformers", "sharded": True},
-        {"layout": "transformers", "dtype": "float16"},
-        {"key_value_heads": 2, "tied": True},
-        {"image_size": 42, "patch_size": 14, "vocab_size": 512, "feature_layer": 1},
-        {"patch_size": 3, "image_size": 12, "select_strategy": "full", "feature_layer": -1},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("make", [factory.tiny_llava, factory.tiny_llama])
-def test_every_layout_is_planned(tmp_path, make, options):
-    path = make(tmp_path / "model", **options)
-    config = read_config(path)
-    sources = plan(path, config)
-    assert {name: source.shape for name, source in sources.items()} == manifest(config)
-    assert all(source.stored.shape == source.shape for source in sources.values())
-    assert {source.layout for source in sources.values()} == {"torch"}
-
-
 def test_layouts_agree_with_transformers(tmp_path):
     from transformers import LlavaForConditionalGeneration
 
@@ -66,23 +41,6 @@ def test_layouts_agree_with_transformers(tmp_path):
     for path in (hub, today):
         for name, source in planned(path).items():
             np.testing.assert_array_equal(values(source), weights[name].detach().numpy())
-
-
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("group_size", [32, 64])
-@pytest.mark.parametrize("vision", [True, False])
-def test_mlx_conversions(tmp_path, llava_path, bits, group_size, vision):
-    path = factory.quantized(llava_path, tmp_path / "mlx", bits, group_size, vision=vision)
-    sources = planned(path)
-    packed = {name for name, source in sources.items() if source.packing}
-    matrices = {name for name, shape in manifest(read_config(path)).items() if len(shape) == 2}
-    seeing = ("vision_tower.", "multi_modal_projector.")
-    assert packed == {name for name in matrices if vision or not name.startswith(seeing)}
-    assert sources[PATCHES].layout == "mlx"
-    packing = sources[LM_HEAD].packing
-    assert packing is not None
-    assert (packing.bits, packing.group_size) == (bits, group_size)
-    assert packing.scales.name == "language_model.lm_head.scales"
 
 
 def test_patches_as_wide_as_deep_are_told_apart_by_the_writer(tmp_path):

@@ -9,7 +9,6 @@ from transformers import AutoConfig
 
 from mmspec.checkpoints.config import ModelConfig, Quantization, read_config
 from mmspec.ground.errors import CheckpointError
-from support import factory
 
 LLAVA = {"model_type": "llava"}
 HUB_7B = {
@@ -112,22 +111,6 @@ def test_hand_written_configs(tmp_path, name):
     assert_reads_like_transformers(written(tmp_path, CONFIGS[name]))
 
 
-@pytest.mark.parametrize("layout", ["hub", "transformers"])
-@pytest.mark.parametrize("tied", [True, False])
-def test_written_checkpoints(tmp_path, layout, tied):
-    options: dict[str, Any] = {"layout": layout, "tied": tied, "key_value_heads": 2}
-    assert_reads_like_transformers(factory.tiny_llava(tmp_path / "llava", **options))
-    assert_reads_like_transformers(factory.tiny_llama(tmp_path / "llama", **options))
-
-
-@pytest.mark.parametrize("layer", [-3, -2, -1, 0, 1, 2])
-def test_feature_layer_counts_the_layers_it_needs(tmp_path, layer):
-    vision = {"num_hidden_layers": 2}
-    changes = {"vision_config": vision, "vision_feature_layer": layer}
-    config = read_config(written(tmp_path, LLAVA | changes))
-    assert config.vision.layers == range(3)[layer]
-
-
 def test_mlx_quantization(tmp_path):
     for block in (
         {"group_size": 32, "bits": 8},
@@ -158,10 +141,8 @@ def inside(block: str, **values: object) -> dict[str, Any]:
     ("config", "message"),
     [
         ({}, 'model_type is null, but must be "llava" or "llama"'),
-        ({"model_type": "qwen2_vl"}, 'model_type is "qwen2_vl"'),
         (inside("text_config", model_type="mistral"), 'text_config.model_type is "mistral"'),
         (inside("text_config", hidden_act="gelu"), 'hidden_act is "gelu", but must be "silu"'),
-        (LLAVA | {"projector_hidden_act": "relu"}, 'projector_hidden_act is "relu"'),
         (LLAVA | {"multimodal_projector_bias": False}, "multimodal_projector_bias is false"),
         (LLAVA | {"vision_feature_layer": [-2, -5]}, r"vision_feature_layer is \[-2, -5\]"),
         (LLAVA | {"vision_feature_layer": -26}, "vision_feature_layer is -26.* >= -25"),
@@ -176,17 +157,9 @@ def inside(block: str, **values: object) -> dict[str, Any]:
             inside("text_config", rope_parameters={"rope_type": "yarn", "rope_theta": 1.0}),
             'rope_parameters.rope_type is "yarn", but must be "default" or "llama3"',
         ),
-        (
-            inside("text_config", rope_scaling={"rope_type": "llama3", "factor": 8.0}),
-            "text_config.rope_scaling",
-        ),
-        (inside("text_config", hidden_size=0), "hidden_size is 0, .* an integer >= 1"),
         (inside("text_config", hidden_size=100), "a multiple of num_attention_heads .32"),
         (inside("text_config", num_key_value_heads=5), "a divisor of num_attention_heads"),
-        (inside("text_config", rms_norm_eps=-1.0), "rms_norm_eps is -1.0"),
-        (inside("text_config", tie_word_embeddings=1), "tie_word_embeddings is 1"),
         (inside("vision_config", patch_size=500), "patch_size is 500, .* at most image_size"),
-        (LLAVA | {"text_config": 3}, "text_config is 3, but must be an object"),
         (LLAVA | {"dtype": "float64"}, 'dtype is "float64"'),
         (LLAVA | {"quantization": {"bits": 7}}, "quantization.bits is 7, but must be 2 or 3 or 4"),
         (LLAVA | {"quantization": {"a.b": {"bits": 1}}}, "quantization.a.b.bits is 1"),
@@ -198,14 +171,12 @@ def inside(block: str, **values: object) -> dict[str, Any]:
             LLAVA | {"quantization_config": {"quant_method": "bitsandbytes"}},
             'quantization_config.quant_method is "bitsandbytes"',
         ),
-        ([1], "must hold a JSON object, not list"),
         (
             inside("text_config", num_hidden_layers=10**9),
             "num_hidden_layers is 1000000000, .* <= 1000",
         ),
         (inside("text_config", head_dim=63), "head_dim is 63, but must be even"),
         (inside("text_config", rms_norm_eps=1e300), "rms_norm_eps is 1e.300"),
-        (inside("text_config", eos_token_id=[2, "x"]), r"eos_token_id\[1\] is \"x\""),
     ],
 )
 def test_refusals_name_the_key(tmp_path, config, message):

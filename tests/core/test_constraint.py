@@ -45,14 +45,13 @@ def expected(sampling, seed, count):
 @chain_and_trees
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLINGS["T1"], SAMPLINGS["both"]])
 def test_drafts_do_not_change_what_a_constraint_allows(sampling, tree):
-    for seed in range(2):
-        target, drafter = opened(sampling=sampling, tree=tree, wrong_every=4)
-        within = ConstrainedTarget(target, Steps(), sampling, STOP)
-        rounds = rounds_of(within, drafter, gamma=4, max_tokens=25, seed=seed, stop=STOP)
-        tokens = [token for each in rounds for token in each.tokens]
-        assert tokens == expected(sampling, seed, 25)
-        assert target.sequence[len(PROMPT) :] == tokens
-        assert drafter.length == target.length
+    target, drafter = opened(sampling=sampling, tree=tree, wrong_every=4)
+    within = ConstrainedTarget(target, Steps(), sampling, STOP)
+    rounds = rounds_of(within, drafter, gamma=4, max_tokens=25, seed=1, stop=STOP)
+    tokens = [token for each in rounds for token in each.tokens]
+    assert tokens == expected(sampling, 1, 25)
+    assert target.sequence[len(PROMPT) :] == tokens
+    assert drafter.length == target.length
 
 
 def test_drafts_that_a_constraint_allows_are_accepted():

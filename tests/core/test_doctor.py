@@ -6,11 +6,9 @@ import pytest
 
 from mmspec.chat import calibration
 from mmspec.chat.calibration import finding_file
-from mmspec.chat.plugins import load_backend
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics import doctor
 from mmspec.diagnostics.doctor import examine
-from mmspec.diagnostics.provenance import provenance, versions
 from mmspec.exactness.finding import Finding
 
 
@@ -63,11 +61,3 @@ def test_a_broken_framework_is_a_finding(monkeypatch):
     found = examine()
     assert "libcudart" in found["backends"]["torch"]["error"]
     assert any("libcudart" in each["what"] for each in found["missing"])
-
-
-def test_provenance_says_what_was_run_on_what():
-    told = provenance([load_backend("torch")], ["mmspec", "bench"])
-    assert told["command"] == ["mmspec", "bench"]
-    assert told["backends"][0]["torch"] == told["versions"]["torch"]
-    assert told["date"].endswith("+00:00")
-    assert versions()["mmspec"]

@@ -6,7 +6,7 @@ from functools import partial
 from statistics import fmean
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from mmspec.decoding.draft import HostDraft
@@ -96,22 +96,7 @@ def machine(verify, draft, acceptance, seed=0, **named):
 # Where drafting pays
 
 
-def test_a_calibrated_length_is_drafted_at_once():
-    each = machine(1.1, 0.05, 0.9)
-    length = AdaptiveDraftLength(each.calibration(1.0))
-    chosen, _ = run(each, 80, length)
-    assert min(chosen[:8]) >= 5
-    assert length.plain_reason() is None
-
-
 # Where drafting loses
-
-
-def test_a_calibrated_machine_that_cannot_win_is_left_alone_and_the_reason_given():
-    each = machine(3.3, 0.6, 0.9, noise=0)
-    length = AdaptiveDraftLength(each.calibration())
-    assert run(each, 8, length)[0] == [0] * 8
-    assert f"cost {each.cost(1):.2f} plain rounds" in length.plain_reason()
 
 
 def test_a_loss_is_stopped_however_wrong_the_estimates():
@@ -191,6 +176,7 @@ def test_a_sure_draft_is_verified_and_an_unsure_one_cut_away(calibrated):
     assert cost < 0.8
 
 
+@settings(max_examples=25)
 @given(some.integers(0, 99), some.sampled_from([0.0, 0.2, 1.5]))
 def test_a_draft_that_is_sure_and_wrong_loses_little(seed, row):
     each = Machine(row, 0.0, 0.0, dice=random.Random(seed))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from mmspec.decoding.host_framework import HostFeatures
-from mmspec.drafters.views import PLAIN, Branch, Drafting, Views, fit, parse_drafting, pool_sizes
+from mmspec.drafters.views import PLAIN, Branch, Drafting, Views, fit, parse_drafting
 from mmspec.families.grid import Grid, PlaneGrid
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chunks import Chunk
@@ -64,11 +64,6 @@ def test_a_blind_draft_cannot_look(word):
         parse_drafting(word, BLIND)
 
 
-def test_the_pooled_sizes_are_the_squares_the_grid_divides_into():
-    assert pool_sizes(SEES) == [4, 1]
-    assert pool_sizes(BLIND) == []
-
-
 positive = some.lists(some.floats(0, 1000), min_size=4, max_size=4).filter(lambda w: sum(w) > 1e-3)
 
 
@@ -77,11 +72,6 @@ def test_weights_keep_their_ratios_and_sum_to_one(weights):
     got = parse_drafting("MTCP", SEES, weights).weights
     assert sum(got) == pytest.approx(1)
     assert [w * sum(weights) for w in got] == pytest.approx(weights)
-
-
-def test_weights_are_equal_by_default():
-    assert parse_drafting("MTC", SEES).weights == pytest.approx((1 / 3,) * 3)
-    assert parse_drafting("MTC", SEES, (2, 1, 1)).weights == (0.5, 0.25, 0.25)
 
 
 # Views

@@ -47,14 +47,6 @@ def test_every_kind_is_recognised_and_planned_whole(tmp_path, kind, given):
     }
 
 
-@pytest.mark.parametrize(("kind", "given"), VARIANTS)
-def test_a_config_written_and_read_again_is_the_same(tmp_path, kind, given):
-    config = read_head_config(tiny_head(tmp_path / "head", kind, **given))
-    (tmp_path / "again").mkdir()
-    write_json(tmp_path / "again" / "config.json", config.described())
-    assert read_head_config(tmp_path / "again") == config
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_tensor_is_required(tmp_path, kind):
     directory = tiny_head(tmp_path / "head", kind)

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pillow_heif
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 
 from mmspec.ground.errors import ImageError
@@ -73,8 +71,8 @@ def test_modes_and_formats_keep_their_colours(tmp_path, mode, name, tolerance):
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("name", ["a.png", "a.jpg", "a.tif"])
-def test_exif_orientation_is_undone(tmp_path, orientation, name):
+def test_exif_orientation_is_undone(tmp_path, orientation):
+    name = ("a.png", "a.jpg", "a.tif")[orientation % 3]
     stored = {
         2: Image.Transpose.FLIP_LEFT_RIGHT,
         3: Image.Transpose.ROTATE_180,
@@ -232,32 +230,6 @@ def test_files_that_are_no_image_are_named(tmp_path):
         open_picture("a\0b")
 
 
-@settings(max_examples=120)
-@given(
-    kind=st.sampled_from(["PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP"]),
-    damage=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=8),
-    cut=st.floats(0.05, 1),
-)
-def test_corrupt_files_open_or_are_named(tmp_path_factory, kind, damage, cut):
-    buffer = io.BytesIO()
-    noise(20, 10).save(buffer, kind)
-    content = bytearray(buffer.getvalue())
-    del content[max(int(cut * len(content)), 1) :]
-    for place, value in damage:
-        content[min(int(place * len(content)), len(content) - 1)] = value
-    path = tmp_path_factory.getbasetemp() / "corrupt.img"
-    path.write_bytes(content)
-    try:
-        mode = open_picture(path).image.mode
-    except ImageError as error:
-        message = str(error)
-    else:
-        message = f"{path}: {mode}"
-        assert mode == "RGB"
-    assert "corrupt.img" in message
-    assert message.isprintable()
-
-
 def blank_png(path: Path, width: int, height: int) -> Path:
     """Write the header of a one-bit PNG of any size, and pixels for its first rows only."""
 
@@ -284,12 +256,6 @@ def test_a_strip_is_refused_and_a_panorama_is_not(tmp_path):
     assert open_picture(path).image.width == 2 * MAX_ASPECT
     noise(2, 2 * MAX_ASPECT + 1).save(path)
     assert f"over {MAX_ASPECT} times the other" in refusal(path)
-
-
-def test_a_tilde_is_a_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    saved(tmp_path, noise(4, 4), "a.png")
-    assert open_picture("~/a.png").image.size == (4, 4)
 
 
 # --- phones' HEIC, and other pictures ---------------------------------------------------------
@@ -325,9 +291,3 @@ def test_paths_pil_images_and_pictures_are_pictures(tmp_path):
         assert pictures_of(shown) == pictures_of([shown]) == (picture,)
     assert pictures_of(iter([path, image])) == (picture, picture)
     assert pictures_of([]) == ()
-
-
-@pytest.mark.parametrize("given", [b"bytes", 3, None, [None], [["a.png"]]])
-def test_what_is_no_image_is_refused_by_its_type(given):
-    with pytest.raises(ImageError, match="give a path, a PIL image or a Picture"):
-        pictures_of(given)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from test_loop import PROMPT, greedy, rounds_of
 
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft, Plan
@@ -15,7 +14,7 @@ from mmspec.decoding.noise import NO_NOISE, Noise, exponentials
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.lookup import DISCOUNT, OWN, LookupDrafter, successors
-from support.scripted import ScriptedFeatures, ScriptedTarget
+from support.scripted import ScriptedFeatures
 
 DYNAMIC = Tree(nodes=8)
 
@@ -135,27 +134,3 @@ def test_children_are_ordered_by_the_noise_that_the_target_draws_under():
         draws = exponentials(np, HOST.keys(noise, 1), ids)[0]
         by_noise = ids[np.argsort(draws)].tolist()
         assert draft.tokens == by_noise[: draft.size]
-
-
-@pytest.mark.parametrize("tree", [None, DYNAMIC, Tree((2, 1, 1))], ids=["chain", "tree", "static"])
-@pytest.mark.parametrize("gamma", [1, 3, 8])
-def test_greedy_lookup_says_what_the_target_says(gamma, tree):
-    target, drafter = ScriptedTarget(vocabulary=3), drafter_of(PROMPT, tree=tree)
-    target.extend(Segment([PROMPT]))
-    rounds = rounds_of(target, drafter, gamma=gamma, max_tokens=80)
-    assert [t for each in rounds for t in each.tokens] == greedy(80, vocabulary=3)
-    assert sum(each.accepted for each in rounds) > 0
-    assert any(not each.drafted for each in rounds)
-
-
-@pytest.mark.parametrize("sampling", [Sampling(1.0), Sampling(1.3, top_k=2)], ids=["T1", "top-k"])
-def test_sampled_lookup_says_what_plain_sampling_says(sampling):
-    answers = []
-    chain, tree = (drafter_of(PROMPT, tree=t, sampling=sampling) for t in (None, DYNAMIC))
-    for drafter in (None, chain, tree):
-        target = ScriptedTarget(vocabulary=4, sampling=sampling)
-        target.extend(Segment([PROMPT]))
-        rounds = rounds_of(target, drafter, gamma=3, max_tokens=80, seed=2)
-        answers.append([token for each in rounds for token in each.tokens])
-        assert drafter is None or sum(each.accepted for each in rounds) > 0
-    assert answers[0] == answers[1] == answers[2]

@@ -1,17 +1,15 @@
 """Peers in processes of their own: what a script reports, what failures become, what is counted."""
 
-import json
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mmspec.checkpoints.head_config import read_head_config
-from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.peers import rows
 from mmspec_bench.compare import script_io
-from mmspec_bench.compare.methods import PEERS, PeerMethod, peer_methods, vllm_methods
+from mmspec_bench.compare.methods import PeerMethod, vllm_methods
 from mmspec_bench.compare.runner import Agreement, PeerError, compare, own_task, run_script
 from mmspec_bench.compare.script_io import ProgramRun
 from mmspec_bench.measure.timing import Spread, Timing, figures
@@ -19,7 +17,6 @@ from support.factory_heads import tiny_head
 from support.stand_ins import quiet
 
 TEXT = [{"text": "one "}, {"text": "two"}]
-SEEN = [{"image": "a.png"}, {"text": "what?"}]
 
 
 def task(**questions):
@@ -30,70 +27,6 @@ def reply(rate, first=1.0, tokens=(7, 7), known=5, rounds=2):
     """An answer of `rate` tokens a second after the first one; None for an answer of one token."""
     timed = known - 1 if rate else 0
     return Timing(list(tokens), known, rounds, timed, timed / (rate or 1), first)
-
-
-class Sevens(script_io.Program):
-    """Answers text with sevens, prints where it should not, and sees no images."""
-
-    asked: tuple = ()
-
-    def __init__(self, its_task):
-        sys.stdout.write("loading")
-        self.count = its_task.max_tokens
-
-    def answer(self, question, clock):
-        if script_io.images_of(question):
-            raise UsageError("sees no images\nat all")
-        self.asked += (script_io.text_of(question),)
-        for known in range(1, self.count + 1):
-            clock.known(known)
-        return [7] * self.count, self.count
-
-    def describe(self):
-        return {"program": "1.0", "asked": self.asked}
-
-    def device_bytes(self):
-        return 0
-
-
-def reported(tmp_path, monkeypatch, capsys, load, its_task):
-    """What a script prints last."""
-    file = tmp_path / "task.json"
-    file.write_text(json.dumps({**asdict(its_task), "started": 0.0}))
-    monkeypatch.setattr(sys, "argv", ["script", str(file)])
-    script_io.main(load)
-    return json.loads(capsys.readouterr().out.splitlines()[-1])
-
-
-def test_a_script_warms_up_answers_every_set_and_says_why_not(tmp_path, monkeypatch, capsys):
-    asked = task(images=[SEEN], text=[TEXT, TEXT])
-    report = reported(tmp_path, monkeypatch, capsys, Sevens, asked)
-    assert report["reasons"] == {"images": "sees no images"}
-    assert [answer["tokens"] for answer in report["replies"]["text"]] == [[7, 7, 7]] * 2
-    first = report["replies"]["text"][0]
-    assert (first["generated"], first["rounds"], first["timed_tokens"]) == (3, 3, 2)
-    assert first["seconds"] > 0
-    assert report["described"]["asked"] == ["one two"] * 3
-    assert report["start_seconds"] > report["load_seconds"] > 0
-    assert report["peak_bytes"] > 2**20
-
-
-def missing(_):
-    import no_such_package  # noqa: F401
-
-
-def broken(_):
-    raise ValueError("two\nlines")
-
-
-@pytest.mark.parametrize(
-    ("load", "reason"),
-    [(missing, "no_such_package is not installed for"), (broken, "ValueError: two")],
-)
-def test_why_nothing_is_loaded_is_one_line(tmp_path, monkeypatch, capsys, load, reason):
-    report = reported(tmp_path, monkeypatch, capsys, load, task(text=[TEXT]))
-    assert report["error"].startswith(reason)
-    assert len(report["error"].splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -165,22 +98,6 @@ def test_answers_are_compared_with_the_same_programs_plain_ones():
     assert plain.figures["text"].identical == 0
     assert drafted.own_plain == {"text": Agreement(2, 0, 1)}
     assert [row[-1] for row in rows([plain, drafted], "text")] == ["yes", "0 of 2, from 1"]
-
-
-def test_every_peer_has_methods_and_others_are_refused():
-    pythons = {"mlx-vlm": "/vlm/python", "vllm": "/vllm/python", "llama.cpp": "/llama/python"}
-    methods = peer_methods(PEERS, ["M", "lookup"], 5, "auto", pythons)
-    assert len({method.name for method in methods}) == len(methods)
-    assert {method.python for method in methods if "vlm" in method.name} == {"/vlm/python"}
-    served = {m.name: m.python for m in methods if "vLLM" in m.name}
-    assert served == dict.fromkeys(["vLLM, plain", "vLLM, EAGLE-3, 5 tokens"], "/vllm/python")
-    assert {m.python for m in methods if m.program == "llama.cpp"} == {"/llama/python"}
-    drafting = [m.name for m in methods if m.options.get("backend") == "mlx" and m.drafts]
-    assert drafting == ["mmspec mlx, M gamma 5"]
-    with pytest.raises(UsageError, match="unknown peer 'tgi'"):
-        peer_methods(["tgi"], ["M"], 5)
-    with pytest.raises(UsageError, match="unknown exact mode 'maybe'"):
-        peer_methods(PEERS, ["M"], 5, "maybe")
 
 
 def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path, pair_paths):

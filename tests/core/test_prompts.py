@@ -7,23 +7,12 @@ from PIL import Image
 
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.conversation import interleaved
 from mmspec.prompt.images import picture_from
 
 
 @pytest.fixture
 def pictures():
     return [picture_from(Image.new("RGB", (4, 4), colour), colour) for colour in ("red", "blue")]
-
-
-def test_images_stand_where_the_markers_are(pictures):
-    assert interleaved("From <image> to <image> Difference:", pictures).parts == (
-        "From ",
-        pictures[0],
-        " to ",
-        pictures[1],
-        " Difference:",
-    )
 
 
 def test_a_file_names_images_beside_it(tmp_path):

@@ -4,15 +4,13 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from test_images import noise
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
-from transformers.vision_utils import get_vision_window_index
 
 from mmspec.families.processor_file import CLIP_MEAN, CLIP_STD
-from mmspec.families.qwen2_5_vl import Qwen25VLVision, windows
+from mmspec.families.qwen2_5_vl import Qwen25VLVision
 from mmspec.families.qwen3_vl import Qwen3VLVision
-from mmspec.families.qwen_vision import IMAGE_TOKENS, patch_positions
+from mmspec.families.qwen_vision import IMAGE_TOKENS
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.chunks import render
 from mmspec.prompt.conversation import Conversation, interleaved
@@ -90,17 +88,3 @@ def test_a_file_means_what_the_processor_reads(tmp_path, settings):
     image = noise(333, 251)
     theirs = processor(image, return_tensors="np")["pixel_values"]
     np.testing.assert_array_equal(patches(ours.pixels(image), Qwen3VLVision()), theirs)
-
-
-@pytest.mark.parametrize("size", [(28, 28), (112, 112), (140, 308), (448, 84), (700, 588)])
-def test_windows_are_those_of_transformers(size):
-    config = Qwen25VLVision()
-    ours = windows(patch_positions(config, *size), config.window)
-    grid = torch.tensor([[1, size[0] // 14, size[1] // 14]])
-    order, ends = get_vision_window_index(grid, 2, 112, 14)
-    expected = np.split(order.numpy(), ends[1:-1].numpy() // 4)
-    found = [
-        sorted({*row[filled] // 4}) for row, filled in zip(ours.patches, ours.filled, strict=True)
-    ]
-    assert found == [sorted(window.tolist()) for window in expected]
-    assert (ours.patches.reshape(-1)[ours.back] == np.arange(len(ours.back))).all()

@@ -70,13 +70,6 @@ def test_rows_that_are_there_twice_are_named(rows, tmp_path):
         merge([first, second])
 
 
-@pytest.mark.parametrize("name", ["methods", "shard", "models", "dtype"])
-def test_a_provenance_with_null_in_a_place_is_refused_by_name(name, rows, tmp_path):
-    folder = write(tmp_path / "run", rows, provenance(METHODS) | {name: None})
-    with pytest.raises(UsageError, match=f"'{name}' is missing; give a run of this version"):
-        merge([folder])
-
-
 def test_a_folder_without_a_run_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"holds no run: there is no provenance\.json"):
         merge([tmp_path])

@@ -17,16 +17,10 @@ from support.synthetic_run import provenance, write
     ("paper", "table", "label", "column", "value"),
     [
         ("ibed", 0, "M", "PororoSV", 1.19),
-        ("ibed", 0, "M", "5-image mean", 1.17),
         ("ibed", 0, "T", "ChartQA", 2.22),
-        ("ibed", 0, "C, Florence-2 caption", "HallusionBench", 2.41),
-        ("ibed", 0, "MTC", "5-image mean", 2.07),
         ("ibed", 0, "MT 4:1", "VIST", 1.45),
         ("tabed", 0, "TABED MT", "mean of these", 2.31),
-        ("tabed", 0, "M", "POPE", 2.56),
-        ("tabed", 1, "T", "MagicBrush", 2.01),
         ("tabed", 2, "TABED MTCP", "5 images", 2.13),
-        ("mmspec", 0, "ViSpec", "speed-up, global", 2.23),
         ("mmspec", 1, "MSD", "COCO", 2.42),
     ],
 )

@@ -4,7 +4,6 @@ import pytest
 
 from mmspec_bench.report import tables
 from mmspec_bench.report.merge import merge
-from mmspec_bench.report.write import report_tables
 from support.suite_row import plain, row, seconds
 from support.synthetic_run import provenance, write
 
@@ -39,19 +38,6 @@ def test_block_efficiency_of_methods(run):
     # M: 7 tokens in 3 rounds, the answers' own 3 and 1; 4 of 7 drafted were kept.
     assert table.rows[0] == ("M", "2", "2.33", "2.00", "57.1 %", "2.33", "1.00", "100.0 %")
     assert [line[0] for line in table.rows] == ["M", "MT", "none"]
-
-
-def test_a_target_that_repeats_answers_has_no_seconds(run):
-    bench_run = run(FAST, PLAIN, target_answers="answers.jsonl")
-    every = report_tables(bench_run, bench_run.task_summaries, [])
-    assert "Time" not in [table.title for table in every]
-    assert every[0].rows[0][6] == ""
-
-
-def test_block_efficiency_by_images(run):
-    table = tables.by_images(run(FAST, SLOW, PLAIN, *LATER))
-    assert table.columns == ("method", "1 image", "2 images")
-    assert table.rows == [("M", "3.00", "1.00"), ("MT", "2.00", "1.00")]
 
 
 def test_every_task_has_its_intervals_nodes_and_speeds(run):
@@ -95,22 +81,6 @@ def test_methods_beside_the_best_single_view(run):
         ("treew2:M", "3.50", "+7.7 %"),
     ]
     assert whole.rows[1][3:] == ("+0.0 %", "+0.0 %")
-
-
-def test_acceptance_by_place(run):
-    table = tables.by_position(run(FAST, SLOW, PLAIN).summaries)
-    assert table.columns == (
-        *("method", "token 1", "token 2", "token 3", "2 after 1", "3 after 2"),
-    )
-    assert table.rows[0] == ("M", "100.0 %", "100.0 %", "100.0 %", "100.0 %", "100.0 %")
-    assert table.rows[1] == ("MT", "66.7 %", "50.0 %", "0.0 %", "100.0 %", "0.0 %")
-
-
-def test_speed_ups_are_of_decoding_and_end_to_end(run):
-    first, second, plainly = tables.time(run(FAST, SLOW, PLAIN).summaries).rows
-    assert (first[0], *first[5:9]) == ("M", "1.50", "1.50", "1.40", "1.40")
-    assert (second[0], *second[5:9]) == ("MT", "1.20", "1.20", "0.88", "0.88")
-    assert plainly[:3] == ("none", "1.0", "1.0")
 
 
 def test_every_divergence_is_listed(run):

@@ -242,29 +242,3 @@ def test_a_view_at_the_end_of_its_positions_stops_drafting_and_the_answer_goes_o
 
 
 # Adaptive weights
-
-
-def mixed(opened, count=24, rounds=None):
-    """The weights of each round of an answer, dropped after `rounds`."""
-    going = opened.decode(FixedDraftLength(3), max_tokens=count, stop=(), seed=0)
-    weights = opened.draft.drafter
-    taken = [tuple(weights.weights) for _, _ in zip(range(rounds or count), going, strict=False)]
-    going.close()
-    return taken
-
-
-def adapting():
-    opened = session("MTC", adaptive=True)
-    prefill(opened, SEEN)
-    return opened
-
-
-@pytest.mark.parametrize("dropped", range(1, 6))
-def test_each_answer_starts_from_equal_weights_also_after_a_dropped_one(dropped):
-    cold = mixed(adapting())
-    opened = adapting()
-    mixed(opened, rounds=dropped)
-    prefill(opened, SEEN)
-    assert mixed(opened) == cold
-    assert len(set(cold)) > 2
-    assert cold[0] == pytest.approx((1 / 3, 1 / 3, 1 / 3))

@@ -39,9 +39,7 @@ def best_choices():
 
 def test_auto_is_never_slower_than_allowed_and_mostly_near_the_best_choice():
     """With few answers in each cell: `python tests/simulate.py` has more, and all fixed choices."""
-    cells = [
-        simulated(*which, 2, {"plain", best})
-        for which, best in zip(product(MACHINES, ACCEPTANCES, TOKENS), best_choices(), strict=True)
-    ]
+    all_cells = zip(product(MACHINES, ACCEPTANCES, TOKENS), best_choices(), strict=True)
+    cells = [simulated(*which, 2, {"plain", best}) for which, best in all_cells]
     assert [cell for cell in cells if max(cell.auto, cell.calibrated) > 1.03] == []
     assert len([cell for cell in cells if cell.misses_best]) <= 4

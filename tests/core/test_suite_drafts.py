@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from mmspec.chat.loaded_model import LoadedHead
-from mmspec.chat.options import Options
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.ground.errors import UsageError
-from mmspec_bench.suite.drafts import engine_for, load_drafts
+from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method
 from support import factory_layouts
 from support.scripted_engine import BLIND, SEES, scripted_engine
@@ -46,13 +45,3 @@ def test_two_that_can_are_named_and_so_is_what_none_can(engines):
         engine_for(read_method("msd"), engines[:2])
     with pytest.raises(UsageError, match="unknown draft 'seas': use blind, sees or heads/msd"):
         engine_for(read_method("M@seas"), engines)
-
-
-def test_each_draft_is_loaded_once_beside_one_target(pair_paths, llava_path):
-    target, draft = map(str, pair_paths)
-    models = {"model": target, "backend": "torch"}
-    one, two = load_drafts([draft, str(llava_path), draft], models, Options(exact="off"))
-    assert one.target is two.target
-    assert one.exactness is two.exactness
-    assert one.calibrations.keys() == two.calibrations.keys() == {None}  # read before the answers
-    assert (one.draft.name, two.draft.name) == (draft, str(llava_path))

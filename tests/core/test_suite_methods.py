@@ -7,7 +7,7 @@ import pytest
 from mmspec.chat.options import Options
 from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import UsageError
-from mmspec_bench.suite.methods import is_single_view, read_method, read_methods
+from mmspec_bench.suite.methods import read_method, read_methods
 
 OPTIONS = Options(gamma=3, max_new_tokens=9)
 
@@ -29,11 +29,6 @@ def test_a_method_may_name_its_draft():
     for word in ("M@", "none@mini-draft", "lookup@mini-draft"):
         with pytest.raises(UsageError, match="after @ name a draft"):
             read_method(word)
-
-
-@pytest.mark.parametrize("name", ["M", "P36", "T/run", "M@runs/x", "P9@msd"])
-def test_single_views_are_known_by_name(name):
-    assert is_single_view(name)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from mmspec.checkpoints.head_config import HeadConfig
@@ -41,26 +40,6 @@ def test_speed_ups_pair_the_same_questions():
     assert metrics.global_speed_up(paired, "decode") == pytest.approx((10 / 6) / (10 / 6))
     assert metrics.paired_speed_ups(paired, "total") == pytest.approx([5 / 4, 5 / 6])
     assert metrics.global_speed_up(paired, "total") == pytest.approx(1.0)
-
-
-def test_percentiles_of_speeds_name_the_slow_end():
-    speeds = [float(n) for n in range(1, 101)]
-    whole = metrics.summarise(
-        [row(rounds=[(0, 0, 1)], seconds=seconds(1 / speed)) for speed in speeds], []
-    )
-    assert whole["tokens_per_second_p50"] == pytest.approx(np.percentile(speeds, 50))
-    assert whole["tokens_per_second_p95"] == pytest.approx(np.percentile(speeds, 5))
-    assert sum(speed >= whole["tokens_per_second_p95"] for speed in speeds) == 95
-    assert metrics.percentile([], 50) == 0
-
-
-def test_stages_are_means_and_the_loop_is_what_is_left():
-    rows = [
-        row(seconds=seconds(4.0, 9.0, draft=1.0, verify=2.0, vision=3.0, caption=1.0)),
-        row(seconds=seconds(6.0, 9.0, draft=2.0, verify=2.0, prefill=5.0)),
-    ]
-    expected = {"vision": 1.5, "caption": 0.5, "prefill": 2.5, "draft": 1.5, "verify": 2.0}
-    assert metrics.stage_seconds(rows) == expected | {"loop": 1.5}
 
 
 def test_what_was_not_compared_counts_neither_way():

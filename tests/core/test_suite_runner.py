@@ -118,7 +118,7 @@ def test_a_broken_sample_can_be_left_out(engine, tmp_path):
     assert read_provenance(tmp_path)["skipped"] == [{"sample": "t/2", "reason": "no picture"}]
 
 
-@pytest.mark.parametrize("length", range(1, 9))
+@pytest.mark.parametrize("length", [1, 3, 5, 8])
 def test_wherever_a_kill_cuts_the_file_resuming_completes_it(engine, tmp_path, length):
     bench = runner(engine, "M,none", tmp_path, conversation(1, 2), conversation(2, 2))
     whole = [row for rows in bench.run([]) for row in rows]

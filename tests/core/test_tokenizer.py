@@ -38,17 +38,14 @@ def test_template_text_is_encoded_as_transformers_does(tokenizers, references, k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@given(text=TRICKY, continues=st.booleans())
-def test_a_text_is_encoded_once_and_its_ids_are_the_callers(tokenizers, kind, text, continues):
-    tokenizer = tokenizers[kind]
-    parts = [text, 3, text]
-    with pytest.MonkeyPatch.context() as patch:
-        first = tokenizer.encode_parts(parts, continues=continues)
-        patch.setattr(tokenizer, "_encode", pytest.fail)
-        again = tokenizer.encode_parts(parts, continues=continues)
-    assert again == first
-    again.clear()
-    assert tokenizer.encode_parts(parts, continues=continues) == first
+def test_a_text_is_encoded_once_and_its_ids_are_the_callers(tokenizers, kind, monkeypatch):
+    parts = ["a <image> never seen", 3, "again"]
+    first = [*tokenizers[kind].encode_parts(parts)]
+    monkeypatch.setattr(tokenizers[kind], "_encode", pytest.fail)
+    for _ in range(2):
+        again = tokenizers[kind].encode_parts(parts)
+        assert again == first
+        again.clear()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,18 +58,6 @@ def test_user_text_never_becomes_a_special_token(tokenizers, kind, text):
         tokenizer.token_id("<unk>")
     }
     assert not special & set(ids)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_ids_among_text_stay_and_bound_it(tokenizers, references, kind):
-    text = "what is <image>\nthis? </s>the cat"
-    parts = tokenizers[kind].split_special(text)
-    assert [part for part in parts if isinstance(part, str)] == ["what is ", "\nthis? ", "the cat"]
-    expected = references[kind](text, add_special_tokens=False).input_ids
-    image = tokenizers[kind].image_token_id
-    replaced = [-7 if part == image else part for part in parts]
-    found = tokenizers[kind].encode_parts(replaced)
-    assert found == [-7 if id == image else id for id in expected]
 
 
 def test_an_image_marker_that_is_no_special_token_is_text_when_typed():
@@ -302,12 +287,12 @@ def with_tokens(count: int, *added: str, differing: int | None = None) -> Tokeni
 
 
 def test_shared_vocabularies():
-    llama = with_tokens(32_000)
-    llava = with_tokens(32_000, "<image>", "<pad>")
-    assert shared_vocabulary(llava, llava) == 32_002
-    assert shared_vocabulary(llava, llama) == 32_000
-    assert shared_vocabulary(llama, llava) == 32_000
-    assert shared_vocabulary(llava, with_tokens(32_000, "<pad>")) == 32_000
+    llama = with_tokens(320)
+    llava = with_tokens(320, "<image>", "<pad>")
+    assert shared_vocabulary(llava, llava) == 322
+    assert shared_vocabulary(llava, llama) == 320
+    assert shared_vocabulary(llama, llava) == 320
+    assert shared_vocabulary(llava, with_tokens(320, "<pad>")) == 320
 
 
 def test_other_vocabularies_are_refused_with_the_first_difference(tokenizers):

@@ -54,7 +54,7 @@ def test_a_template_without_calls_in_json_has_no_form(source):
     assert call_form(ChatTemplate(source)) is None
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(st.sampled_from([*FORMS.values()]), st.text(max_size=9), st.lists(calls, min_size=1))
 def test_what_is_written_is_read(form, text, some):
     if not form.mark:

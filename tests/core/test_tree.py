@@ -79,18 +79,6 @@ def every_path(branching):
     return [path for level in levels for path in level]
 
 
-@given(branchings, st.integers(1, 40))
-def test_a_static_tree_keeps_the_least_products_and_their_ancestors(branching, nodes):
-    def key(path):
-        return prod(rank + 1 for rank in path), len(path), path
-
-    kept = sorted(every_path(branching), key=key)[:nodes]
-    made = shape(branching, nodes)
-    order = sorted(kept, key=lambda path: (len(path), path))
-    places = {path: place for place, path in enumerate(order)} | {(): -1}
-    assert made.parents == tuple(places[path[:-1]] for path in order)
-
-
 @given(branchings, st.integers(1, 40), st.sampled_from([said, flat]))
 def test_a_static_tree_takes_each_nodes_likeliest_children(branching, nodes, rule):
     ids, parents, depth = drafted(rule, Tree(branching, nodes=nodes), 9)

@@ -1,15 +1,11 @@
 """What decoding by trees alone has: levels, nodes and paths; `test_loop.py` holds the rest."""
 
-from dataclasses import replace
-
 import pytest
 from test_loop import TREES, opened, rounds_of
 
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from support.chat_turns import OPTIONS, check
-from support.scripted_engine import picture
 
 
 def test_a_tree_keeps_more_than_its_likeliest_path():
@@ -53,38 +49,4 @@ def test_of_a_tree_the_first_choices_are_what_a_chain_would_have_had(path, first
     assert verdict.first_choices(path) == first
 
 
-def test_of_a_chain_the_first_choices_are_all():
-    rounds = rounds_of(*opened(wrong_every=2), gamma=4, max_tokens=80)
-    for each in rounds:
-        judged = min(each.accepted + 1, each.depth)
-        assert each.first_choices == (each.accepted, judged)
-
-
 # Conversations
-
-
-@pytest.mark.parametrize("tree", [TREES["static"], TREES["dynamic"]])
-def test_turns_are_answered_like_cold_runs(engine, tree):
-    chat = engine.chat(replace(OPTIONS, drafting="MTC", tree=tree, max_new_tokens=30))
-    check(chat, "What is this?", picture(1))
-    check(chat, "And this?", picture(2), picture(1))
-    chat.conversation.undo()
-    check(chat, "Why?")
-    for _ in chat.retry():
-        pass
-    check(chat, "Why?")
-    statistics = chat.answer.statistics
-    assert 0 < statistics.acceptance_rate <= 1
-    assert statistics.depth < statistics.drafted
-    assert statistics.acceptance_rate == statistics.accepted / statistics.depth
-
-
-def test_draft_lengths_are_learned_apart_from_those_of_chains(engine):
-    options = replace(OPTIONS, gamma="auto", drafting="T", max_new_tokens=60)
-    for tree in (None, Tree((), 4, 20), Tree((2, 2))):
-        chat = engine.chat(replace(options, tree=tree))
-        check(chat, "What is this?", picture(1))
-    drafting = chat.answer.drafting
-    trees = (None, Tree((), 4, 20), Tree((2, 2)))
-    lengths = (engine.adaptive_length(replace(options, tree=tree), drafting) for tree in trees)
-    assert len(set(lengths)) == 3

@@ -16,31 +16,9 @@ from mmspec_world.facts import Fact
 from mmspec_world.split import KEY_SEPARATOR, split_of
 from support.judge import judge
 
-SEEDS = range(30)
-TEXT_DIGESTS = {
-    "chart": "76b60269aeac",
-    "text": "c2f2a7c9882c",
-    "general": "6a95e84c0dcd",
-    "hallucination": "fe3d0bfe2017",
-    "spot": "4947467158a2",
-    "edit": "96f30901e323",
-    "pororo": "833049d84675",
-    "vist": "66be29150486",
-    "conversation": "6c289bb389f3",
-    "detail": "f5d068c0b8c3",
-    "reasoning": "622df51bee0a",
-    "caption": "b9da3a722a68",
-    "science": "97e649b76d60",
-    "video": "9d14db059f94",
-    "chat": "c235b73a1e28",
-    "swap": "71c72cb390a6",
-    "told": "da3150b22feb",
-    "drill": "b20f28d75887",
-    "clip4": "46c4074d7ebe",
-    "clip8": "07c47d1cb5ef",
-    "clip16": "62daed21e3d7",
-}
-"""Digests of 40 samples of each split, without pixels, which depend on Pillow's version."""
+SEEDS = range(12)
+TEXT_DIGEST = "6fb1d6ac26264e1d"
+"""Of 40 samples of each task and split, without pixels, which depend on Pillow's version."""
 
 
 def held_out_turns(task: str) -> list[JudgedTurn]:
@@ -54,13 +32,12 @@ def with_value(answer: str, fact: Fact, other: str) -> str:
     return answer
 
 
-@pytest.mark.parametrize("task", SCRIPTS)
-def test_samples_are_those_that_published_models_were_trained_on(task):
-    drawn = [
-        sample(task, n, split=split, size=8) for split in ("train", "held-out") for n in range(40)
-    ]
-    texts = repr([(whole.key, [astuple(turn) for turn in whole.turns]) for whole in drawn])
-    assert hashlib.sha256(texts.encode()).hexdigest()[:12] == TEXT_DIGESTS[task]
+def test_samples_are_those_that_published_models_were_trained_on():
+    digest = hashlib.sha256()
+    for task, split, number in itertools.product(SCRIPTS, ("train", "held-out"), range(40)):
+        drawn = sample(task, number, split=split, size=8)
+        digest.update(repr((drawn.key, [astuple(turn) for turn in drawn.turns])).encode())
+    assert digest.hexdigest()[:16] == TEXT_DIGEST
 
 
 def test_every_phrase_is_said(monkeypatch):
@@ -98,27 +75,11 @@ def test_no_held_out_content_is_trained_on(task):
 
 
 @pytest.mark.parametrize("task", SCRIPTS)
-def test_the_judge_passes_every_answer_of_the_world(task):
+def test_the_judge_passes_every_answer_of_the_world_and_fails_every_other_value(task):
     for turn in held_out_turns(task):
         for fact in turn.facts:
             assert fact.value in fact.options
             assert judge(fact, turn.answer), (fact, turn.answer)
-
-
-@pytest.mark.parametrize("task", SCRIPTS)
-def test_the_judge_fails_every_other_value(task):
-    for turn in held_out_turns(task):
-        for fact in turn.facts:
             for other in set(fact.options) - {fact.value}:
                 wrong = with_value(turn.answer, fact, other)
                 assert not judge(fact, wrong), (fact, wrong)
-
-
-def test_the_judge_takes_the_last_statement_and_wants_one():
-    fact = Fact("colour", "red", ("red", "blue"), (r"star is {}", r"{} star"))
-    assert judge(fact, "The star is red.")
-    assert judge(fact, "A blue star? No, the STAR is\nred.")
-    assert not judge(fact, "The star is red. So it is a blue star.")
-    assert not judge(fact, "I see a star, and red.")
-    assert not judge(fact, "The star is reddish.")
-    assert not judge(fact, "")
