@@ -24,14 +24,8 @@ class RefusedImage(Exception):
     """An image that is not fetched or read; the message says why, and names no path."""
 
 
-def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host; raises OSError if it has none."""
+def _resolve(host: str, port: int) -> list[str]:
     return [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-
-
-def connect(address: str, port: int, seconds: float) -> socket.socket:
-    """A connection to an address."""
-    return socket.create_connection((address, port), seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +36,9 @@ class Fetcher:
     """Exact host names, without their subdomains."""
     seconds: float = 10.0
     """Seconds for one image, redirects included."""
-    resolve: Callable[[str, int], list[str]] = resolve
-    connect: Callable[[str, int, float], socket.socket] = connect
+    resolve: Callable[[str, int], list[str]] = _resolve
+    """The addresses of a host and port; raises OSError if there is none."""
+    connect: Callable[[tuple[str, int], float], socket.socket] = socket.create_connection
 
     def fetch(self, url: str, limit: int) -> bytes:
         """The content at `url`, at most `limit` bytes; raises RefusedImage."""
@@ -89,17 +84,14 @@ class Fetcher:
         addresses = self.resolve(host, port)
         if not addresses or not all(map(is_public, addresses)):
             raise RefusedImage("its address is not public")
-        plain = self.connect(addresses[0], port, _left(deadline))
-        return plain if parts.scheme == "http" else _encrypted(plain, host)
-
-
-def _encrypted(plain: socket.socket, host: str) -> socket.socket:
-    """A connection over `plain` to a server whose certificate is the host's."""
-    try:
-        return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
-    except BaseException:
-        plain.close()
-        raise
+        plain = self.connect((addresses[0], port), _left(deadline))
+        if parts.scheme == "http":
+            return plain
+        try:  # to a server whose certificate is the host's
+            return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
+        except BaseException:
+            plain.close()
+            raise
 
 
 def is_public(address: str) -> bool:

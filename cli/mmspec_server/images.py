@@ -6,7 +6,6 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from io import BytesIO
@@ -17,6 +16,7 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from PIL import Image
 
 from mmspec.ground.errors import ImageError
+from mmspec.ground.latest_values import LatestValues
 from mmspec.prompt.images import Picture, decode_picture
 from mmspec_server.endpoint import ApiError
 from mmspec_server.fetching import Fetcher, RefusedImage
@@ -29,32 +29,6 @@ DECODED_BYTES = 2**28
 _DATA_URL = re.compile(r"data:([^,;]{0,80})(?:;[^,;]{1,200}){0,9}?(;base64)?,", re.IGNORECASE)
 _UNTYPED = ("", "application/octet-stream")
 """Types of data: URLs whose writer did not know that of the image."""
-_SPACES = bytes.maketrans(b"", b""), b" \t\r\n\f"
-
-
-class PictureCache:
-    """Decoded pictures by their content, as a conversation sends them again; the oldest leave."""
-
-    def __init__(self, size: int) -> None:
-        """size: the most bytes of all contents and pixels."""
-        self._size = size
-        self._pairs: list[tuple[bytes, Picture]] = []
-
-    def get(self, content: bytes, decode: Callable[[bytes], Picture]) -> Picture:
-        """The picture of a file's content, in any encoding, decoded if it is not here."""
-        # A few comparisons cost less than one digest of megabytes.
-        places = (place for place, pair in enumerate(self._pairs) if pair[0] == content)
-        place = next(places, None)
-        pair = (content, decode(content)) if place is None else self._pairs.pop(place)
-        self._pairs.append(pair)
-        while sum(map(_bytes, self._pairs)) > self._size:
-            del self._pairs[0]
-        return pair[1]
-
-
-def _bytes(pair: tuple[bytes, Picture]) -> int:
-    content, picture = pair
-    return len(content) + 3 * picture.image.width * picture.image.height
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,89 +44,77 @@ class ImageReader:
     fetcher: Fetcher | None = None
     """Used in place of one for `domains`."""
     _decoding: Lock = field(default_factory=Lock, init=False, repr=False)
-    _decoded: PictureCache = field(
-        default_factory=lambda: PictureCache(DECODED_BYTES), init=False, repr=False
+    _decoded: LatestValues[tuple[Picture, int]] = field(
+        default_factory=lambda: LatestValues(DECODED_BYTES, lambda kept: kept[1]), init=False
     )
+    """Pictures with their sizes, by data: URL or content: a conversation sends them again."""
 
     def picture(self, url: str, param: str) -> Picture:
         """The picture at `url`; param: the field of the request, named in errors."""
-        if url[:5].lower() == "data:":
-            content, decode = self._sent(url, param)
-        else:
-            content, decode = self._content(url, param), partial(self._decode, param)
-        with self._decoding:  # warnings are silenced for the whole process meanwhile
-            return self._decoded.get(content, decode)
-
-    def _sent(self, url: str, param: str) -> tuple[bytes, Callable[[bytes], Picture]]:
-        """The content of a data: URL as it was sent, and how it is decoded."""
-        beginning = _DATA_URL.match(url)
-        if not beginning:
-            raise refusal(param, "a data: URL has a comma before its data: data:image/png;base64,…")
-        kind = beginning[1].strip().lower()
-        if not kind.startswith("image/") and kind not in _UNTYPED:
-            raise refusal(param, f"a data: URL of {kind!r}: send an image, such as image/png")
-        data = url[beginning.end() :].strip()
-        content = unquote_to_bytes(data) if "%" in data else data.encode("ascii", "replace")
-        if not beginning[2]:
-            return content, partial(self._decode, param)
-        return content.translate(*_SPACES), partial(self._from_base64, param)
-
-    def _decode(self, param: str, content: bytes) -> Picture:
-        self._check_pixels(content, param)
         try:
-            return decode_picture(content, param)
+            source = url if url[:5].lower() == "data:" else self._content(url)
+            return self._decoded.get(source, partial(self._opened, source, param))[0]
+        except RefusedImage as error:
+            raise ApiError(400, f"{param}: {error}", param, "invalid_image") from error
         except ImageError as error:
             raise ApiError(400, str(error), param, "invalid_image") from error
 
-    def _content(self, url: str, param: str) -> bytes:
-        try:
-            if url.startswith("file:") and self.root:
+    def _opened(self, source: str | bytes, param: str) -> tuple[Picture, int]:
+        content = self._sent(source) if isinstance(source, str) else source
+        with self._decoding:  # warnings are silenced for the whole process meanwhile
+            self._check_pixels(content)
+            picture = decode_picture(content, param)
+        return picture, len(source) + 3 * picture.image.width * picture.image.height
+
+    def _content(self, url: str) -> bytes:
+        """The content of a file, or at an address."""
+        option = ""
+        if url.startswith("file:"):
+            if self.root:
                 return read_file(self.root, url, self.file_bytes)
-            if url.startswith(("http:", "https:")) and (self.fetcher or self.domains):
-                fetcher = self.fetcher or Fetcher(self.domains)
-                return fetcher.fetch(url, self.file_bytes)
-        except RefusedImage as error:
-            raise refusal(param, str(error)) from error
-        raise refusal(param, f"not read by this server: send its content in base64{_opening(url)}")
+            option = ", or start it with --media-root DIR"
+        elif url.startswith(("http:", "https:")):
+            if self.fetcher or self.domains:
+                return (self.fetcher or Fetcher(self.domains)).fetch(url, self.file_bytes)
+            option = ", or start it with --allow-url DOMAIN"
+        raise RefusedImage(f"not read by this server: send its content in base64{option}")
 
-    def _from_base64(self, param: str, text: bytes) -> Picture:
-        if len(text) * 3 // 4 > self.file_bytes + 2:
-            raise refusal(param, f"it is larger than {self.file_bytes} bytes")
+    def _sent(self, url: str) -> bytes:
+        """The content of a data: URL."""
+        beginning = _DATA_URL.match(url)
+        if not beginning:
+            raise RefusedImage("a data: URL has a comma before its data: data:image/png;base64,…")
+        kind = beginning[1].strip().lower()
+        if not kind.startswith("image/") and kind not in _UNTYPED:
+            raise RefusedImage(f"a data: URL of {kind!r}: send an image, such as image/png")
+        data = url[beginning.end() :].strip()
+        content = unquote_to_bytes(data) if "%" in data else data.encode("ascii", "replace")
+        if not beginning[2]:
+            return content
+        content = content.translate(None, b" \t\r\n\f")
+        if len(content) * 3 // 4 > self.file_bytes + 2:
+            raise RefusedImage(f"it is larger than {self.file_bytes} bytes")
         try:
-            content = base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+            return base64.b64decode(content + b"=" * (-len(content) % 4), validate=True)
         except binascii.Error as error:
-            raise refusal(param, "what follows base64, in the data: URL is not base64") from error
-        return self._decode(param, content)
+            reason = "what follows base64, in the data: URL is not base64"
+            raise RefusedImage(reason) from error
 
-    def _check_pixels(self, content: bytes, param: str) -> None:
+    def _check_pixels(self, content: bytes) -> None:
         """Refuse by an image's header what would take too much memory to decode."""
+        most = f"{self.pixels / MEGA:g} million pixels"
+        large = f"it has more than {most}: make it smaller; --max-pixels allows more"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of its size, which is checked here
                 with Image.open(BytesIO(content), formats=FORMATS) as image:
                     pixels = image.width * image.height
         except Image.DecompressionBombError as error:
-            raise self._too_many_pixels(param) from error
+            raise RefusedImage(large) from error
         except Exception as error:  # damaged data makes decoders raise anything
-            raise refusal(param, f"it is not an image in {', '.join(FORMATS)}") from error
+            raise RefusedImage(f"it is not an image in {', '.join(FORMATS)}") from error
         if pixels > self.pixels:
-            raise self._too_many_pixels(param)
-
-    def _too_many_pixels(self, param: str) -> ApiError:
-        most = f"{self.pixels / MEGA:g} million pixels"
-        return refusal(param, f"it has more than {most}: make it smaller; --max-pixels allows more")
-
-
-def _opening(url: str) -> str:
-    """The option of the server that would let it read an address."""
-    if url.startswith(("http:", "https:")):
-        return ", or start it with --allow-url DOMAIN"
-    return ", or start it with --media-root DIR" if url.startswith("file:") else ""
-
-
-def refusal(param: str, reason: str) -> ApiError:
-    """The error for an image that is not used."""
-    return ApiError(400, f"{param}: {reason}", param, "invalid_image")
+            raise RefusedImage(large)
 
 
 def read_file(root: Path, url: str, limit: int) -> bytes:
@@ -165,19 +127,15 @@ def read_file(root: Path, url: str, limit: int) -> bytes:
         path = (root / unquote(urlsplit(url).path)).resolve(strict=True)
         if not path.is_relative_to(root.resolve(strict=True)):
             raise RefusedImage("there is no such file in the media root")
-        return _content(path, limit)
+        # Without following a link that has come since, nor waiting for a pipe's writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise RefusedImage("it is not a regular file")
+            if status.st_size > limit:
+                raise RefusedImage(f"it is larger than {limit} bytes")
+            return file.read(limit)
     except (OSError, ValueError, RuntimeError) as error:
         # Python 3.11 raises RuntimeError for links in a circle.
         raise RefusedImage("there is no such file in the media root") from error
-
-
-def _content(path: Path, limit: int) -> bytes:
-    # Without following a link that has come since, nor waiting for a pipe's writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise RefusedImage("it is not a regular file")
-        if status.st_size > limit:
-            raise RefusedImage(f"it is larger than {limit} bytes")
-        return file.read(limit)
