@@ -1,8 +1,9 @@
 """The addresses of the server, and what their requests share: models, options, limits, queue."""
 
 import asyncio
+import mimetypes
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
@@ -15,40 +16,33 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
+from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.engine import Engine
 from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.checkpoints.cards import load_cards
 from mmspec.prompt.tool_calls import CallForm, call_form
-from mmspec_server.access import Guard
-from mmspec_server.answers import (
-    Event,
-    Finished,
-    RequestPrompt,
-    answer,
-    prepare,
-    prepare_text,
-    with_calls,
-)
 from mmspec_server.chat_request import (
     ChatRequest,
     read_chat_request,
     read_responses_request,
     read_text_request,
 )
-from mmspec_server.decoding import ConversationCache, DecodingQueue, Job
-from mmspec_server.endpoint import ApiError, Fields, guarded, http_error, read_body, read_json
+from mmspec_server.completions import Completion, TextCompletion
+from mmspec_server.decoding import ConversationCache, DecodingQueue, Event, answer
+from mmspec_server.endpoint import ApiError, Endpoint, Fields, http_error, read_body, read_json
 from mmspec_server.grammar import Grammars
 from mmspec_server.images import MEGA, ImageReader
-from mmspec_server.metrics import Counted, Metrics
-from mmspec_server.replies import Completion, ResponseReply, TextCompletion
+from mmspec_server.middleware import PAGE, Guard, Metrics
+from mmspec_server.prompts import RequestPrompt, prepare, prepare_text, read_conversation
+from mmspec_server.replies import LEFT_SECONDS, EventStream, Reply, whole
+from mmspec_server.responses import ResponseReply
 from mmspec_server.settings import ServerSettings
-from mmspec_server.streams import EventStream, ReplyWriter, streamed, whole
-from mmspec_server.transcript import read_transcript
 
 READ_TOGETHER = 4
 """Requests whose messages and images are read at the same time; others hold only their bodies."""
@@ -57,14 +51,8 @@ SEED_BITS = 32
 """Bits of a seed that the server draws; a JSON number of any client holds them."""
 
 FOLDER = Path(__file__).parent / "page"
-KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".png": "image/png"}
-FILES = {"/": "index.html"} | {
-    f"/page/{file.name}": file.name for file in sorted(FOLDER.iterdir()) if file.suffix != ".html"
-}
-"""The file at each address; they are the same for everyone, so they need no key."""
 SAMPLES = Path(str(files("mmspec_models"))) / "samples"
-PICTURES = {f"/page/samples/{name}": name for name in ("shapes.png", "chart.png", "word.png")}
-"""Pictures to try, by address."""
+"""Pictures to try."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
@@ -143,20 +131,21 @@ class Service:
         self._check_model(request.path_params["id"])
         return JSONResponse(self._card())
 
-    async def chat(self, request: Request) -> Response:
-        """`/v1/chat/completions`."""
-        asked, prompt = await self._read(request, read_chat_request)
-        return await self._reply(request, asked, prompt, Completion(self.model, asked))
+    def answering(
+        self, read: Callable[[Fields, Options], ChatRequest], reply: type[Reply]
+    ) -> Endpoint:
+        """The endpoint of an address: how its requests are read, and its replies."""
 
-    async def complete(self, request: Request) -> Response:
-        """`/v1/completions`."""
-        asked, prompt = await self._read(request, read_text_request)
-        return await self._reply(request, asked, prompt, TextCompletion(self.model, asked))
+        async def endpoint(request: Request) -> Response:
+            asked, prompt = await self._read(request, read)
+            form = self._call_form if asked.tools else None
+            writer = reply(self.model, asked, self.engine.target, form)
+            job = self.queue.submit(self._events(asked, prompt))
+            if asked.stream:
+                return EventStream(writer, job.events(self.settings.silence))
+            return JSONResponse(await whole(request, writer, job.events(LEFT_SECONDS)))
 
-    async def responses(self, request: Request) -> Response:
-        """`/v1/responses`."""
-        asked, prompt = await self._read(request, read_responses_request)
-        return await self._reply(request, asked, prompt, ResponseReply(self.model, asked))
+        return endpoint
 
     def _card(self) -> dict[str, Any]:
         """The model as `/v1/models` lists it; of the bundled one with what it knows."""
@@ -196,20 +185,15 @@ class Service:
         elif asked.forced:
             constraint = self._grammars.calls(self._call_form, asked.forced, asked.calls)
         asked = replace(asked, options=replace(asked.options, constraint=constraint))
-        return asked, self._prompt(asked)
-
-    def _prompt(self, asked: ChatRequest) -> RequestPrompt:
-        """The prompt of a request of at most as many images as the limit and the context allow."""
         if asked.text is not None:
-            return prepare_text(self.engine, asked.text)
+            return asked, prepare_text(self.engine, asked.text)
+        # As many images as the limit and the context allow.
         config = self.engine.target.model.config
         fitting = config.text.max_position_embeddings // max(config.image_tokens, 1)
         most = min(self.settings.max_images, fitting)
         calls = self._call_form if asked.speaks_of_tools else None
-        transcript = read_transcript(asked, self.reader, most, calls)
-        if self.settings.system and not transcript.system:
-            transcript.system.append(self.settings.system)
-        return prepare(self.engine, transcript)
+        messages = read_conversation(asked, self.reader, most, calls, self.settings.system)
+        return asked, prepare(self.engine, messages)
 
     @cached_property
     def _call_form(self) -> CallForm:
@@ -220,60 +204,57 @@ class Service:
             raise ApiError(400, reason, "tools")
         return form
 
-    async def _reply(
-        self, request: Request, asked: ChatRequest, prompt: RequestPrompt, writer: ReplyWriter
-    ) -> Response:
-        """Queue the answer and pass it on; raises ApiError if too many requests wait."""
-        ahead = self.queue.jobs
-        job: Job[Event] = self.queue.submit(self._events(asked, prompt))
-        if asked.stream:
-            return EventStream(job, streamed(job, writer, self.settings.silence, ahead))
-        return JSONResponse(await whole(request, job, writer))
-
     def _events(self, asked: ChatRequest, prompt: RequestPrompt) -> Generator[Event | None]:
         """The answer's events, on the decoding thread."""
-        events: Iterator[Event] = answer(self.cache, prompt, asked.options, plain=asked.plain)
-        if asked.tools:
-            events = with_calls(events, self._call_form, asked.calls)
-        for event in events:
-            if isinstance(event, Finished):
-                self.metrics.answer(event.statistics)
-            # An event wakes the thread of the replies, which takes time from this one.
-            yield event if asked.details or not isinstance(event, Prefilled) else None
+        for event in answer(self.cache, prompt, asked.options, plain=asked.plain):
+            told = True  # an event wakes the thread of the replies, which takes time from this one
+            match event:
+                case Answer():
+                    self.metrics.answer(event.statistics)
+                case Piece():
+                    told = bool(event.text or event.likelihoods)
+                case Prefilled():
+                    told = asked.details
+            yield event if told else None
 
 
-def page_route(address: str, file: Path) -> Route:
-    """The address of a file of the page, which is read once."""
-    content = file.read_bytes()
+class PageFiles(StaticFiles):
+    """Files of the page, which come with its policy."""
 
-    async def reply(_: Request) -> Response:
-        return Response(content, headers=HEADERS, media_type=KINDS[file.suffix])
-
-    return Route(address, reply)
+    def file_response(self, *args: Any, **fields: Any) -> Response:
+        """The reply with a file, or to a browser that has it."""
+        response = super().file_response(*args, **fields)
+        response.headers.update(HEADERS)
+        return response
 
 
 def create_app(service: Service) -> Starlette:
     """The ASGI application of a service."""
+    mimetypes.add_type("text/javascript", ".js")  # whatever this machine's own table says
     routes = [
-        *(page_route(address, FOLDER / name) for address, name in FILES.items()),
-        *(page_route(address, SAMPLES / name) for address, name in PICTURES.items()),
-        Route("/health", guarded(service.health)),
-        Route("/metrics", guarded(service.show_metrics)),
-        Route("/v1/models", guarded(service.list_models)),
-        Route("/v1/models/{id:path}", guarded(service.show_model)),
-        Route("/v1/chat/completions", guarded(service.chat), methods=["POST"]),
-        Route("/v1/completions", guarded(service.complete), methods=["POST"]),
-        Route("/v1/responses", guarded(service.responses), methods=["POST"]),
+        Route("/", lambda _: FileResponse(FOLDER / "index.html", headers=HEADERS)),
+        Mount(f"{PAGE}samples", PageFiles(directory=SAMPLES)),
+        Mount(PAGE, PageFiles(directory=FOLDER)),
+        Route("/health", service.health),
+        Route("/metrics", service.show_metrics),
+        Route("/v1/models", service.list_models),
+        Route("/v1/models/{id:path}", service.show_model),
     ]
+    for address, read, reply in (
+        ("/v1/chat/completions", read_chat_request, Completion),
+        ("/v1/completions", read_text_request, TextCompletion),
+        ("/v1/responses", read_responses_request, ResponseReply),
+    ):
+        routes.append(Route(address, service.answering(read, reply), methods=["POST"]))
     middleware = [
-        Middleware(Counted, metrics=service.metrics),
+        Middleware(service.metrics.counted),
         Middleware(
             CORSMiddleware,
             allow_origins=service.settings.allow_origin,
             allow_methods=["GET", "POST"],
             allow_headers=["*"],  # a preflight's answer repeats those that were asked for
         ),
-        Middleware(Guard, settings=service.settings, public=("/health", *FILES, *PICTURES)),
+        Middleware(Guard, settings=service.settings),
     ]
     handlers = {HTTPException: http_error}
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)

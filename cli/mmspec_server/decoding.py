@@ -1,21 +1,24 @@
 """The decoding thread: one answer at a time, in the order of arrival, and the caches it keeps."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from math import ceil
 from threading import Event as Flag
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
+from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
+from mmspec.chat.session import Prefilled
 from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.conversation import Conversation
 from mmspec_server.endpoint import ApiError
+from mmspec_server.prompts import RequestPrompt
 
 T = TypeVar("T")
 
@@ -25,72 +28,76 @@ WEIGHT = 0.3
 HANDOVER = 0.1
 """Most seconds that a job waits until its first event has been sent."""
 
+UNSAMPLED = ("logprobs", "seed", "max_new_tokens", "stop_strings", "constraint")
+"""Options that may differ between two requests of which one's caches serve the other."""
 
-class Job(Generic[T]):
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The answer waits for `ahead` others."""
+
+    ahead: int
+
+
+Event = Waiting | Prefilled | Piece | Answer
+"""Progress of the queue and of the prompt, then text, then the whole answer."""
+
+
+class Job:
     """The events of a generator on the decoding thread, for the event loop; None is no event."""
 
-    def __init__(self, work: Generator[T | None], thread: ThreadPoolExecutor) -> None:
+    def __init__(self, work: Generator[Event | None], thread: ThreadPoolExecutor) -> None:
         """Called on the event loop by `DecodingQueue.submit`; waits for its turn on `thread`."""
-        self._work = work
         self._loop = asyncio.get_running_loop()
-        self._events: asyncio.Queue[T | BaseException | None] = asyncio.Queue()
-        self._cancelled = Flag()
-        self._handover = Flag()
-        self._end: BaseException | None = None
+        self._events: asyncio.Queue[Event | BaseException | None] = asyncio.Queue()
+        self._left, self._sent = Flag(), Flag()
         self.seconds = 0.0
-        self.future: Future[None] = thread.submit(self._run)
+        self.future: Future[None] = thread.submit(self._run, work)
 
-    def cancel(self, error: ApiError | None = None) -> None:
-        """Stop the generator after its next event, or before it starts; then raise `error`."""
-        self._end = self._end or error
-        self._cancelled.set()
-        if self.future.cancel():
-            self._post(self._end)
-
-    def _run(self) -> None:
-        started = perf_counter()
-        try:
-            self._produce()
-        except BaseException as error:  # noqa: BLE001 - raised where the events are awaited
-            self._end = error
-        self.seconds = perf_counter() - started
-        self._post(self._end)
-
-    def _produce(self) -> None:
-        with closing(self._work) as events:
-            for event in events:
-                if event is not None:
-                    self._post(event)
-                    self._hand_over()
-                if self._cancelled.is_set():
-                    return
-
-    def _hand_over(self) -> None:
-        """Let the event loop send the first event before the next rounds, which would delay it."""
-        self._handover.wait(HANDOVER)
-        self._handover.set()
-
-    def _post(self, event: T | BaseException | None) -> None:
+    def post(self, event: Event | BaseException | None) -> None:
+        """Add an event, an error to raise, or the end; on any thread."""
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
-    async def events(self, silence: float | None = None) -> AsyncIterator[T | None]:
+    def _run(self, work: Generator[Event | None]) -> None:
+        started, end = perf_counter(), None
+        try:
+            with closing(work):
+                for event in work:
+                    if event is not None:
+                        self.post(event)
+                        self._sent.wait(HANDOVER)  # the next rounds would delay the first event
+                        self._sent.set()
+                    if self._left.is_set():
+                        break
+        except BaseException as error:  # noqa: BLE001 - raised where the events are awaited
+            end = error
+        self.seconds = perf_counter() - started
+        self.post(end)
+
+    async def events(self, silence: float) -> AsyncGenerator[Event | None]:
         """The events as they come; None whenever `silence` seconds have passed without one.
 
-        Raises what the generator raised, or the error that it was cancelled with.
+        Raises what the generator raised. Closing this stops it after its next event, or before it
+        starts.
         """
-        while True:
-            try:
-                async with asyncio.timeout(silence):
-                    event = await self._events.get()
-            except TimeoutError:
-                yield None
-                continue
-            if isinstance(event, BaseException):
-                raise event
-            if event is None:
-                return
-            yield event
-            self._handover.set()  # awaited again: the event has been sent
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(silence):
+                        event = await self._events.get()
+                except TimeoutError:
+                    yield None
+                    continue
+                if isinstance(event, BaseException):
+                    raise event
+                if event is None:
+                    return
+                yield event
+                if not isinstance(event, Waiting):
+                    self._sent.set()  # awaited again: the event has been sent
+        finally:
+            self._left.set()
+            self.future.cancel()
 
 
 class DecodingQueue:
@@ -100,7 +107,7 @@ class DecodingQueue:
         """waiting: jobs that may wait for the one that runs."""
         self._thread = ThreadPoolExecutor(1, "decoding")
         self._waiting = waiting
-        self._jobs: list[Job[Any]] = []
+        self._jobs: list[Job] = []
         self._read = 0
         self._seconds = 1.0
         self._closing = False
@@ -121,42 +128,40 @@ class DecodingQueue:
     @contextmanager
     def admission(self) -> Iterator[None]:
         """Context in which a request is read; raises ApiError if as many are read as may wait."""
-        self._check_room()
-        if self._read > self._waiting:
-            raise self._full()
+        self._check_room(self._read)
         self._read += 1
         try:
             yield
         finally:
             self._read -= 1
 
-    def submit(self, work: Generator[T | None]) -> Job[T]:
+    def submit(self, work: Generator[Event | None]) -> Job:
         """Let a generator run after those that came before; raises ApiError if too many wait."""
         self._check_room()
-        job = Job(work, self._thread)
+        ahead, job = self.jobs, Job(work, self._thread)
+        if ahead:
+            job.post(Waiting(ahead))
         self._jobs.append(job)
         return job
 
-    def _check_room(self) -> None:
+    def _check_room(self, read: int = 0) -> None:
+        """Raise ApiError at the end, and if more requests are decoded or `read` than may wait.
+
+        Tells when half of those before it should be done.
+        """
         if self._closing:
             raise _closing_error()
-        if self.jobs > self._waiting:
-            raise self._full()
-
-    def _full(self) -> ApiError:
-        """The error for a request too many; tells when half of those before it should be done."""
-        seconds = max(1, ceil(self._seconds * self._waiting / 2))
-        reason = f"{self._waiting} requests wait already: try again in {seconds} s"
-        return ApiError(429, reason, code="queue_full", headers={"Retry-After": str(seconds)})
+        if max(self.jobs, read) > self._waiting:
+            seconds = max(1, ceil(self._seconds * self._waiting / 2))
+            reason = f"{self._waiting} requests wait already: try again in {seconds} s"
+            raise ApiError(429, reason, code="queue_full", headers={"Retry-After": str(seconds)})
 
     def drain(self, grace: float) -> None:
         """Accept and start no more jobs, and cut the one that runs after `grace` seconds."""
         self._closing = True
         for job in self._jobs:
-            if job.future.running():
-                asyncio.get_running_loop().call_later(grace, job.cancel, _closing_error())
-            else:
-                job.cancel(_closing_error())
+            wait = grace if job.future.running() else 0.0
+            asyncio.get_running_loop().call_later(wait, job.post, _closing_error())
 
     def close(self) -> None:
         """End the thread after its current job."""
@@ -165,18 +170,6 @@ class DecodingQueue:
 
 def _closing_error() -> ApiError:
     return ApiError(503, "the server is shutting down", code="shutting_down")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _CachedChat:
-    chat: Chat
-    prompt: Sequence[Chunk]
-    """What its last answer was to."""
-
-    def serves(self, chunks: Sequence[Chunk]) -> bool:
-        """True if a prompt shares most of the chat's tokens, or is the one answered last."""
-        shared = self.chat.cached_tokens(chunks)
-        return shared > 0 and (2 * shared >= self.chat.held_tokens or self.prompt == chunks)
 
 
 class ConversationCache:
@@ -188,10 +181,9 @@ class ConversationCache:
 
     def __init__(self, engine: Engine, count: int, size: int) -> None:
         """count: the most chats that are kept.  size: the most bytes that their caches take."""
-        self._engine = engine
-        self._count = count
-        self._size = size
-        self._chats: list[_CachedChat] = []
+        self._engine, self._count, self._size = engine, count, size
+        self._chats: list[tuple[Chat, Sequence[Chunk]]] = []
+        """Each with the prompt of its last answer."""
         self.bytes = 0
         """Bytes of all caches that are kept."""
 
@@ -203,11 +195,10 @@ class ConversationCache:
 
         chunks: the whole prompt. Give the chat back with `keep`, also after an error.
         """
-        cached = self._alike(options, chunks)
-        if cached is None:
+        sizes = [self._served(chat, last, options, chunks) for chat, last in self._chats]
+        if not any(sizes):
             return self._engine.chat(options, before)
-        self._chats.remove(cached)
-        chat = cached.chat
+        chat, _ = self._chats.pop(sizes.index(max(sizes)))
         chat.change(options)
         chat.conversation = before
         return chat
@@ -215,20 +206,37 @@ class ConversationCache:
     def keep(self, chat: Chat, prompt: Sequence[Chunk]) -> None:
         """Keep a chat and the prompt of its last answer; the least recently used ones leave."""
         if chat.held_tokens:
-            self._chats.append(_CachedChat(chat, prompt))
-        sizes = [cached.chat.cache_bytes for cached in self._chats]
+            self._chats.append((chat, prompt))
+        sizes = [kept.cache_bytes for kept, _ in self._chats]
         while len(sizes) > self._count or sum(sizes) > self._size:
             del self._chats[0], sizes[0]
         self.bytes = sum(sizes)
 
-    def _alike(self, options: Options, chunks: Sequence[Chunk]) -> _CachedChat | None:
-        """Of the chats that serve a prompt the one that shares most of it."""
-        alike = [cached for cached in self._chats if _same_options(cached.chat.options, options)]
-        serving = [cached for cached in alike if cached.serves(chunks)]
-        return max(serving, key=lambda cached: cached.chat.cached_tokens(chunks), default=None)
+    def _served(
+        self, chat: Chat, last: Sequence[Chunk], options: Options, chunks: Sequence[Chunk]
+    ) -> int:
+        """How many tokens of a prompt a chat's caches serve: most of its own, or its last again."""
+        own = {name: getattr(options, name) for name in UNSAMPLED}
+        if replace(chat.options, **own) != options:
+            return 0
+        shared = chat.cached_tokens(chunks)
+        return shared if 2 * shared >= chat.held_tokens or last == chunks else 0
 
 
-def _same_options(first: Options, second: Options) -> bool:
-    """True if the caches of one serve the other: both sample alike."""
-    own = ("logprobs", "seed", "max_new_tokens", "stop_strings", "constraint")
-    return replace(first, **{name: getattr(second, name) for name in own}) == second
+def answer(
+    cache: ConversationCache, prompt: RequestPrompt, options: Options, *, plain: bool = False
+) -> Generator[Event]:
+    """Generate the answer, of at most as many tokens as the model has positions left.
+
+    Its text is that of `mmspec generate` for the same messages and options.
+    plain: draft nothing; the caches are those of drafted answers.
+    """
+    fitting = replace(options, max_new_tokens=min(options.max_new_tokens, prompt.room))
+    chat = cache.open(fitting, prompt.before, prompt.chunks)
+    chat.speculate, chat.context = not plain, prompt.context
+    try:
+        with chat.send(prompt.question, prompt.chunks) as answering:
+            yield from answering
+        yield answering.answer
+    finally:
+        cache.keep(chat, prompt.chunks)

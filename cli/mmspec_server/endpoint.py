@@ -48,18 +48,6 @@ class ApiError(Exception):
         return {"error": fields}
 
 
-def guarded(endpoint: Endpoint) -> Endpoint:
-    """The endpoint, with a JSON reply for every exception."""
-
-    async def reply(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except Exception as error:  # noqa: BLE001 - a client gets a reply, whatever happens
-            return refused(api_error(error))
-
-    return reply
-
-
 def refused(error: ApiError) -> Response:
     """The reply of an error."""
     return JSONResponse(error.body, error.status, headers=dict(error.headers))

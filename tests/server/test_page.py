@@ -6,10 +6,15 @@ from html.parser import HTMLParser
 from itertools import chain
 from pathlib import Path
 
-from mmspec_server.app import FILES, FOLDER, PICTURES, SAMPLES
+from mmspec_server.app import FOLDER, SAMPLES
 from support.live_server import Live, live
 from support.scripted_engine import scripted_engine
 
+FILES = {"/": "index.html"} | {
+    f"/page/{file.name}": file.name for file in FOLDER.iterdir() if file.suffix != ".html"
+}
+"""The file at each address."""
+PICTURES = {f"/page/samples/{name}": name for name in ("shapes.png", "chart.png", "word.png")}
 TEXTS = {name: (FOLDER / name).read_text(encoding="utf-8") for name in FILES.values()}
 PAGE = TEXTS["index.html"]
 SCRIPTS = "".join(text for name, text in TEXTS.items() if name.endswith(".js"))
@@ -57,7 +62,7 @@ def test_files_have_their_types_and_nothing_else_is_served(scripted: Live):
         assert types == f"text/{kind}; charset=utf-8"
         assert scripted.client.head(address).status_code == 200
         assert scripted.client.post(address, json={}).status_code == 405
-    for address in ("", "/", "/index.html", "/../app.py", "/%2e%2e/app.py"):
+    for address in ("/", "/nothing.js", "/../app.py", "/%2e%2e/app.py", "/samples/..%2fx"):
         assert scripted.client.get(f"/page{address}").status_code == 404
 
 

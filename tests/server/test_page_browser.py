@@ -8,11 +8,11 @@ from time import sleep
 import pytest
 from PIL import Image
 
+from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
-from mmspec_server.answers import Finished, Fragment, Text
 from support.bundled import SAMPLES
 from support.live_server import CHAT, data_url, live, png, words
 from support.scripted_engine import scripted_engine
@@ -58,6 +58,7 @@ class Speaker:
     def __call__(self, cache, prompt, options, *, plain=False):
         self.asked.append((prompt, options, plain))
         statistics = Statistics(prompt_tokens=7, cached_tokens=6)
+        answer = Answer(finish_reason="stop", statistics=statistics)
         try:
             for done in self.read:
                 yield Prefilled(done, self.read[-1])
@@ -69,8 +70,9 @@ class Speaker:
                 statistics.tokens += 1
                 statistics.rounds += 1
                 statistics.seconds["decode"] += 0.01
-                yield Text([Fragment(part, drafted=not plain and number % 2 == 0)])
-            yield Finished("stop", statistics)
+                answer.text += part
+                yield Piece("", part) if plain or number % 2 else Piece(part, "")
+            yield answer
         finally:
             self.closed.set()
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmspec.chat import loaded_model
+from mmspec.chat.answer import Piece
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
-from mmspec.prompt.conversation import Message
-from mmspec_server.answers import Text, answer, prepare
-from mmspec_server.decoding import ConversationCache
-from mmspec_server.transcript import Transcript
+from mmspec.prompt.conversation import Conversation, Message, Turn
+from mmspec_server.decoding import ConversationCache, answer
+from mmspec_server.prompts import prepare
 from support.live_server import Live, live, shown, text_of, words
 from support.scripted_engine import SEES, picture, scripted_engine, with_positions
 
@@ -27,8 +27,9 @@ def engine(directory):
 
 
 def dialogue(*questions, answers=()):
-    messages = [[Message("user", tuple(parts))] for parts in questions]
-    return Transcript([], messages, list(answers))
+    messages = (Message("user", tuple(parts)) for parts in questions)
+    pairs = zip(messages, [*answers, ""], strict=True)
+    return Conversation(None, [Turn(message, None, text) for message, text in pairs])
 
 
 class Client:
@@ -41,7 +42,7 @@ class Client:
         """The text, and the statistics."""
         cache = self.cache if cache is None else cache
         *events, finished = answer(cache, prepare(self.engine, asked), options)
-        texts = (event.text for event in events if isinstance(event, Text))
+        texts = (event.text for event in events if isinstance(event, Piece))
         return "".join(texts), finished.statistics
 
     def check(self, asked, options=OPTIONS):

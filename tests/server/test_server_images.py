@@ -10,8 +10,7 @@ import pytest
 
 from mmspec.prompt.images import decode_picture
 from mmspec_server.endpoint import ApiError
-from mmspec_server.fetching import Fetcher, RefusedImage, is_public
-from mmspec_server.images import ImageReader
+from mmspec_server.images import Fetcher, ImageReader, RefusedImage, is_public
 from support.live_server import data_url, png
 
 RED = decode_picture(png(), "")

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai import OpenAI
 
+from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.engine import load as load_engine
 from mmspec.chat.options import Options
 from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.chat_template import ChatTemplate
-from mmspec_server.answers import Finished, Fragment, Text
 from support.chat_templates import STYLES
 from support.live_server import CHAT, Live, live
 from support.scripted_engine import scripted_engine
@@ -49,8 +49,9 @@ class Caller:
     def __call__(self, _cache, prompt, _options, **_):
         self.prompts.append(prompt)
         for at in range(0, len(self.text), 3):
-            yield Text([Fragment(self.text[at : at + 3])])
-        yield Finished("stop", Statistics(prompt_tokens=7))
+            yield Piece("", self.text[at : at + 3])
+        statistics = Statistics(prompt_tokens=7)
+        yield Answer(self.text, finish_reason="stop", statistics=statistics)
 
 
 @pytest.fixture

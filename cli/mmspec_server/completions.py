@@ -1,0 +1,181 @@
+"""The replies of `/v1/chat/completions` and `/v1/completions`."""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from typing import Any, ClassVar
+
+from mmspec.chat.answer import Answer, Piece
+from mmspec.chat.session import Prefilled
+from mmspec.prompt.tool_calls import Call, CallForm
+from mmspec_server.decoding import Event, Waiting
+from mmspec_server.endpoint import ApiError
+from mmspec_server.replies import Entry, Reply, sent_event
+
+DONE = "data: [DONE]\n\n"
+
+
+@dataclass(slots=True)
+class Completion(Reply):
+    """Writes the reply to one request to `/v1/chat/completions`, whole or in chunks."""
+
+    KIND: ClassVar[str] = "chat.completion"
+    CHUNK: ClassVar[str] = "chat.completion.chunk"
+    PREFIX: ClassVar[str] = "chatcmpl"
+
+    _text: str = ""
+    _shown: int = 0
+    """Characters of the text that have been written; more may begin a call."""
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        """The object of an answer whose pieces have been read."""
+        usage = self.usage(answer, "prompt", "completion")
+        return self._object(self.KIND, [self._whole(answer)], usage=usage, mmspec=self.own(answer))
+
+    def start(self) -> str:
+        """The event before the first text."""
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def event(self, event: Event | None) -> str:
+        """The events of the next of an answer's; empty for one that is not told."""
+        match event:
+            case Piece():
+                return self._delta(event)
+            case Answer():
+                return self._end(event)
+            case Prefilled() if self.request.details:
+                return self._chunk({}, mmspec={"prompt": asdict(event)})
+            case Waiting() if self.request.details:
+                return self._chunk({}, mmspec={"waiting": event.ahead})
+        return ""
+
+    def failure(self, error: ApiError) -> str:
+        """The events of a stream that ends in an error."""
+        return sent_event(error.body) + DONE
+
+    def _delta(self, piece: Piece) -> str:
+        """The event of more text; with details one for each origin, the first with all tokens."""
+        tokens, parts = self.read(piece), [(piece.accepted, True), (piece.own, False)]
+        if self.form:
+            parts = self._before_calls(piece, self.form)
+        parts = [part for part in parts if part[0]]
+        if not self.request.details or not parts:
+            return self._chunk({"content": "".join(text for text, _ in parts)}, tokens)
+        each = [tokens, *[[]] * (len(parts) - 1)]
+        return "".join(
+            self._chunk({"content": text}, tokens, mmspec={"drafted": drafted})
+            for (text, drafted), tokens in zip(parts, each, strict=True)
+        )
+
+    def _before_calls(self, piece: Piece, form: CallForm) -> list[tuple[str, bool]]:
+        """The texts of which it is known now that they begin no call, and if they were drafted."""
+        before, self._text = len(self._text), self._text + piece.text
+        start, self._shown = self._shown, max(form.beginning(self._text), self._shown)
+        first, _ = piece.split(max(self._shown - before, 0))
+        late = self._text[start : min(before, self._shown)]
+        return [(late, False), (first.accepted, True), (first.own, False)]
+
+    def _end(self, answer: Answer) -> str:
+        """The events after the last text."""
+        calls, reason = self._ending(answer)
+        rest, self.form, last = Piece("", answer.text[self._shown :]), None, ""
+        if calls:
+            deltas = [{"index": number, **call} for number, call in enumerate(calls)]
+            last = self._chunk({"tool_calls": deltas})
+        elif self._text and rest.own:
+            last = self._delta(rest)
+        last += self._chunk({}, reason=reason, mmspec=self.own(answer))
+        if self.request.include_usage:
+            usage = self.usage(answer, "prompt", "completion")
+            last += sent_event(self._object(self.CHUNK, [], usage=usage))
+        return last + DONE
+
+    def _ending(self, answer: Answer) -> tuple[list[dict[str, Any]], str]:
+        """The calls in an answer, of at most as many as the request allows, and why it ended."""
+        calls = self.form.read(answer.text)[: self.request.calls] if self.form else []
+        reason = "stop" if answer.finish_reason == "stop" else "length"
+        return [*map(_call, calls)], "tool_calls" if calls else reason
+
+    def _chunk(
+        self,
+        delta: Mapping[str, Any],
+        tokens: Sequence[Entry] = (),
+        reason: str | None = None,
+        **details: Any,
+    ) -> str:
+        without: dict[str, Any] = {"usage": None} if self.request.include_usage else {}
+        choice = self._part(delta, tokens, reason)
+        return sent_event(self._object(self.CHUNK, [choice], **without, **details))
+
+    def _whole(self, answer: Answer) -> dict[str, Any]:
+        """The choice of a whole answer."""
+        calls, reason = self._ending(answer)
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
+        if self.form and calls:
+            before = answer.text[: self.form.beginning(answer.text)].strip()
+            message |= {"content": before or None, "tool_calls": calls}
+        return {"message": message, **_logprobs(self.tokens), "finish_reason": reason}
+
+    def _part(
+        self, delta: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
+    ) -> dict[str, Any]:
+        """The choice of a chunk."""
+        return {"delta": delta, **_logprobs(tokens), "finish_reason": reason}
+
+    def _object(self, kind: str, choices: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+        return {
+            "id": f"{self.PREFIX}-{self.id}",
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": [{"index": 0, **choice} for choice in choices],
+            **fields,
+        }
+
+
+@dataclass(slots=True)
+class TextCompletion(Completion):
+    """Writes the reply to one request to `/v1/completions`, whole or in chunks."""
+
+    KIND: ClassVar[str] = "text_completion"
+    CHUNK: ClassVar[str] = KIND
+    PREFIX: ClassVar[str] = "cmpl"
+
+    _offset: int = 0
+    """Characters of the tokens that have been written."""
+
+    def start(self) -> str:
+        """Nothing: an answer has no role here."""
+        return ""
+
+    def _whole(self, answer: Answer) -> dict[str, Any]:
+        return self._part({"content": answer.text}, self.tokens, self._ending(answer)[1])
+
+    def _part(
+        self, delta: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
+    ) -> dict[str, Any]:
+        logprobs = self._logprobs(tokens) if tokens else None
+        return {"text": delta.get("content", ""), "logprobs": logprobs, "finish_reason": reason}
+
+    def _logprobs(self, tokens: Sequence[Entry]) -> dict[str, Any]:
+        texts = [token["token"] for token in tokens]
+        offsets = [*accumulate(map(len, texts), initial=self._offset)]
+        self._offset = offsets.pop()
+        likeliest = (token["top_logprobs"] for token in tokens)
+        return {
+            "tokens": texts,
+            "token_logprobs": [token["logprob"] for token in tokens],
+            "top_logprobs": [{top["token"]: top["logprob"] for top in tops} for tops in likeliest],
+            "text_offset": offsets,
+        }
+
+
+def _call(call: Call) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
+    return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
+
+
+def _logprobs(tokens: Sequence[Entry]) -> dict[str, Any]:
+    return {"logprobs": {"content": list(tokens), "refusal": None} if tokens else None}

@@ -1,0 +1,165 @@
+"""What every request passes: a count of the replies, and checks of Host, Origin and key."""
+
+import hmac
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mmspec.decoding.statistics import Statistics
+from mmspec_server.endpoint import ApiError, api_error, refused
+from mmspec_server.settings import ServerSettings, is_address, is_loopback
+
+ADDRESSES = (
+    "/health",
+    "/metrics",
+    "/v1/models",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+)
+"""Addresses that are counted each; requests for others are counted together."""
+
+PREFILL = ("vision", "caption", "prefill")
+"""Stages of an answer before its first token."""
+
+HELP = {
+    "requests_total": "Requests by address and status.",
+    "answers_total": "Answers that came to their end.",
+    "prompt_tokens_total": "Tokens of prompts.",
+    "cached_tokens_total": "Tokens of prompts that were in a cache.",
+    "completion_tokens_total": "Tokens of answers.",
+    "drafted_tokens_total": "Drafted tokens.",
+    "accepted_tokens_total": "Drafted tokens that were accepted.",
+    "rounds_total": "Rounds: forwards of the target while decoding.",
+    "prefill_seconds_total": "Seconds in which prompts and images were computed.",
+    "decode_seconds_total": "Seconds in which answers were decoded.",
+    "jobs": "Requests that are answered or wait.",
+    "cached_conversations": "Conversations whose caches are kept.",
+    "cache_bytes": "Bytes of these caches.",
+}
+
+PAGE = "/page/"
+"""Beginning of the addresses of the page's files."""
+
+
+class Metrics:
+    """Sums since the start of the server, in Prometheus' text format."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = dict.fromkeys(HELP, 0)
+        self._requests: Counter[tuple[str, int]] = Counter()
+
+    def counted(self, app: ASGIApp) -> ASGIApp:
+        """The application, whose replies are counted."""
+
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            address = scope["path"] if scope["path"] in ADDRESSES else "other"
+
+            async def sent(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    self._requests[address, message["status"]] += 1
+                await send(message)
+
+            await app(scope, receive, sent)
+
+        return counted
+
+    def answer(self, statistics: Statistics) -> None:
+        """Count an answer."""
+        seconds = statistics.seconds
+        added = {
+            "answers_total": 1,
+            "prompt_tokens_total": statistics.prompt_tokens,
+            "cached_tokens_total": statistics.cached_tokens,
+            "completion_tokens_total": statistics.tokens,
+            "drafted_tokens_total": statistics.drafted,
+            "accepted_tokens_total": statistics.accepted,
+            "rounds_total": statistics.rounds,
+            "prefill_seconds_total": sum(seconds[name] for name in PREFILL),
+            "decode_seconds_total": seconds["decode"],
+        }
+        for name, value in added.items():
+            self._sums[name] += value
+
+    def text(self, **gauges: int) -> str:
+        """All sums and the values of gauges now."""
+        lines = []
+        for name, text in HELP.items():
+            kind = "counter" if name.endswith("_total") else "gauge"
+            lines += [f"# HELP mmspec_{name} {text}", f"# TYPE mmspec_{name} {kind}"]
+            if name == "requests_total":
+                for (path, status), count in sorted(self._requests.items()):
+                    lines.append(f'mmspec_{name}{{address="{path}",status="{status}"}} {count}')
+            else:
+                lines.append(f"mmspec_{name} {gauges.get(name, self._sums[name])}")
+        return "\n".join([*lines, ""])
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """ASGI middleware that refuses a request before its body is read, or passes it on.
+
+    Every exception becomes a reply in JSON.
+    """
+
+    app: ASGIApp
+    settings: ServerSettings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        path = scope["path"]
+        try:
+            # The page's files are the same for everyone.
+            public = path in ("/", "/health") or path.startswith(PAGE)
+            self._check(Headers(scope=scope), needs_key=not public)
+            await self.app(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - a client gets a reply, whatever happens
+            await refused(api_error(error))(scope, receive, send)
+
+    def _check(self, headers: Headers, *, needs_key: bool) -> None:
+        if not self._is_own_name(headers.get("host", "")):
+            reason = "the Host header names another server: see --allow-host"
+            raise ApiError(403, reason, code="host_not_allowed")
+        if not self._allows_origin(headers):
+            reason = "web pages of this origin may not ask: see --allow-origin"
+            raise ApiError(403, reason, code="origin_not_allowed")
+        if needs_key and not self._has_key(headers.get("authorization", "")):
+            challenge = {"WWW-Authenticate": "Bearer"}
+            reason = "the API key is missing or wrong: send Authorization: Bearer KEY"
+            raise ApiError(401, reason, code="invalid_api_key", headers=challenge)
+
+    def _allows_origin(self, headers: Headers) -> bool:
+        """True if no web page asks, or one of this server or of the allowed origins."""
+        origin = headers.get("origin")
+        own = f"http://{headers.get('host', '')}"
+        return origin is None or origin == own or origin in self.settings.allow_origin
+
+    def _is_own_name(self, header: str) -> bool:
+        """True unless a Host header could come from a page whose name was bound to this address."""
+        name, host = _hostname(header), self.settings.host.lower()
+        # A Host header's name has no capitals here.
+        own = {each.lower() for each in self.settings.allow_host}
+        if is_loopback(host):
+            return is_loopback(name) or name in own
+        return is_address(name) or name in own | {host, "localhost"}
+
+    def _has_key(self, authorization: str) -> bool:
+        """True if a request shows the key, or none is needed."""
+        if not self.settings.api_key:
+            return True
+        scheme, _, key = authorization.partition(" ")
+        # Digests have one length, so the comparison takes equally long for every key.
+        shown, own = (sha256(text.encode()) for text in (key.strip(), self.settings.api_key))
+        return hmac.compare_digest(shown.digest(), own.digest()) and scheme.lower() == "bearer"
+
+
+def _hostname(header: str) -> str:
+    """The name in a Host header, without its port; empty if it is malformed."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""

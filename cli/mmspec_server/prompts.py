@@ -1,0 +1,179 @@
+"""Reads the messages of a request as a conversation, and renders the prompt."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mmspec.chat.draft_selection import pictures
+from mmspec.chat.engine import Engine
+from mmspec.ground.json_reader import parse_json
+from mmspec.prompt.chunks import Chunk, answer_ids
+from mmspec.prompt.conversation import Conversation, Message, Turn
+from mmspec.prompt.images import Picture
+from mmspec.prompt.tool_calls import Call, CallForm
+from mmspec_server.chat_request import ChatRequest
+from mmspec_server.endpoint import ApiError, Fields
+from mmspec_server.images import ImageReader
+
+IMAGES = ("image_url", "input_image")
+TEXTS = ("text", "input_text", "output_text")
+
+CONTEXT_TOKENS = 8
+"""Last tokens of a text with which its continuation is decoded: more than a character has."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPrompt:
+    """A question with the turns before it, and its tokens."""
+
+    before: Conversation
+    question: Message
+    chunks: Sequence[Chunk]
+    room: int
+    """Positions that the model has left for the answer."""
+    context: Sequence[int] = ()
+    """The last tokens of a text that the answer continues; none if it begins a text."""
+
+
+def prepare(engine: Engine, conversation: Conversation) -> RequestPrompt:
+    """The prompt of a conversation whose earlier answers are texts without tokens.
+
+    Raises ApiError if the model has no room for an answer.
+    """
+    target = engine.target
+    *earlier, last = conversation.turns
+    if last.question.is_empty:
+        raise ApiError(400, "messages: the last is empty: give a text or an image", "messages")
+    if target.features is None and conversation.pictures:
+        raise ApiError(400, "messages: this model is text-only and cannot see images", "messages")
+    answered = [
+        replace(turn, answer=answer_ids(turn.answer_text, target.template, target.tokenizer))
+        for turn in earlier
+    ]
+    conversation = replace(conversation, turns=[*answered, last])
+    chunks = target.chunks(conversation, most=target.model.config.text.max_position_embeddings)
+    before = replace(conversation, turns=answered)
+    return RequestPrompt(before, last.question, chunks, _room(engine, chunks))
+
+
+def prepare_text(engine: Engine, text: str) -> RequestPrompt:
+    """The prompt of a text to continue, in which special tokens may be written; see `prepare`."""
+    tokenizer = engine.target.tokenizer
+    ids = tokenizer.encode_parts(tokenizer.split_special(text))
+    if tokenizer.image_token_id in ids:
+        raise ApiError(400, "prompt: images are sent to /v1/chat/completions", "prompt")
+    if ids[:1] != tokenizer.prefix:
+        ids = [*tokenizer.prefix, *ids]
+    chunks, question = [Chunk("prompt", (tuple(ids),))], Message("user", (text,))
+    room = _room(engine, chunks, "prompt")
+    return RequestPrompt(Conversation(), question, chunks, room, ids[-CONTEXT_TOKENS:])
+
+
+def _room(engine: Engine, chunks: Sequence[Chunk], param: str = "messages") -> int:
+    target = engine.target
+    length = target.views(engine.caption).length(chunks, target.view)
+    positions = target.model.config.text.max_position_embeddings
+    if length >= positions:
+        seen = " with images" if any(pictures(chunks)) else ""
+        reason = f"{param}: {length} or more tokens{seen}; the model has {positions}"
+        raise ApiError(400, reason, param, "context_length_exceeded")
+    return positions - length
+
+
+def read_conversation(
+    request: ChatRequest,
+    reader: ImageReader,
+    most_images: int,
+    calls: CallForm | None = None,
+    system: str = "",
+) -> Conversation:
+    """The conversation of a request, whose answers are texts without tokens; the last is open.
+
+    calls: how answers write calls; None if the model has no tools.  system: of a request that
+    brings none.  Images are counted before one is decoded.  Raises ApiError.
+    """
+    param = request.param
+    images = sum(map(_images, request.messages))
+    if images > most_images:
+        raise ApiError(400, f"{param}: {images} images, at most {most_images} are allowed", param)
+    systems: list[str] = []
+    turns: list[Turn] = []
+    said: list[Message] = []
+    for message in request.messages:
+        match message.text("role"):
+            case "system" | "developer" if turns or said:
+                raise message.error("role", "user or assistant after the first of these")
+            case "system" | "developer":
+                systems.append(_plain(message))
+            case "user":
+                said.append(Message("user", tuple(_parts(message, reader.picture))))
+            case "tool":
+                said.append(Message("tool", (_plain(message),)))
+            case "assistant":
+                turns.append(_turn(said, _answer(message, calls)))
+                said = []
+            case _:
+                raise message.error("role", "system, developer, user, assistant or tool")
+    if not said:
+        raise ApiError(400, f"{param}: the last message must be the user's or a tool's", param)
+    turns.append(_turn(said))
+    text = "\n\n".join(systems or [system]) or None
+    return Conversation(text, turns, request.tools, request.thinking)
+
+
+def _images(message: Fields) -> int:
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return sum(isinstance(part, dict) and part.get("type") in IMAGES for part in parts)
+
+
+def _turn(said: list[Message], answer: str = "") -> Turn:
+    *earlier, question = said or [Message("user", ())]
+    return Turn(question, None, answer, tuple(earlier))
+
+
+def _answer(message: Fields, form: CallForm | None) -> str:
+    """The text of an answer with its calls, as the model writes them; it may be null."""
+    text = "" if message.get("content") is None else _plain(message)
+    if not message.get("tool_calls") or form is None:
+        return text
+    return form.written(text, [*map(_call, message.blocks("tool_calls"))])
+
+
+def _call(call: Fields) -> Call:
+    function = call.block("function")
+    try:
+        arguments = parse_json(function.text("arguments").encode())
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise function.error("arguments", "the text of a JSON object")
+    return Call(function.text("name"), arguments)
+
+
+def _plain(message: Fields) -> str:
+    """The text of a message that cannot have images."""
+
+    def refuse(_: object, param: str) -> Any:
+        raise ApiError(400, f"{param}: only the user's messages can show images", param)
+
+    return "\n".join(map(str, _parts(message, refuse)))
+
+
+def _parts(message: Fields, picture: Callable[[str, str], Picture]) -> list[str | Picture]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [content]
+    if not isinstance(content, list):
+        raise message.error("content", "a string or a list of parts")
+    return [_part(part, picture) for part in message.blocks("content")]
+
+
+def _part(part: Fields, picture: Callable[[str, str], Picture]) -> str | Picture:
+    kind = part.text("type")
+    if kind in TEXTS:
+        return part.text("text")
+    if kind not in IMAGES:
+        raise part.error("type", "text or image_url (in /v1/responses input_text or input_image)")
+    block, key = (part.block(kind), "url") if kind == "image_url" else (part, "image_url")
+    return picture(block.text(key), f"{block.path}{key}")
