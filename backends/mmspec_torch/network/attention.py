@@ -95,16 +95,29 @@ class Attention(AttentionParts[Tensor]):
 
 def _attended(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tensor:
     """Return attention [R, heads, n, D] of queries to keys and values [R, KV heads, C, D]."""
+    shape, mask = queries.shape, step.mask
     if step.places:
-        _, heads, rows, size = queries.shape
-        grouped = queries.reshape(keys.shape[1], -1, rows, size)
+        grouped = queries.reshape(keys.shape[1], -1, *shape[2:])
         attended: Tensor = attend(xp, grouped, keys[0], values[0], step.places)
-        return attended.reshape(1, heads, rows, size)
-    return F.scaled_dot_product_attention(
+        return attended.reshape(shape)
+    if mask is not None and queries.is_cuda:
+        queries, mask = heads_as_rows(queries, keys.shape[1], mask)
+    attended = F.scaled_dot_product_attention(
         queries,
         keys,
         values,
-        attn_mask=step.mask,
+        attn_mask=mask,
         is_causal=step.causal,
         enable_gqa=queries.shape[1] != keys.shape[1],
     )
+    return attended.reshape(shape)
+
+
+def heads_as_rows(queries: Tensor, heads: int, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries [R, heads, g * n, D] whose g heads that share keys are rows, and their mask.
+
+    CUDA's kernels take a mask only where each head of queries has keys of its own.
+    """
+    group = queries.shape[1] // heads
+    rows = mask if mask.shape[-2] == 1 else torch.cat([mask] * group, dim=-2)
+    return queries.reshape(len(queries), heads, -1, queries.shape[-1]), rows

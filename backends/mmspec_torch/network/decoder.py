@@ -8,11 +8,13 @@ Activations are [R * n, H].
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import chain, repeat
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
 from mmspec.decoding.delta_states import DeltaMemory
@@ -24,6 +26,9 @@ from mmspec_torch.device.weights import Weights
 from mmspec_torch.network import cache
 from mmspec_torch.network.attention import Attention, Step, causal_mask
 from mmspec_torch.network.rotary import Angles, Rotary
+
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""CUDA's kernels of attention but cuDNN's, which takes about 65 ms to begin with each new shape."""
 
 
 class MLP:
@@ -101,12 +106,13 @@ class Decoder:
         """
         added, captured = chain(step.deepstack, repeat(None)), []
         layers = zip(self.layers, step.layers, added, strict=False)
-        for before, (layer, memory, extra) in enumerate(layers):
-            if before in step.captured:
-                captured.append(x.clone())
-            x = layer(x, memory, step)
-            if extra is not None:
-                x += extra
+        with sdpa_kernel(KERNELS) if x.is_cuda else nullcontext():
+            for before, (layer, memory, extra) in enumerate(layers):
+                if before in step.captured:
+                    captured.append(x.clone())
+                x = layer(x, memory, step)
+                if extra is not None:
+                    x += extra
         if len(self.layers) in step.captured:
             captured.append(x)
         return torch.cat((x, *captured), dim=-1) if captured else x
