@@ -10,6 +10,7 @@ import pytest
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.plugins import BACKENDS, installed_backends, registered
+from mmspec.exactness import probe
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 
@@ -26,6 +27,22 @@ def usable(name: str) -> str:
             pytest.skip(f"backend {name} is missing, as MMSPEC_ALLOW_MISSING allows")
         pytest.fail(f"backend {name} is declared and missing; MMSPEC_ALLOW_MISSING={name} skips it")
     return name
+
+
+@pytest.fixture(scope="package", autouse=True)
+def unmeasured():
+    """Let engines time no rounds when they are loaded: lengths are given here, or learnt."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mmspec.chat.engine.measure_first_costs", lambda *_: None)
+        yield
+
+
+@pytest.fixture
+def near(monkeypatch):
+    """Probe few rows of the first blocks; `test_conformance_exactness.py` holds the probe itself."""
+    monkeypatch.setattr(probe, "POSITIONS", 150)
+    few = tuple(rows for rows in probe.CANDIDATES if rows.most < 64)
+    monkeypatch.setattr(probe, "CANDIDATES", few)
 
 
 @pytest.fixture(scope="session", params=DECLARED)

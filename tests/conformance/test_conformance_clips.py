@@ -10,7 +10,6 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
-from mmspec.exactness import probe
 from mmspec.prompt.chunks import render
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.film import open_clip
@@ -231,9 +230,8 @@ def test_a_head_with_rotary_positions_of_images_drafts_after_clips(
         check_replies(engine, Options(gamma=3, max_new_tokens=BUDGET), asked(films))
 
 
-def test_answers_about_clips_are_exact(backend, checkpoints, kind, films, monkeypatch):
+def test_answers_about_clips_are_exact(backend, checkpoints, kind, films, near):
     """Also where a clip's time outruns its pixels."""
-    monkeypatch.setattr(probe, "POSITIONS", 150)
     target, draft = checkpoints / f"{kind} exact clips", checkpoints / f"{kind} exact clips draft"
     if not target.exists():
         ALL_MAKERS[kind](target, key_value_heads=4, seed=8)

@@ -31,6 +31,7 @@ from support.row_faults import (
 )
 
 LENGTH = 12
+CANDIDATES = probe.CANDIDATES
 EVERY = [(name, kind) for name, kinds in KINDS_OF.items() for kind in kinds]
 
 
@@ -52,9 +53,8 @@ def check_same_bits(engine, draftings, step, first=0):
 
 
 @pytest.fixture(autouse=True)
-def near(monkeypatch):
-    """Probe the first blocks alone; `test_the_probe_reaches_every_block` holds the rest."""
-    monkeypatch.setattr(probe, "POSITIONS", 300)
+def nearer(near):
+    """Every test here."""
 
 
 @pytest.mark.parametrize(("backend", "kind"), EVERY, indirect=["backend"])
@@ -125,6 +125,7 @@ def test_the_probe_sees_a_product_that_depends_on_other_rows(backend, engine, mo
 def test_the_probe_finds_few_rows_where_neither_one_nor_many_are_exact(
     backend, engine, monkeypatch
 ):
+    monkeypatch.setattr(probe, "CANDIDATES", CANDIDATES)
     bits_of_one_and_of_many(monkeypatch, backend)
     rows = find_exact_rows(engine.target.model)
     assert rows.most in (8, 16)  # some BLAS libraries have other bits at 16 rows, too

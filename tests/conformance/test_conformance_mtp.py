@@ -15,7 +15,6 @@ from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
-from mmspec.exactness import probe
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chunks import render
 from support.exactness_cases import TREES, Count, cases, compare_all
@@ -103,9 +102,8 @@ def test_answers_are_generates_own(engine, path):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
-def test_answers_are_the_same_bits(path, backend, dtype, monkeypatch):
+def test_answers_are_the_same_bits(path, backend, dtype, near):
     """Also with images, after undo and retry, and beside a chat that reads all anew."""
-    monkeypatch.setattr(probe, "POSITIONS", 150)
     some = [case for case in cases(["mtp"]) if case.shape not in TREES][::8]
     with load(str(path), backend=backend, dtype=dtype) as engine:
         assert compare_all({"": engine}, some, "on", 10) == Count(5 * len(some))

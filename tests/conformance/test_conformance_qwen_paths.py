@@ -15,7 +15,6 @@ from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
-from mmspec.exactness import probe
 from mmspec.prompt.chunks import render
 from mmspec_mlx.backend import MlxBackend
 from support.conformance_cases import logits
@@ -104,9 +103,8 @@ def test_a_target_rewound_anywhere_continues_like_a_cold_one(engine):
 
 
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
-def test_answers_are_the_same_bits(backend, checkpoints, kind, dtype, monkeypatch):
+def test_answers_are_the_same_bits(backend, checkpoints, kind, dtype, near):
     """With as many key heads as heads: MLX's float32 products of groups are not exact on a CPU."""
-    monkeypatch.setattr(probe, "POSITIONS", 150)
     target, draft = checkpoints / f"{kind} exact", checkpoints / f"{kind} exact draft"
     if not target.exists():
         ALL_MAKERS[kind](target, key_value_heads=4, seed=8)

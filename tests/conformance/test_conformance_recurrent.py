@@ -14,7 +14,6 @@ from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
-from mmspec.exactness import probe
 from mmspec.exactness.probe import find_exact_rows
 from mmspec.ground.errors import UsageError
 from support.exactness_cases import TREES, Count, cases, compare_all
@@ -25,9 +24,7 @@ from support.factory_qwen import STOP_ID, tiny_qwen3_5, tiny_qwen3_vl
 SIZES = {"key_value_heads": 4, "kinds": "ddad"}
 
 
-@pytest.fixture(autouse=True)
-def near(monkeypatch):
-    monkeypatch.setattr(probe, "POSITIONS", 150)
+pytestmark = pytest.mark.usefixtures("near")
 
 
 @pytest.fixture(scope="module")
