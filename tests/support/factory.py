@@ -4,27 +4,21 @@ Names and files are written by transformers or by hand here, never by mmspec's o
 that a wrong reader cannot agree with itself.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from support.factory_layouts import IMAGE_TOKEN_ID, TOKENIZER_SIZE, Layout, Sizes, write
 from support.factory_mlx import dequantized, quantized
 
-__all__ = [
-    "IMAGE_TOKEN_ID",
-    "TOKENIZER_SIZE",
-    "Layout",
-    "Sizes",
-    "dequantized",
-    "quantized",
-    "tiny_llama",
-    "tiny_llava",
-    "tiny_pair",
-]
+__all__ = ["IMAGE_TOKEN_ID", "TOKENIZER_SIZE", "Sizes", "dequantized", "quantized", "silenced"]
+__all__ += ["randomized", "tiny_llama", "tiny_llava", "tiny_pair"]
 
 
-def tiny_llava(
+def tiny(
+    kind: str,
     path: Path,
     *,
     layout: Layout = "hub",
@@ -33,25 +27,13 @@ def tiny_llava(
     seed: int = 0,
     **sizes: Any,
 ) -> Path:
-    """Write a random LLaVA to `path` with tokenizer and processor files; returns `path`."""
+    """Write a random LLaVA or Llama with tokenizer and processor files; returns `path`."""
     chosen = Sizes(**sizes)
-    model = _llava_model(chosen, seed)
+    model = (_llava_model if kind == "llava" else _llama_model)(chosen, seed)
     return write(model, path, chosen, layout, dtype, sharded)
 
 
-def tiny_llama(
-    path: Path,
-    *,
-    layout: Layout = "hub",
-    dtype: str = "float32",
-    sharded: bool = False,
-    seed: int = 0,
-    **sizes: Any,
-) -> Path:
-    """Write a random Llama without eyes to `path` with its tokenizer; returns `path`."""
-    chosen = Sizes(**sizes)
-    model = _llama_model(chosen, seed)
-    return write(model, path, chosen, layout, dtype, sharded)
+tiny_llava, tiny_llama = partial(tiny, "llava"), partial(tiny, "llama")
 
 
 def tiny_pair(
@@ -99,13 +81,13 @@ def _llava_model(sizes: Sizes, seed: int) -> Any:
         vision_feature_select_strategy=sizes.select_strategy,
         tie_word_embeddings=sizes.tied,
     )
-    return _silenced(randomized(LlavaForConditionalGeneration(config), seed))
+    return silenced(randomized(LlavaForConditionalGeneration(config), seed), SILENT)
 
 
 def _llama_model(sizes: Sizes, seed: int) -> Any:
     from transformers import LlamaForCausalLM
 
-    return _silenced(randomized(LlamaForCausalLM(_llama_config(sizes)), seed))
+    return silenced(randomized(LlamaForCausalLM(_llama_config(sizes)), seed), SILENT)
 
 
 def _llama_config(sizes: Sizes) -> Any:
@@ -144,13 +126,17 @@ def randomized(model: Any, seed: int) -> Any:
     return model.eval()
 
 
-def _silenced(model: Any) -> Any:
-    """Keep pad, <s>, <image> and padded ids from being generated, as training does: logit 0."""
+SILENT = [0, 1, IMAGE_TOKEN_ID]
+"""The ids of pad, <s> and <image>."""
+
+
+def silenced(model: Any, ids: Sequence[int]) -> Any:
+    """Keep these and padded ids from being generated, as training does: logit 0."""
     import torch
 
     with torch.no_grad():
         outputs = model.get_output_embeddings().weight
-        outputs[[0, 1, IMAGE_TOKEN_ID]] = 0
+        outputs[list(ids)] = 0
         outputs[TOKENIZER_SIZE:] = 0
     return model
 

@@ -6,23 +6,21 @@ Names and shapes are written out here, never taken from mmspec's manifests.
 from pathlib import Path
 from typing import Any
 
-from support import factory_heads
-
 WIDTH, VOCABULARY, LAYERS, MASK = 64, 320, 2, 5
 CAPTURED = [0, 1]
 """The target's layers that a tiny drafter reads, counted from the first layer's output."""
 SIZES = {
     "hidden_size": WIDTH,
     "intermediate_size": 128,
-    "num_hidden_layers": LAYERS,
     "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 32,
+    "num_key_value_heads": 4,
     "vocab_size": VOCABULARY,
     "max_position_embeddings": 1024,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10000.0,
+    "rms_norm_eps": 1e-5,
 }
+"""What all heads but Medusa and Hydra say of themselves."""
+BLOCK_SIZES = SIZES | {"num_hidden_layers": LAYERS, "num_key_value_heads": 2, "head_dim": 32}
+BLOCK_SIZES |= {"rms_norm_eps": 1e-6, "rope_theta": 10000.0}
 DSPARK = {"markov_rank": 8, "enable_confidence_head": True, "sample_from_anchor": True}
 
 
@@ -30,12 +28,12 @@ def block_config(kind: str, **given: Any) -> dict[str, Any]:
     """The config.json of a tiny block drafter in this project's layout."""
     own = {"model_type": "mmspec_head", "kind": kind, "block_size": 5, "mask_token_id": MASK}
     extra = DSPARK if kind == "dspark" else {}
-    return SIZES | own | {"target_layer_ids": CAPTURED} | extra | given
+    return BLOCK_SIZES | own | {"target_layer_ids": CAPTURED} | extra | given
 
 
 def z_lab(path: Path, *, seed: int = 0, nested: dict[str, Any] | None = None, **given: Any) -> Path:
     """Write a random drafter as DFlash's authors do: no embedding, no output matrix."""
-    config = SIZES | {
+    config = BLOCK_SIZES | {
         "architectures": ["DFlashDraftModel"],
         "model_type": "qwen3",
         "hidden_act": "silu",
@@ -49,7 +47,7 @@ def z_lab(path: Path, *, seed: int = 0, nested: dict[str, Any] | None = None, **
 
 def deepspec(path: Path, *, seed: int = 0, **given: Any) -> Path:
     """Write a random drafter as DSpark's authors do, with frozen copies of the target's tensors."""
-    config = SIZES | {
+    config = BLOCK_SIZES | {
         "architectures": ["Qwen3DSparkModel"],
         "model_type": "qwen3",
         "layer_types": ["full_attention"] * 2,
@@ -69,31 +67,39 @@ def deepspec(path: Path, *, seed: int = 0, **given: Any) -> Path:
 
 def speculators_block(path: Path, kind: str, *, seed: int = 0, **given: Any) -> Path:
     """Write a random drafter as vLLM's speculators package does."""
-    layer = SIZES | {"model_type": "qwen3", "hidden_act": "silu"} | given.pop("layer", {})
+    layer = BLOCK_SIZES | {"model_type": "qwen3", "hidden_act": "silu"} | given.pop("layer", {})
     anchored = kind == "dspark"
-    config = {
-        "architectures": [{"dflash": "DFlashSpeculator", "dspark": "DSparkSpeculator"}[kind]],
-        "speculators_model_type": kind,
-        "speculators_version": "0.9.0",
-        "speculators_config": {
-            "algorithm": kind,
-            "default_proposal_method": "greedy",
-            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 4}],
-            "verifier": {"name_or_path": None, "architectures": ["LlamaForCausalLM"]},
-        },
-        "transformer_layer_config": layer,
+    name = {"dflash": "DFlashSpeculator", "dspark": "DSparkSpeculator"}[kind]
+    config = speculators_config(kind, name, layer, 4) | {
         "draft_vocab_size": VOCABULARY,
         "block_size": 5,
         "mask_token_id": MASK,
         "aux_hidden_state_layer_ids": [layer + 1 for layer in CAPTURED],
         "sample_from_anchor": anchored,
-        "torch_dtype": "float32",
     }
     if anchored:
         config |= {"markov_rank": 8, "markov_head_type": "vanilla"}
         config |= {"enable_confidence_head": True, "confidence_head_with_markov": True}
     config |= given
     return _written(path, config, layer | config, seed)
+
+
+def speculators_config(kind: str, name: str, layer: Any, tokens: int) -> dict[str, Any]:
+    """What vLLM's speculators package says of every kind; name: of its class."""
+    proposal = {"proposal_type": "greedy", "speculative_tokens": tokens}
+    return {
+        "architectures": [name],
+        "speculators_model_type": kind,
+        "speculators_version": "0.9.0",
+        "speculators_config": {
+            "algorithm": kind,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [proposal],
+            "verifier": {"name_or_path": None, "architectures": ["LlamaForCausalLM"]},
+        },
+        "transformer_layer_config": layer,
+        "torch_dtype": "float32",
+    }
 
 
 def _written(
@@ -103,6 +109,8 @@ def _written(
     seed: int,
     more: dict[str, tuple[int, ...]] | None = None,
 ) -> Path:
+    from support import factory_heads  # which writes the drafters of this project's layout
+
     tensors = factory_heads.randomized(shapes(sizes) | (more or {}), seed)
     return factory_heads.written(path, config, tensors | factory_heads.vocabulary_maps(sizes))
 

@@ -9,22 +9,17 @@ from typing import Any
 from support import factory_blocks
 from support.factory_layouts import write_json
 
-WIDTH, VOCABULARY, INNER, HEADS, POSITIONS = 64, 320, 128, 4, 1024
+WIDTH, VOCABULARY, SIZES = factory_blocks.WIDTH, factory_blocks.VOCABULARY, factory_blocks.SIZES
 CAPTURED = [0, 1, 2]
 """The layers that an EAGLE-3 head reads of the tiny targets."""
 BLOCKS = ("dflash", "dspark")
 KINDS = ("eagle", "eagle3", "msd", "vispec", "medusa", "hydra", "flash", *BLOCKS)
 
 
-def tiny_head(path: Path, kind: str, *, seed: int = 0, echo: float = 0.0, **given: Any) -> Path:
-    """Write a random head in this project's layout; returns `path`.
-
-    echo: how much of what comes in goes out again, so that a draft is sometimes right.
-    """
+def tiny_head(path: Path, kind: str, *, seed: int = 0, **given: Any) -> Path:
+    """Write a random head in this project's layout; returns `path`."""
     config = head_config(kind, **given)
     tensors = randomized(_shapes(config), seed)
-    if echo and kind in ("eagle", "msd"):
-        _echo(tensors, echo)
     if kind in ("eagle3", *BLOCKS):
         tensors |= vocabulary_maps(config)
     return written(path, config, tensors)
@@ -34,22 +29,10 @@ def head_config(kind: str, **given: Any) -> dict[str, Any]:
     """The config.json of a tiny head."""
     if kind in BLOCKS:
         return factory_blocks.block_config(kind, **given)
-    config = {
-        "model_type": "mmspec_head",
-        "kind": kind,
-        "hidden_size": WIDTH,
-        "vocab_size": VOCABULARY,
-    }
-    if kind in ("eagle", "eagle3", "msd", "vispec", "flash"):
-        config |= {
-            "intermediate_size": INNER,
-            "num_attention_heads": HEADS,
-            "num_key_value_heads": HEADS,
-            "rms_norm_eps": 1e-5,
-            "rope_theta": 10000.0,
-            "max_position_embeddings": POSITIONS,
-            "bias": kind != "eagle3",
-        }
+    config: dict[str, Any] = {"model_type": "mmspec_head", "kind": kind}
+    config |= {"hidden_size": WIDTH, "vocab_size": VOCABULARY}
+    if kind not in ("medusa", "hydra"):
+        config |= SIZES | {"rope_theta": 10000.0, "bias": kind != "eagle3"}
     if kind == "eagle3":
         config |= {"draft_vocab_size": VOCABULARY, "eagle_aux_hidden_state_layer_ids": CAPTURED}
     if kind in ("medusa", "hydra", "flash"):
@@ -80,28 +63,16 @@ def published(
 def published_config(model_type: str) -> dict[str, Any]:
     """A flat config.json, as the one of a Llama with one layer."""
     architecture = {"llava": "LlavaLlamaForCausalLM", "llama": "LlamaForCausalLM"}
-    return {
+    return SIZES | {
         "architectures": [architecture.get(model_type, "Qwen2ForCausalLM")],
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "hidden_act": "silu",
-        "hidden_size": WIDTH,
-        "initializer_range": 0.02,
-        "intermediate_size": INNER,
-        "max_position_embeddings": POSITIONS,
         "model_type": model_type,
-        "num_attention_heads": HEADS,
+        "hidden_act": "silu",
         "num_hidden_layers": 1,
-        "num_key_value_heads": HEADS,
-        "pad_token_id": 0,
         "pretraining_tp": 1,
-        "rms_norm_eps": 1e-05,
         "rope_scaling": None,
         "tie_word_embeddings": False,
         "torch_dtype": "float16",
-        "transformers_version": "4.31.0",
         "use_cache": True,
-        "vocab_size": VOCABULARY,
     }
 
 
@@ -134,36 +105,17 @@ def specforge(path: Path, *, seed: int = 0, pickled: bool = False, **given: Any)
 
 def speculators(path: Path, *, seed: int = 0, **given: Any) -> Path:
     """Write a random EAGLE-3 head as vLLM's speculators package does, embedding included."""
-    layer = {
+    layer = SIZES | {
         "model_type": "llama",
-        "hidden_size": WIDTH,
-        "intermediate_size": INNER,
         "num_hidden_layers": 1,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": HEADS,
-        "head_dim": WIDTH // HEADS,
-        "vocab_size": VOCABULARY,
-        "max_position_embeddings": POSITIONS,
-        "rms_norm_eps": 1e-5,
+        "head_dim": WIDTH // SIZES["num_attention_heads"],
         "rope_theta": 10000.0,
         "hidden_act": "silu",
         "tie_word_embeddings": False,
-    } | given.pop("layer", {})
-    config = {
-        "architectures": ["Eagle3Speculator"],
-        "speculators_model_type": "eagle3",
-        "speculators_version": "0.9.0",
-        "speculators_config": {
-            "algorithm": "eagle3",
-            "default_proposal_method": "greedy",
-            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 3}],
-            "verifier": {"name_or_path": None, "architectures": ["LlamaForCausalLM"]},
-        },
-        "transformer_layer_config": layer,
-        "draft_vocab_size": 100,
-        "eagle_aux_hidden_state_layer_ids": CAPTURED,
-        "torch_dtype": "float32",
-    } | given
+    }
+    layer |= given.pop("layer", {})
+    config = factory_blocks.speculators_config("eagle3", "Eagle3Speculator", layer, 3)
+    config |= {"draft_vocab_size": 100, "eagle_aux_hidden_state_layer_ids": CAPTURED} | given
     sizes = layer | config
     tensors = randomized(_eagle3(sizes), seed) | vocabulary_maps(sizes)
     embedding = {"embed_tokens.weight": (sizes["vocab_size"], sizes["hidden_size"])}
@@ -268,17 +220,6 @@ def randomized(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, Any]:
         else:
             tensors[name] = noise * shape[1] ** -0.5
     return tensors
-
-
-def _echo(tensors: dict[str, Any], echo: float) -> None:
-    """Let the hidden state through: what comes next is often what came before."""
-    import torch
-
-    width = tensors["fc.weight"].shape[0]
-    tensors["fc.weight"] *= 1 - echo
-    tensors["fc.weight"][:, width:] += echo * torch.eye(width)
-    for name in ("self_attn.o_proj", "mlp.down_proj"):
-        tensors[f"layers.0.{name}.weight"] *= 1 - echo
 
 
 def written(

@@ -115,23 +115,21 @@ def _hub_name(model: Any, name: str) -> str:
     return name.replace("vision_tower.", "vision_tower.vision_model.", 1)
 
 
+TEXT_SIZES = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "vocab_size", "max_position_embeddings", "rms_norm_eps"),
+)
+VISION_SIZES = (*TEXT_SIZES[:4], "image_size", "patch_size")
+"""What the hub's files say of a text model and of a tower."""
+
+
 def _hub_config(config: Any, sizes: Sizes, dtype: str) -> dict[str, Any]:
-    text = {
-        "model_type": "llama",
-        "hidden_size": sizes.hidden_size,
-        "intermediate_size": sizes.intermediate_size,
-        "num_hidden_layers": sizes.layers,
-        "num_attention_heads": sizes.heads,
-        "num_key_value_heads": sizes.key_value_heads,
-        "vocab_size": sizes.vocab_size,
-        "max_position_embeddings": sizes.positions,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-        "rope_scaling": None,
-        "torch_dtype": dtype,
-    }
+    own = config.get_text_config()
+    text = {"model_type": "llama"} | {name: getattr(own, name) for name in TEXT_SIZES}
+    text |= {"rope_theta": 10000.0, "rope_scaling": None, "torch_dtype": dtype}
     if not hasattr(config, "vision_config"):
         return text | {"architectures": ["LlamaForCausalLM"], "tie_word_embeddings": sizes.tied}
+    vision = {name: getattr(config.vision_config, name) for name in VISION_SIZES}
     return {
         "architectures": ["LlavaForConditionalGeneration"],
         "model_type": "llava",
@@ -141,15 +139,7 @@ def _hub_config(config: Any, sizes: Sizes, dtype: str) -> dict[str, Any]:
         "text_config": text,
         "tie_word_embeddings": sizes.tied,
         "torch_dtype": dtype,
-        "vision_config": {
-            "model_type": "clip_vision_model",
-            "hidden_size": sizes.vision_hidden_size,
-            "intermediate_size": sizes.vision_intermediate_size,
-            "num_hidden_layers": sizes.vision_layers,
-            "num_attention_heads": 4,
-            "image_size": sizes.image_size,
-            "patch_size": sizes.patch_size,
-        },
+        "vision_config": {"model_type": "clip_vision_model"} | vision,
         "vision_feature_layer": sizes.feature_layer,
         "vision_feature_select_strategy": sizes.select_strategy,
         "vocab_size": sizes.vocab_size,
@@ -196,20 +186,11 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2))
 
 
-def write_tokenizer(path: Path, *, seed_text: str = CORPUS) -> None:
+def write_tokenizer(path: Path) -> None:
     """Write a byte-level BPE of TOKENIZER_SIZE tokens, Llama's special ids and a template."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from tokenizers import processors
 
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=TOKENIZER_SIZE,
-        special_tokens=SPECIAL_TOKENS,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([seed_text], trainer)
+    tokenizer = byte_level(SPECIAL_TOKENS)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 1)]
     )
@@ -217,3 +198,20 @@ def write_tokenizer(path: Path, *, seed_text: str = CORPUS) -> None:
     names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
     kind = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": CHAT_TEMPLATE}
     write_json(path / "tokenizer_config.json", names | kind | {"image_token": "<image>"})
+
+
+def byte_level(special: list[str], size: int = TOKENIZER_SIZE, texts: Any = (CORPUS,)) -> Any:
+    """A byte-level BPE trained on texts, whose first tokens are special."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer

@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from support.factory import randomized
-from support.factory_layouts import CORPUS, write_json
+from support.factory import randomized, silenced
+from support.factory_layouts import byte_level, write_json
 
 SPECIAL_TOKENS = [
     "<|endoftext|>",
@@ -25,7 +26,6 @@ IDS = {
     "vision_start_token_id": IMAGE_ID - 2,
     "vision_end_token_id": IMAGE_ID - 1,
 }
-TOKENIZER_SIZE = 312
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}"
     "{% if message.content is string %}{{ message.content }}{% else %}"
@@ -82,60 +82,44 @@ class QwenSizes:
     """Positions in time of Qwen2.5-VL's clips."""
 
 
-def tiny_qwen3_vl(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
-    """Write a random Qwen3-VL to `path` with tokenizer and processor files; returns `path`."""
-    chosen = QwenSizes(**sizes)
-    return written(qwen3_vl_model(chosen, seed), path, chosen, dtype)
+CLASSES = {
+    "qwen2": "Qwen2ForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3_5_text": "Qwen3_5ForCausalLM",
+    "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
+    "qwen3_vl": "Qwen3VLForConditionalGeneration",
+    "qwen3_5": "Qwen3_5ForConditionalGeneration",
+}
+"""Transformers' classes by `model_type`."""
 
 
-def tiny_qwen3(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
-    """Write a random Qwen3 to `path` with its tokenizer; returns `path`."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+def tiny_qwen(
+    kind: str, path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any
+) -> Path:
+    """Write a random checkpoint of a `model_type`, its tokenizer and processor; returns `path`."""
+    import transformers
 
-    chosen = QwenSizes(**sizes)
-    config = Qwen3Config(**_text(chosen), tie_word_embeddings=chosen.tied)
-    return written(_quiet(randomized(Qwen3ForCausalLM(config), seed)), path, chosen, dtype)
-
-
-def tiny_qwen2_5_vl(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
-    """Write a random Qwen2.5-VL to `path` with tokenizer and processor files; returns `path`."""
-    chosen = QwenSizes(**sizes)
-    return written(qwen2_5_vl_model(chosen, seed), path, chosen, dtype)
-
-
-def tiny_qwen2(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
-    """Write a random Qwen2 to `path` with its tokenizer; returns `path`."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    chosen = QwenSizes(**sizes)
-    config = Qwen2Config(**_text(chosen), tie_word_embeddings=chosen.tied)
-    return written(_quiet(randomized(Qwen2ForCausalLM(config), seed)), path, chosen, dtype)
+    chosen, network = QwenSizes(**sizes), getattr(transformers, CLASSES[kind])
+    given = text = _text(chosen, kind)
+    if not network.__name__.endswith("ForCausalLM"):
+        given = {"text_config": text, "vision_config": _vision(chosen, kind), **IDS}
+    config = network.config_class(**given, tie_word_embeddings=chosen.tied)
+    model = randomized(network(config), seed)
+    if "3_5" in kind:
+        _lasting(model)
+    return written(silenced(model, range(len(SPECIAL_TOKENS))), path, chosen, dtype)
 
 
-def tiny_qwen3_5(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
-    """Write a random Qwen3.5 to `path` with tokenizer and processor files; returns `path`."""
-    from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
-
-    chosen = QwenSizes(**sizes)
-    vision = _vision(chosen) | {"num_position_embeddings": chosen.side**2}
-    config = Qwen3_5Config(
-        text_config=_deltas(chosen), vision_config=vision, tie_word_embeddings=chosen.tied, **IDS
-    )
-    model = _lasting(randomized(Qwen3_5ForConditionalGeneration(config), seed))
-    return written(model, path, chosen, dtype)
+tiny_qwen2, tiny_qwen3, tiny_qwen3_5_text = (
+    partial(tiny_qwen, kind) for kind in ("qwen2", "qwen3", "qwen3_5_text")
+)
+tiny_qwen2_5_vl, tiny_qwen3_vl, tiny_qwen3_5 = (
+    partial(tiny_qwen, kind) for kind in ("qwen2_5_vl", "qwen3_vl", "qwen3_5")
+)
 
 
-def tiny_qwen3_5_text(path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any) -> Path:
-    """Write a random Qwen3.5 without eyes to `path` with its tokenizer; returns `path`."""
-    from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
-
-    chosen = QwenSizes(**sizes)
-    config = Qwen3_5TextConfig(**_deltas(chosen), tie_word_embeddings=chosen.tied)
-    return written(_lasting(randomized(Qwen3_5ForCausalLM(config), seed)), path, chosen, dtype)
-
-
-def _lasting(model: Any) -> Any:
-    """Let states decay at many speeds, some over hundreds of tokens; special ids get logit 0."""
+def _lasting(model: Any) -> None:
+    """Let states decay at many speeds, some over hundreds of tokens."""
     import torch
 
     with torch.no_grad():
@@ -144,24 +128,6 @@ def _lasting(model: Any) -> Any:
                 weight.copy_(torch.linspace(-6, 0, len(weight)))
             if name.endswith("norm.weight") and "linear_attn" not in name and "visual" not in name:
                 weight -= 1
-    return _quiet(model)
-
-
-def _deltas(sizes: QwenSizes) -> dict[str, Any]:
-    """The config of a Qwen3.5's decoder."""
-    rope = {"rope_type": "default", "rope_theta": sizes.theta, "mrope_interleaved": True}
-    rope |= {"mrope_section": list(sizes.sections), "partial_rotary_factor": sizes.share}
-    names = {"d": "linear_attention", "a": "full_attention"}
-    return _text(sizes) | {
-        "num_hidden_layers": len(sizes.kinds),
-        "layer_types": [names[kind] for kind in sizes.kinds],
-        "rope_parameters": rope,
-        "linear_num_key_heads": sizes.key_heads,
-        "linear_num_value_heads": sizes.value_heads,
-        "linear_key_head_dim": sizes.key_dim,
-        "linear_value_head_dim": sizes.value_dim,
-        "linear_conv_kernel_dim": sizes.kernel,
-    }
 
 
 MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl}
@@ -202,44 +168,8 @@ def as_on_the_hub(path: Path) -> Path:
     return path
 
 
-def qwen2_5_vl_model(sizes: QwenSizes, seed: int) -> Any:
-    """The model in memory."""
-    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
-
-    rope = {"rope_type": "default", "rope_theta": sizes.theta}
-    rope |= {"mrope_section": list(sizes.sections)}
-    config = Qwen2_5_VLConfig(
-        text_config=_text(sizes) | {"rope_parameters": rope},
-        vision_config=_vision(sizes)
-        | {"window_size": sizes.window, "fullatt_block_indexes": list(sizes.whole)}
-        | {"tokens_per_second": sizes.tokens_per_second},
-        tie_word_embeddings=sizes.tied,
-        **IDS,
-    )
-    return _quiet(randomized(Qwen2_5_VLForConditionalGeneration(config), seed))
-
-
-def qwen3_vl_model(sizes: QwenSizes, seed: int) -> Any:
-    """The model in memory."""
-    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
-
-    rope = {"rope_type": "default", "rope_theta": sizes.theta}
-    rope |= {"mrope_section": list(sizes.sections), "mrope_interleaved": True}
-    config = Qwen3VLConfig(
-        text_config=_text(sizes) | {"rope_parameters": rope},
-        vision_config=_vision(sizes)
-        | {
-            "num_position_embeddings": sizes.side**2,
-            "deepstack_visual_indexes": list(sizes.deepstack),
-        },
-        tie_word_embeddings=sizes.tied,
-        **IDS,
-    )
-    return _quiet(randomized(Qwen3VLForConditionalGeneration(config), seed))
-
-
-def _vision(sizes: QwenSizes) -> dict[str, Any]:
-    return {
+def _vision(sizes: QwenSizes, kind: str) -> dict[str, Any]:
+    config: dict[str, Any] = {
         "depth": sizes.depth,
         "hidden_size": sizes.vision_hidden_size,
         "intermediate_size": 2 * sizes.vision_hidden_size,
@@ -247,10 +177,20 @@ def _vision(sizes: QwenSizes) -> dict[str, Any]:
         "patch_size": sizes.patch,
         "out_hidden_size": sizes.hidden_size,
     }
+    if kind == "qwen2_5_vl":
+        config |= {"window_size": sizes.window, "fullatt_block_indexes": list(sizes.whole)}
+        return config | {"tokens_per_second": sizes.tokens_per_second}
+    deepstack = {"deepstack_visual_indexes": list(sizes.deepstack)} if kind == "qwen3_vl" else {}
+    return config | {"num_position_embeddings": sizes.side**2} | deepstack
 
 
-def _text(sizes: QwenSizes) -> dict[str, Any]:
-    return {
+def _text(sizes: QwenSizes, kind: str) -> dict[str, Any]:
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": sizes.theta}
+    if kind in ("qwen2_5_vl", "qwen3_vl") or "3_5" in kind:
+        rope["mrope_section"] = list(sizes.sections)
+    if kind == "qwen3_vl" or "3_5" in kind:
+        rope["mrope_interleaved"] = True
+    config = {
         "hidden_size": sizes.hidden_size,
         "intermediate_size": sizes.intermediate_size,
         "num_hidden_layers": sizes.layers,
@@ -259,19 +199,21 @@ def _text(sizes: QwenSizes) -> dict[str, Any]:
         "head_dim": sizes.head_dim,
         "vocab_size": sizes.vocab_size,
         "max_position_embeddings": sizes.positions,
-        "rope_parameters": {"rope_type": "default", "rope_theta": sizes.theta},
+        "rope_parameters": rope,
     }
-
-
-def _quiet(model: Any) -> Any:
-    """Keep special and padded ids from being generated, as training does: logit 0."""
-    import torch
-
-    with torch.no_grad():
-        outputs = model.get_output_embeddings().weight
-        outputs[: len(SPECIAL_TOKENS)] = 0
-        outputs[TOKENIZER_SIZE:] = 0
-    return model.eval()
+    if "3_5" not in kind:
+        return config
+    rope["partial_rotary_factor"] = sizes.share
+    names = {"d": "linear_attention", "a": "full_attention"}
+    return config | {
+        "num_hidden_layers": len(sizes.kinds),
+        "layer_types": [names[kind] for kind in sizes.kinds],
+        "linear_num_key_heads": sizes.key_heads,
+        "linear_num_value_heads": sizes.value_heads,
+        "linear_key_head_dim": sizes.key_dim,
+        "linear_value_head_dim": sizes.value_dim,
+        "linear_conv_kernel_dim": sizes.kernel,
+    }
 
 
 def written(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> Path:
@@ -305,19 +247,7 @@ def processor_settings(sizes: QwenSizes) -> dict[str, Any]:
 
 def write_tokenizer(path: Path) -> None:
     """Write a byte-level BPE as Qwen's: without BOS, special tokens only added."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=TOKENIZER_SIZE,
-        special_tokens=SPECIAL_TOKENS,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator([CORPUS], trainer)
-    tokenizer.save(str(path / "tokenizer.json"))
+    byte_level(SPECIAL_TOKENS).save(str(path / "tokenizer.json"))
     names = {"pad_token": "<|endoftext|>", "bos_token": None, "eos_token": "<|im_end|>"}
     kind = {"tokenizer_class": "Qwen2Tokenizer", "chat_template": CHAT_TEMPLATE}
     write_json(path / "tokenizer_config.json", names | kind | {"add_bos_token": False})

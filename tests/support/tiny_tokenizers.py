@@ -16,6 +16,8 @@ from tokenizers import (
 )
 from transformers import LlamaTokenizer, PreTrainedTokenizerFast
 
+from support import factory_layouts
+
 SPECIAL = ["<unk>", "<s>", "</s>"]
 TEXTS = [
     "USER: what is in the picture? ASSISTANT: a red circle and the blue square.",
@@ -27,16 +29,7 @@ TEXTS = [
 
 def byte_level(directory: Path) -> Path:
     """Like GPT-2's, with BOS put first by the post-processor."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=420,
-        special_tokens=[*SPECIAL, "<image>", "<|im_end|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer = factory_layouts.byte_level([*SPECIAL, "<image>", "<|im_end|>"], 420, TEXTS)
     _starts_with_bos(tokenizer)
     return _saved(PreTrainedTokenizerFast(tokenizer_object=tokenizer), directory)
 
