@@ -39,7 +39,7 @@ def unmeasured():
 
 @pytest.fixture
 def near(monkeypatch):
-    """Probe few rows of the first blocks; `test_conformance_exactness.py` holds the probe itself."""
+    """Probe few rows of the first blocks: the probe has tests of its own."""
     monkeypatch.setattr(probe, "POSITIONS", 150)
     few = tuple(rows for rows in probe.CANDIDATES if rows.most < 64)
     monkeypatch.setattr(probe, "CANDIDATES", few)

@@ -10,11 +10,10 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
-from mmspec.prompt.chunks import render
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, picture_from
-from support.conformance_cases import check_replies, replies
+from support.conformance_cases import check_replies, prompt_of, replies
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 from support.factory_qwen import ALL_MAKERS, DRAFT_MAKERS, ROPES
@@ -90,14 +89,6 @@ def qwen(backend, paths):
 @pytest.fixture(scope="module")
 def oracle(paths):
     return Oracle(paths[0])
-
-
-def prompt_of(chat, question):
-    """The chunks of a conversation that ends with this question, unanswered."""
-    target, turns = chat.models.target, chat.conversation.turns
-    asked = Conversation(turns=turns[: question - 1])
-    asked.add(turns[question - 1].question)
-    return render(asked, target.template, target.tokenizer)
 
 
 def assert_generates(chat, answer, oracle, question):

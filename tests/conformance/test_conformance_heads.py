@@ -51,21 +51,15 @@ def test_speculative_equals_plain(engine, backend, name, first_seed):
     """No image, one, two and five; a second turn; what is accepted is counted over all."""
     accepted, sampling = 0, SAMPLINGS[name]
     cases = [(0, 2, "chain"), (1, 1, "dynamic"), (2, 2, "chain"), (5, 2, "static"), (5, 1, "chain")]
-    numbered = list(enumerate(cases, start=1))
-    if backend != "torch":
-        numbered = by_turns(numbered, backend, first_seed, [*SAMPLINGS].index(name))
-    for gamma, (images, turns, tree) in numbered:
+    turn = [*SAMPLINGS].index(name)
+    for gamma, (images, turns, tree) in by_turns(enumerate(cases, 1), backend, first_seed, turn):
         seed = first_seed + gamma - 1
         named = {"tree": TREES[tree], "sampling": sampling, "seed": seed}
         options = short(gamma=gamma, max_new_tokens=12, **named)
         chat = check_replies(engine, options, questions(Case("", 0, images, turns), seed))
         accepted += chat.answer.statistics.accepted
-    # A random Medusa guesses worse than a line through the states does, and others are right
-    # so seldom that only the first seeds are known to have tokens accepted.  Block drafters are
-    # not fitted; under noise that they share with the target they are right all the same.
-    fitted = engine.head.kind not in ("medusa", "dflash", "dspark")
-    asked = fitted if sampling.greedy else sampling == WARM
-    assert accepted or not asked or first_seed or backend != "torch"
+    # Greedy heads are seldom right; under noise that they share with the target all are.
+    assert accepted or sampling != WARM
 
 
 def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):

@@ -16,7 +16,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.chunks import render
+from support.conformance_cases import prompt_of
 from support.exactness_cases import TREES, Count, cases, compare_all
 from support.factory_qwen import IMAGE_ID, add_mtp, tiny_qwen3_5
 from support.mtp_oracle import MtpOracle
@@ -94,11 +94,7 @@ def test_answers_are_generates_own(engine, path):
     oracle, chat = Oracle(path), engine.chat(Options(gamma=3, max_new_tokens=12))
     for text in ("Which shapes are there?", "And these?"):
         said = chat.reply(text).token_ids
-        turn = chat.conversation.turns.pop()
-        chat.conversation.add(turn.question)
-        chunks = render(chat.conversation, engine.target.template, engine.target.tokenizer)
-        assert said == oracle.generated(chunks, 12)
-        chat.conversation.answer(turn.answer, turn.answer_text)
+        assert said == oracle.generated(prompt_of(chat), 12)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])

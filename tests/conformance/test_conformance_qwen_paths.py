@@ -15,9 +15,8 @@ from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
-from mmspec.prompt.chunks import render
 from mmspec_mlx.backend import MlxBackend
-from support.conformance_cases import logits
+from support.conformance_cases import logits, prompt_of
 from support.exactness_cases import TREES, Count, cases, compare_all
 from support.factory_qwen import ALL_MAKERS, as_on_the_hub
 from support.qwen_oracle import Oracle
@@ -48,16 +47,6 @@ def paths(checkpoints, kind):
 @pytest.fixture(scope="module")
 def engine(backend, paths):
     return load(*map(str, paths), backend=backend)
-
-
-def prompt_of(chat):
-    """The chunks of a conversation whose last answer is left out."""
-    target = chat.models.target
-    turn = chat.conversation.turns.pop()
-    chat.conversation.add(turn.question)
-    chunks = render(chat.conversation, target.template, target.tokenizer)
-    chat.conversation.turns[-1] = turn
-    return chunks
 
 
 @pytest.fixture(scope="module")

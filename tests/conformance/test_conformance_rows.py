@@ -1,19 +1,13 @@
-"""A model's own sequences: cut, broken, of uneven rows, fed with drafts that the host proposes."""
+"""A model's own sequences: cut anywhere, of uneven rows, fed with drafts that the host proposes."""
 
 import numpy as np
 import pytest
 
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend
-from mmspec.decoding.acceptance import accept
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import HostDraft
-from mmspec.decoding.loop import decode
-from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
-from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.drafters.view_drafter import ViewDrafter
 from mmspec.families.grid import Grid
 from support import factory
 from support import sequence_helpers as helpers
@@ -24,7 +18,6 @@ from support.conformance_cases import (
     each_with_seeds,
     questions,
 )
-from support.faults import Fault
 from support.segments import features, flat, segment_of
 
 
@@ -74,36 +67,6 @@ def test_a_row_of_one_token_beside_longer_ones_drafts_as_alone(pair):
     assert helpers.draft(together, 4, 1.0, 0.0).ids.tolist() == helpers.draft_ids(alone, 4)
 
 
-@pytest.mark.parametrize("gamma", [1, 4])
-def test_void_drafts_and_rounds_of_any_length_keep_the_draft_cache_right(pair, views, gamma):
-    """A cold drafter over the same tokens drafts the same."""
-    target = helpers.target(pair[0], views[0])
-    drafter, cold = (helpers.branches(pair[1], views) for _ in range(2))
-    helpers.draft_ids(drafter, 5)
-    helpers.draft_ids(drafter, 3)
-    cold.commit([], helpers.tokens(helpers.rounds(target, drafter, 25, gamma=gamma)))
-    helpers.draft_ids(drafter, 2)
-    assert (drafter.length, drafter.row_lengths) == (cold.length, cold.row_lengths)
-    assert helpers.draft_ids(drafter, 6) == helpers.draft_ids(cold, 6)
-
-
-def test_a_fault_in_a_step_can_be_tried_again(pair, views):
-    """Without any rewind: the step did not happen, and a draft that broke voids the one before."""
-    target, drafter = helpers.target(pair[0], views[0]), helpers.branches(pair[1], views)
-    expected = helpers.plain(helpers.target(pair[0], views[0]), 20)
-    tokens = []
-    while len(tokens) < 20:
-        helpers.draft_ids(drafter, 4)
-        with pytest.raises(Fault), helpers.failing(pair[1:], 3):
-            helpers.draft_ids(drafter, 4)
-        with pytest.raises(ValueError, match="draft 0 deep"):
-            drafter.commit([0], [60, 61])
-        with pytest.raises(Fault), helpers.failing(pair[:1], 1):
-            target.verify(None, NO_NOISE)
-        tokens += helpers.tokens(helpers.rounds(target, drafter, 4, gamma=3))
-    assert tokens == expected
-
-
 def test_positions_past_the_trained_ones_still_run(backend, tmp_path):
     model = load_backend(backend).load(factory.tiny_llama(tmp_path / "a", positions=32))
     rows = [[4 + place % 300 for place in range(length)] for length in (700, 4)]
@@ -117,68 +80,6 @@ def test_rows_must_be_complete_and_end_alike(pair, views):
         drafter.extend([Segment([[5]]), Segment([[6]]), Segment([[5]])])
     with pytest.raises(ValueError, match="3 branches"):
         drafter.extend([Segment([[5]])])
-
-
-PROMPT = [1, 20, 21, 22, 30]
-
-
-def opened(engine, sampling=GREEDY):
-    target = engine.target.model.open_target(sampling)
-    target.extend(Segment([PROMPT]))
-    return target
-
-
-def said(engine, count):
-    """The target alone, by logits."""
-    target, tokens = opened(engine), []
-    for _ in range(count):
-        token = int(target.logits().argmax())
-        target.verify(None, NO_NOISE)
-        target.commit([], token)
-        tokens.append(token)
-    return tokens
-
-
-@pytest.mark.parametrize("right", [0, 2, 4])
-def test_what_the_target_says_is_kept_and_the_rest_is_not(engine, right):
-    expected = said(engine, 6)
-    wrong = [(token + 1) % 300 for token in expected]
-    proposal = expected[:right] + wrong[right:4]
-    target = opened(engine)
-    verdict = target.verify(HostDraft(proposal), NO_NOISE)
-    assert (verdict.drafted, verdict.parents) == (proposal, [-1, 0, 1, 2])
-    assert accept(verdict) == (list(range(right)), expected[: right + 1])
-    target.commit(list(range(right)), expected[right])
-    cold = opened(engine)
-    cold.extend(Segment([expected[: right + 1]]))
-    np.testing.assert_allclose(target.logits(), cold.logits(), atol=5e-5)
-    target.rewind(len(PROMPT))
-    np.testing.assert_allclose(target.logits(), opened(engine).logits(), atol=1e-5)
-
-
-def test_host_and_device_drafts_may_follow_each_other(engine):
-    """A drafter that is told of rounds it did not draft, and a target that takes both kinds."""
-    expected = said(engine, 30)
-    drafter = ViewDrafter(engine.draft.model.open_branches(1, 320, GREEDY), [1.0], None)
-    drafter.extend([Segment([PROMPT])])
-    target = opened(engine)
-
-    class Turns:
-        length = property(lambda self: drafter.length)
-        turn = 0
-
-        def draft(self, plan, noise):
-            self.turn += 1
-            at = target.length - len(PROMPT)
-            self.hosted = self.turn % 2 == 0
-            hosted = HostDraft([*expected[at : at + 1], 7, 7][: plan.gamma])
-            return hosted if self.hosted else drafter.draft(plan, noise)
-
-        def commit(self, path, tokens, verdict):
-            drafter.commit([] if self.hosted else path, tokens, verdict)
-
-    rounds = decode(target, Turns(), FixedDraftLength(3), max_tokens=30)
-    assert [token for each in rounds for token in each.tokens] == expected
 
 
 @each_with_seeds("drafting", ["lookup"])

@@ -15,6 +15,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.decoding.tree import Tree
+from mmspec.prompt.chunks import Chunk, render
 from mmspec.prompt.conversation import Conversation, Turn
 from mmspec.prompt.images import Picture, picture_from
 
@@ -203,6 +204,15 @@ def outcome(chat: Chat) -> dict[str, Any]:
         "prompt": statistics.prompt_tokens,
         "counts": counts,
     }
+
+
+def prompt_of(chat: Chat, number: int = 0) -> list[Chunk]:
+    """The prompt of a conversation's question of a number, the last by default."""
+    target, turns = chat.models.target, chat.conversation.turns
+    last = number or len(turns)
+    asked = Conversation(chat.conversation.system, list(turns[: last - 1]))
+    asked.add(turns[last - 1].question)
+    return render(asked, target.template, target.tokenizer)
 
 
 def logits(chat: Chat) -> np.ndarray:
