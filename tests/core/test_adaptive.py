@@ -13,7 +13,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.view_drafter import Tally
 from support.adaptive_oracle import check, softmax
-from support.scripted import ScriptedDrafter, ScriptedTarget, logits
+from support.scripted import ScriptedDrafter, ScriptedTarget
 
 VIEWS = [[3, 1, 4, 1, 5], [9, 2, 5], [6, 5]]
 VOCABULARY = 11
@@ -103,25 +103,6 @@ def weighted_rounds(target, drafter, gamma, count):
     """Rounds with the weights of their drafts."""
     rounds = decode(target, drafter, FixedDraftLength(gamma), max_tokens=count)
     return [(each, tuple(drafter.weights)) for each in rounds]
-
-
-def test_every_round_is_mixed_by_the_rounds_before_it():
-    target, drafter = opened()
-    past, views, history = list(target.sequence), list(map(list, drafter.sequences)), []
-    done = weighted_rounds(target, drafter, 3, 40)
-    assert len({weights for _, weights in done}) > 2
-    for each, weights in done:
-        if not each.drafted:
-            continue
-        check(weights, history, [1 / 3] * 3)
-        p, q = [], []
-        for place in range(min(len(each.tokens), each.drafted)):
-            said = each.tokens[:place]
-            p.append(softmax(logits(0, past + said, VOCABULARY)))
-            q.append(softmax([drafter.branches.logits(view + said) for view in views]))
-        history.append((np.array(p), np.array(q), len(each.tokens)))
-        past += each.tokens
-        views = [view + each.tokens for view in views]
 
 
 @pytest.mark.parametrize("adaptive", [False, True])

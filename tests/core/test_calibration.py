@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec.draft_length.cost_curves import at_context
@@ -18,7 +17,6 @@ from support.scripted_engine import SEES, scripted_engine, with_positions
 T = parse_drafting("T", SEES)
 AUTO = replace(OPTIONS, gamma="auto", max_new_tokens=80)
 QUESTION = "Tell me a long story"
-ROWS_OF_EIGHT = ExactRows(8, 8)
 
 
 def calibrated(directory, machine):
@@ -67,27 +65,6 @@ def test_no_draft_is_measured_beyond_its_positions(directory, monkeypatch):
     measured = calibrate(engine, quietly, repeats=1).calibration
     assert (len(measured.target), list(measured.draft)) == (3, [64])
     assert len(measured.round_costs(2, 500)) == 9  # goes on from the last that is known
-
-
-def opened_with(engine, monkeypatch):
-    """The exact rows of the targets that are opened from now on."""
-    model, rows = type(engine.target.model), []
-    original = model.open_target
-
-    def opened(self, sampling, exact=None):
-        rows.append(exact)
-        return original(self, sampling, exact)
-
-    monkeypatch.setattr(model, "open_target", opened)
-    return rows
-
-
-def test_what_is_measured_are_the_forwards_that_decode(engine, monkeypatch):
-    FLAT.run(monkeypatch)
-    known = replace(engine, exactness={"on": ROWS_OF_EIGHT})
-    rows = opened_with(engine, monkeypatch)
-    calibrate(known, quietly, repeats=1, exact="on")
-    assert rows == [ROWS_OF_EIGHT]
 
 
 class Disturbed(Machine):

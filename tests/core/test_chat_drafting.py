@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec.chat.answer import Piece
 from mmspec.chat.options import Options
-from mmspec.decoding.draft import Plan
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
-from support.chat_turns import OPTIONS, A, B, asked, check
+from support.chat_turns import OPTIONS, A, B, check
 from support.scripted_engine import scripted_engine
 
 AGAIN = "the red square and the red square and the red square and"
@@ -53,26 +51,6 @@ def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(alone):
     assert (chat.answer.drafting, chat.plain) == (PLAIN, True)
 
 
-class Script:
-    """Stands in for an adaptive draft length: two tokens, then the reason `line`."""
-
-    def __init__(self):
-        self.line = None
-        self.rounds = []
-
-    def choose(self, limit, context):
-        return Plan(min(2, limit))
-
-    def cut(self, draft):
-        return draft
-
-    def observe(self, round_):
-        self.rounds.append(round_)
-
-    def plain_reason(self):
-        return self.line
-
-
 AUTO = replace(OPTIONS, gamma="auto", drafting="T")
 
 
@@ -85,26 +63,6 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
     of = second.answer.drafting
     others = (AUTO, PLAIN), (AUTO, LOOKUP), (replace(AUTO, tree=Tree((2, 2))), of)
     assert engine.adaptive_length(AUTO, of) not in [engine.adaptive_length(*it) for it in others]
-
-
-def test_falling_back_is_noted_once_until_it_drafts_again(engine, monkeypatch):
-    script = Script()
-    monkeypatch.setattr(type(engine), "adaptive_length", lambda *_: script)
-    chat, notes = engine.chat(AUTO), []
-    for script.line in (None, "it loses", "it loses by more", None, "it loses again"):
-        asked(chat, "Why?")
-        notes.append(chat.answer.notes)
-        assert chat.answer.plain_reason == script.line
-    assert notes == [[], ["it loses"], [], [], ["it loses again"]]
-    assert sum(each.drafted for each in script.rounds) > 0
-    assert chat.answer.statistics.draft_length > 1
-    script.line = None
-    with chat.ask("Why?") as answering:
-        next(piece for piece in answering if isinstance(piece, Piece))
-    assert (chat.answer.finish_reason, chat.answer.plain_reason) == ("interrupted", None)
-    chat.options = replace(AUTO, gamma=3)
-    asked(chat, "Why?")
-    assert (chat.answer.notes, chat.answer.plain_reason) == ([], None)
 
 
 @pytest.mark.parametrize(

@@ -59,15 +59,6 @@ def test_a_name_that_no_file_can_have_is_named(write):
         write(Path("a\0b"))
 
 
-def test_a_full_disk_leaves_the_old_file(disk, file):
-    with disk.full(free=4096), pytest.raises(WriteError) as caught:
-        replace_text(file, NEW)
-    assert file.read_text() == OLD
-    assert names(file.parent) == {"file.json"}
-    reason = "No space left on device" if disk.is_tmpfs else "File too large"
-    assert str(caught.value) == f"{file} cannot be written ({reason}); its old content stands"
-
-
 def test_a_read_only_folder_is_named(disk, file):
     if not os.getuid() and not disk.is_tmpfs:
         pytest.skip("root may write anywhere but on a read-only mount")

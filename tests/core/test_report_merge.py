@@ -1,11 +1,13 @@
-"""Folders of a run put together: shards, and what cannot be one run."""
+"""Folders of a run put together: shards, what cannot be one run, and the files of a report."""
+
+import csv
 
 import pytest
 
 from mmspec.ground.errors import UsageError
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import read_paper
-from mmspec_bench.report.write import REPORT
+from mmspec_bench.report.write import REPORT, csv_text
 from mmspec_bench.report.write import write as write_report
 from support.suite_row import row
 from support.synthetic_run import provenance, rows_of, write
@@ -79,3 +81,12 @@ def test_a_folder_without_a_run_is_named(tmp_path):
     other = write(tmp_path / "other", [row()], {"suite": "offline"})
     with pytest.raises(UsageError, match="'methods' is missing"):
         merge([other])
+
+
+def test_csv_reads_back_and_holds_no_formulas(tmp_path):
+    file = tmp_path / "x.csv"
+    file.write_text(csv_text([{"a": '1,"2"\n', "b": "=1+1"}, {"a": -1.5, "c": 0.1 + 0.2}]))
+    with file.open(newline="") as opened:
+        first, second = csv.DictReader(opened)
+    assert first == {"a": '1,"2"\n', "b": "'=1+1", "c": ""}
+    assert (float(second["a"]), float(second["c"])) == (-1.5, 0.1 + 0.2)

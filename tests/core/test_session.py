@@ -231,14 +231,4 @@ def test_a_fault_at_any_call_leaves_what_a_cold_run_has():
         assert answer(opened) == greedy(cold(SEEN, said(tokens), MORE), 6)
 
 
-def test_a_view_at_the_end_of_its_positions_stops_drafting_and_the_answer_goes_on():
-    opened = session("MT", positions=26)
-    prefill(opened, SEEN)  # M holds 20 positions, T 5
-    expected = greedy(opened, 30)
-    rounds = list(opened.decode(FixedDraftLength(3), max_tokens=30, stop=(), seed=0))
-    assert [token for each in rounds for token in each.tokens] == expected
-    assert (rounds[0].drafted, rounds[-1].drafted) == (3, 0)
-    assert opened.draft.drafter.branches.row_lengths == [50, 35]
-
-
 # Adaptive weights
