@@ -81,19 +81,9 @@ def test_sampled_answers_are_measured_and_their_settings_kept(run, models, tmp_p
     provenance = provenance_of(tmp_path)
     settings = [provenance[name] for name in ("temperature", "top_k", "top_p", "sampling_seed")]
     assert settings == [1.0, 0, 1.0, 3]
-    rows = read_rows(tmp_path / ROWS)
-    assert all(row.identical for row in rows if row.method == "M")
-    greedy = tmp_path / "greedy"
-    assert run(*short(greedy, *few[:4], methods="M,none"), *models).status == 0
-    assert [r.token_ids for r in rows] != [r.token_ids for r in read_rows(greedy / ROWS)]
-    for changed, name in (
-        (["--temperature", "0.5"], "temperature 1.0"),
-        (["--top-k", "4"], "top_k 0"),
-        (["--sampling-seed", "4"], "sampling_seed 3"),
-    ):
-        result = run(*sampled, "--resume", *changed)
-        assert (result.status, name in result.err) == (2, True)
-    assert "--top-p 2.0" in run(*sampled, "--top-p", "2").err
+    assert all(row.identical for row in read_rows(tmp_path / ROWS) if row.method == "M")
+    result = run(*sampled, "--resume", "--temperature", "0.5")
+    assert (result.status, "temperature 1.0" in result.err) == (2, True)
 
 
 def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_path, red):

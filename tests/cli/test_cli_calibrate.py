@@ -74,13 +74,9 @@ def test_a_broken_file_is_one_line_and_no_obstacle(run, models, cache):
     run("calibrate", *models)
     [file] = (cache / "calibration").iterdir()
     file.write_text("{")
-    shared = *models, "--max-new-tokens", "4", "--gamma", "auto"
-    told = json.loads(run("generate", "--prompt", "Hello?", *shared, "--json").out)
-    [note] = [note for note in told["notes"] if "calibration" in note]
-    assert str(file) in note
-    assert run("calibrate", *models).status == 0
-    told = json.loads(run("generate", "--prompt", "Hello?", *shared, "--json").out)
-    assert not [note for note in told["notes"] if "calibration" in note]
+    few = *models, "--max-new-tokens", "4", "--gamma", "auto"
+    notes = json.loads(run("generate", "--prompt", "Hello?", *few, "--json").out)["notes"]
+    assert [str(file) in note for note in notes if "calibration" in note] == [True]
 
 
 def test_where_nothing_can_be_written_it_is_shown_all_the_same(run, models, cache):

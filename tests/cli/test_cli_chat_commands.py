@@ -5,9 +5,6 @@ import re
 
 from PIL import Image
 
-# Images
-
-
 TYPED = {
     "red.png 'blue one.png'": ["red.png", "blue one.png"],
     "blue one.png": ["blue one.png"],
@@ -41,9 +38,6 @@ def test_a_staged_image_is_taken_back_by_place_or_name(chat):
     assert result.ids == chat("which?").ids
 
 
-# Conversations
-
-
 def test_the_history_is_every_question_with_its_images_and_answer(chat):
     result = chat("/history", "which? red.png", "and\tnow?", "/history")
     assert result.notices == ["no question yet"]
@@ -69,9 +63,6 @@ def test_a_file_is_overwritten_only_when_it_is_said_twice(chat, red):
     assert len(json.loads(file.read_text())["turns"]) == 1
 
 
-# A full context
-
-
 def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
     long, more = "long " * 150, "long " * 30
     talk = ["/max-new-tokens 12", long, "/max-new-tokens 7000", more]
@@ -85,9 +76,6 @@ def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
     )
     for offer in offers:
         assert len(chat(*talk, offer, more).ids) == 2
-
-
-# Options
 
 
 def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):

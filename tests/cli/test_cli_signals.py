@@ -34,28 +34,23 @@ def long(long_pair) -> list[str]:
     return [*models, "--max-new-tokens", "50000", "--repeat-limit", "0", "--details"]
 
 
-@pytest.mark.parametrize("number", ENDING)
-def test_a_chat_that_is_ended_at_its_prompt_gives_the_terminal_back(open_terminal, long, number):
-    terminal = open_terminal(main, ["chat", *long])
-    terminal.wait(PROMPT)
-    terminal.type("half a line")
-    terminal.wait("half a line")
-    assert not terminal.echoes()
-    end(terminal, number)
-
-
 @pytest.mark.parametrize(
-    ("command", "number"), [("chat", signal.SIGHUP), ("generate", signal.SIGTERM)]
+    ("command", "answering", "number"),
+    [
+        ("chat", False, signal.SIGTERM),
+        ("chat", True, signal.SIGHUP),
+        ("generate", True, signal.SIGTERM),
+    ],
 )
-def test_an_answer_that_is_ended_gives_the_terminal_back(open_terminal, long, command, number):
+def test_what_is_ended_gives_the_terminal_back(open_terminal, long, command, answering, number):
     prompt = ["--prompt", "what is it?"] if command == "generate" else []
     terminal = open_terminal(endless.main, [command, *prompt, *long])
     if command == "chat":
         terminal.wait(PROMPT)
-        terminal.type("what is it?\r")
-    terminal.wait(TEXT)
+        terminal.type("what is it?\r" if answering else "half a line")
+    terminal.wait(TEXT if answering else "half a line")
+    assert terminal.echoes() == (command == "generate")
     end(terminal, number)
-    assert terminal.screen.endswith("\n")
 
 
 @pytest.mark.parametrize("answering", [False, True])

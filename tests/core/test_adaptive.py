@@ -40,9 +40,6 @@ def after(tally, p, q, tokens):
     return tally.after(draft, np.log(np.concatenate([p, bonus])), range(tokens - 1))
 
 
-# Against the dense history
-
-
 @settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -63,9 +60,6 @@ def test_weights_are_those_of_the_whole_history(seed, branches, vocabulary, roun
     check(tally.weights(start), history, start)
 
 
-# Which places count
-
-
 def sure(right, gamma):
     """A target sure of token 0, and two branches, one of which predicts it and one predicts 1."""
     p = np.full((gamma, 4), 0.01, dtype=np.float32)
@@ -84,9 +78,6 @@ def test_a_leaf_of_a_tree_does_not_count():
         tally = Tally.of(HOST, 2).after(draft, np.log(p), path)
         assert tally.tokens == counted
         np.testing.assert_allclose(tally.weights(EVEN), [0.0, 1.0])
-
-
-# In the loop
 
 
 def opened(sampling=GREEDY, rows=3, *, adaptive=True, **drafter):

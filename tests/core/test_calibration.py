@@ -43,9 +43,6 @@ def drafted(chat):
     return [each.drafted for each in chat.answer.rounds]
 
 
-# Measuring
-
-
 @pytest.mark.parametrize(
     "machine", [pytest.param(FLAT, marks=pytest.mark.slow), STEEP], ids=["1.1", "3.3"]
 )
@@ -144,9 +141,6 @@ def test_between_contexts_costs_lie_on_a_line():
     costs = [at_context(curves, context) for context in (1, 64, 288, 512, 1280, 2816)]
     assert [cost[1] for cost in costs] == [1.0, 1.0, 1.5, 2.0, 5.0, 11.0]
     assert [cost[2] for cost in costs] == [3.0, 3.0, 3.0, 3.0, 2.0, 1.0]  # never falls at the end
-
-
-# Choosing
 
 
 def test_on_a_steep_curve_it_decodes_plainly_and_notes_it_once(directory, monkeypatch):

@@ -20,9 +20,6 @@ def fed(chat):
     return chat._session.target.fed
 
 
-# Turns
-
-
 def test_a_tokenizer_of_another_model_is_named(directory):
     few = replace(BLIND, text=replace(BLIND.text, vocab_size=40))
     chat = scripted_engine(directory, few, None).chat(OPTIONS)
@@ -114,9 +111,6 @@ def test_the_gain_is_told_by_the_conversation_s_own_plain_rounds(engine):
     assert drafted.speed_up == statistics.block_efficiency
 
 
-# Drafting
-
-
 def test_the_default_drafting_follows_the_images(engine):
     chat = engine.chat(OPTIONS)
     asked(chat, "Hello?")
@@ -155,9 +149,6 @@ def test_equal_letters_of_other_branches_are_another_drafter(engine):
             assert len(engine.draft.model.branches) == number
 
 
-# Images as a caller gives them
-
-
 def test_what_is_no_image_is_refused_and_never_sent_as_words(engine):
     chat = engine.chat(OPTIONS)
     with pytest.raises(ImageError, match=r"photo\.jpg: cannot be read"):
@@ -173,9 +164,6 @@ def test_what_is_no_image_is_refused_and_never_sent_as_words(engine):
     with pytest.raises(UsageError, match="the question is empty"):
         chat.reply(" \n")
     assert chat.conversation.turns == []
-
-
-# Errors and interrupts
 
 
 def test_a_prompt_beyond_the_target_is_said_before_any_work(engine):

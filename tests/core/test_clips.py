@@ -148,9 +148,6 @@ def test_large_frames_are_made_smaller_until_they_fit(tmp_path, monkeypatch):
     assert "10 frames of this size are too many; take fewer" in refusal(path, fps=1000)
 
 
-# --- what is refused ------------------------------------------------------------------------
-
-
 def refusal(path, **sampling):
     with pytest.raises(ImageError) as caught:
         open_clip(path, **sampling)
@@ -205,9 +202,6 @@ def test_films_beyond_a_limit_are_refused(tmp_path, monkeypatch, limit, value, p
     open_clip(path)
     monkeypatch.setattr(images if limit == "MAX_ASPECT" else film_file, limit, value)
     assert problem in refusal(path)
-
-
-# --- clips in conversations -----------------------------------------------------------------
 
 
 def test_clips_of_a_question_share_the_frames_that_are_shown(tmp_path):

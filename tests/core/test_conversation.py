@@ -50,8 +50,6 @@ def flat(chunks: list[Chunk], image: int) -> list[int]:
     return ids
 
 
-# --- against transformers -------------------------------------------------------------------
-
 MESSAGES = {
     "question": [("user", RED, "what is in the picture?\nhow many")],
     "system": [("system", "A chat between a user and an assistant."), ("user", RED, "what?")],
@@ -161,9 +159,6 @@ def test_thinking_is_on_or_off_as_in_transformers(tokenizers, references, style,
             render(talk, ChatTemplate(), tokenizer)
 
 
-# --- images and text keep their places ------------------------------------------------------
-
-
 def ids(chunk: Chunk) -> list[int]:
     return [id for part in chunk.parts if isinstance(part, tuple) for id in part]
 
@@ -204,8 +199,6 @@ def test_a_template_that_loses_images_or_answers_is_named(tokenizers):
         render(conversation(asked("x", answer=(5,)), asked("y")), silent, tokenizer)
 
 
-# --- what has been fed stays ----------------------------------------------------------------
-
 WORDS = st.text(alphabet="ab <>/simge\né", max_size=12)
 PARTS = st.lists(WORDS | st.sampled_from(PICTURES), min_size=1, max_size=4).map(tuple)
 TALKS = st.lists(
@@ -229,9 +222,6 @@ def test_earlier_chunks_never_change(tokenizers, kind, talk, system, name):
         assert answered[:-1] == opened
         assert ids(answered[-1]) == list(answer)
         before = answered
-
-
-# --- the conversation itself ----------------------------------------------------------------
 
 
 def test_a_conversation_takes_turns():

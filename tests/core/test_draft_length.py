@@ -72,9 +72,6 @@ def test_a_longer_context_changes_the_length_at_once(cheap):
     assert 0 < length.choose(50, 2500).gamma < 8
 
 
-# Rounds that say less
-
-
 def test_a_draft_that_finds_nothing_counts_as_plain():
     """A lookup that finds nothing costs a plain round, and is asked again."""
     each, length, chosen = Machine(0.1 / 3, 0.01, 0.8), AdaptiveDraftLength(), []
@@ -86,9 +83,6 @@ def test_a_draft_that_finds_nothing_counts_as_plain():
 
 def test_fixed_lengths_end_with_the_budget():
     assert [FixedDraftLength(4).choose(limit, 100).gamma for limit in (9, 4, 2, 0)] == [4, 4, 2, 0]
-
-
-# Drafts that say how sure they are
 
 
 def estimated(each, sure, rounds, length):
@@ -134,9 +128,6 @@ def test_estimates_become_what_happens(right, estimate):
     for _ in range(2000):
         reliability.observe(dice.random() < right, reliability.corrected(estimate))
     assert reliability.corrected(estimate) == pytest.approx(right, abs=0.2)
-
-
-# Trees
 
 
 def test_chains_are_told_to_the_drafter_as_chains(cheap):

@@ -25,9 +25,6 @@ def views():
     return Views(13, kept.__getitem__, lambda _: Grid(4, 4), CAPTIONS.__getitem__)
 
 
-# Words and weights
-
-
 def test_words_become_branches():
     assert parse_drafting("MTCP", SEES).branches == (M, T, C, P)
     assert parse_drafting("pt", SEES).branches == (P, T)
@@ -74,9 +71,6 @@ def test_weights_keep_their_ratios_and_sum_to_one(weights):
     assert [w * sum(weights) for w in got] == pytest.approx(weights)
 
 
-# Views
-
-
 @pytest.mark.parametrize(
     ("branch", "tokens", "digests"),
     [
@@ -103,9 +97,6 @@ def test_pieces_join_to_the_segment_and_keep_images_whole(views, size):
         each for _, each in whole.images(0)
     ]
     assert all(len(piece) <= (16 if list(piece.images(0)) else size) for piece in pieces)
-
-
-# Overflow
 
 
 def lengths(images, text=20, captions=10):

@@ -138,13 +138,19 @@ def test_a_file_that_is_not_what_the_hub_names_is_deleted(hub, empty_cache, name
     assert {file.name for file in path.iterdir()} >= {"config.json", "model.safetensors"}
 
 
+def begun(hub, cache, digest, damaged=False) -> bytes:
+    """Leave the beginning of the weights in the cache, as a broken download does; the whole."""
+    content = (hub.repositories["JackFram/llama-68m"] / "model.safetensors").read_bytes()
+    blobs = cache / "models--JackFram--llama-68m" / "blobs"
+    blobs.mkdir(parents=True)
+    there = b"x" * 100_000 if damaged else content[:100_000]
+    (blobs / f"{digest(content)}.incomplete").write_bytes(there)
+    return content
+
+
 def test_an_interrupted_file_goes_on_where_it_was(hub, empty_cache):
     hub.large = ("model.safetensors",)
-    content = (hub.repositories["JackFram/llama-68m"] / "model.safetensors").read_bytes()
-    blobs = empty_cache / "models--JackFram--llama-68m" / "blobs"
-    blobs.mkdir(parents=True)
-    partial = blobs / f"{sha256(content).hexdigest()}.incomplete"
-    partial.write_bytes(content[:100_000])
+    content = begun(hub, empty_cache, lambda whole: sha256(whole).hexdigest())
     notes: list[str] = []
     path = pull("llama-68m", "torch", note=notes.append)
     assert hub.ranges == [("model.safetensors", 100_000)]
@@ -158,10 +164,7 @@ def test_an_interrupted_file_goes_on_where_it_was(hub, empty_cache):
 
 
 def test_what_a_broken_download_left_is_not_trusted(hub, empty_cache):
-    content = (hub.repositories["JackFram/llama-68m"] / "model.safetensors").read_bytes()
-    blobs = empty_cache / "models--JackFram--llama-68m" / "blobs"
-    blobs.mkdir(parents=True)
-    (blobs / f"{git_digest(content)}.incomplete").write_bytes(b"x" * 100_000)
+    content = begun(hub, empty_cache, git_digest, damaged=True)
     with pytest.raises(HubError, match=r"model\.safetensors is not the file"):
         pull("llama-68m", "torch")
     assert (pull("llama-68m", "torch") / "model.safetensors").read_bytes() == content

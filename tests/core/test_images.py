@@ -46,9 +46,6 @@ def saved(directory: Path, image: Image.Image, name: str, **options) -> Path:
     return path
 
 
-# --- what is opened -------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("mode", "name", "tolerance"),
     [
@@ -194,9 +191,6 @@ def test_a_picture_is_its_content(tmp_path):
     assert_quadrants(kept)
 
 
-# --- what is refused ------------------------------------------------------------------------
-
-
 def refusal(path: Path) -> str:
     with pytest.raises(ImageError) as caught:
         open_picture(path)
@@ -207,27 +201,26 @@ def refusal(path: Path) -> str:
 
 
 def test_files_that_are_no_image_are_named(tmp_path):
-    (tmp_path / "empty.png").touch()
-    (tmp_path / "text.png").write_text("not an image")
+    for name, content in {
+        "empty.png": b"",
+        "text.png": b"not an image",
+        "program.png": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        assert ("not an image" if content else "empty file") in refusal(tmp_path / name)
     assert "No such file" in refusal(tmp_path / "missing.png")
     assert "directory" in refusal(tmp_path)
-    assert "empty file" in refusal(tmp_path / "empty.png")
-    assert "not an image" in refusal(tmp_path / "text.png")
-    (tmp_path / "program.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
-    assert "not an image" in refusal(tmp_path / "program.png")
     refusal(tmp_path / ("long" * 100))
     for path, problem in {
         "": "an image without a name: give a path",
         "~nobody-of-that-name/a.png": "cannot be read",
         "https://example.org/a.png": "nothing is fetched",
         Path("http://example.org/a.png"): "nothing is fetched",
+        f"{tmp_path}/a\nb": r"a\\nb",
+        "a\0b": "null",
     }.items():
         with pytest.raises(ImageError, match=problem):
             open_picture(path)
-    with pytest.raises(ImageError, match=r"a\\nb"):
-        open_picture(tmp_path / "a\nb")
-    with pytest.raises(ImageError, match="null"):
-        open_picture("a\0b")
 
 
 def blank_png(path: Path, width: int, height: int) -> Path:
@@ -258,30 +251,13 @@ def test_a_strip_is_refused_and_a_panorama_is_not(tmp_path):
     assert f"over {MAX_ASPECT} times the other" in refusal(path)
 
 
-# --- phones' HEIC, and other pictures ---------------------------------------------------------
-
-
-def heic(directory: Path, image: Image.Image) -> Path:
-    path = directory / "photo.heic"
-    pillow_heif.from_pillow(image).save(path, quality=100, chroma=444)
-    return path
-
-
-def test_a_phone_s_picture_opens(tmp_path):
-    assert_quadrants(
-        open_picture(heic(tmp_path, quadrants().resize((64, 32)).resize((32, 16)))), 60
-    )
-    content = heic(tmp_path, noise(64, 48)).read_bytes()
-    assert decode_picture(content, "photo.heic").image.size == (64, 48)
-
-
-def test_a_phone_s_picture_without_its_decoder_names_what_installs_it(tmp_path, monkeypatch):
-    path = heic(tmp_path, noise(64, 48))
+def test_a_phone_s_picture_opens_where_its_decoder_is_installed(tmp_path, monkeypatch):
+    path = tmp_path / "photo.heic"
+    pillow_heif.from_pillow(quadrants().resize((64, 32)).resize((32, 16))).save(path, quality=100)
+    assert_quadrants(open_picture(path), 80)
+    assert decode_picture(path.read_bytes(), "photo.heic").image.size == (32, 16)
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     assert 'pip install "mmspec[heic]"' in refusal(path)
-
-
-# --- images as callers give them --------------------------------------------------------------
 
 
 def test_paths_pil_images_and_pictures_are_pictures(tmp_path):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from test_qwen_images import CLIP, patches, written
+from test_qwen_images import SETTINGS, patches, written
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
 
@@ -26,10 +26,6 @@ from support.qwen_oracle import processor, shown
 VIDEO_ID = IMAGE_ID + 1
 TOWERS = {"qwen3_vl": Qwen3VLVision(), "qwen2_5_vl": Qwen25VLVision(tokens_per_second=2)}
 FAMILIES = {"qwen3_vl": QWEN3_VL, "qwen2_5_vl": QWEN2_5_VL}
-SETTINGS = {
-    "qwen3_vl": {"patch_size": 16, "image_mean": [0.5] * 3, "image_std": [0.5] * 3},
-    "qwen2_5_vl": {"patch_size": 14, **CLIP},
-}
 
 
 def clip(frames, size, rate=10.0, step=5):

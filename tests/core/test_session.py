@@ -229,6 +229,3 @@ def test_a_fault_at_any_call_leaves_what_a_cold_run_has():
         prefill(opened, SEEN, said(tokens), MORE)
         assert held(opened) == held(cold(SEEN, said(tokens), MORE)), call
         assert answer(opened) == greedy(cold(SEEN, said(tokens), MORE), 6)
-
-
-# Adaptive weights

@@ -135,9 +135,6 @@ def test_ctrl_c_ends_a_template_that_runs_on(source):
     assert "render" in {entry.name for entry in caught.traceback}, "it ended by itself"
 
 
-# --- files ----------------------------------------------------------------------------------
-
-
 def write(directory, name, content):
     (directory / name).write_text(content if isinstance(content, str) else json.dumps(content))
 

@@ -20,9 +20,6 @@ TRICKY = st.text(alphabet="ab </s>imge\n é漢😀\u2581\ue000", max_size=30) | 
 )
 
 
-# --- encoding -------------------------------------------------------------------------------
-
-
 def encoded(tokenizer, text):
     """The ids of a template's text, in which special tokens are recognized."""
     return tokenizer.encode_parts(tokenizer.split_special(text))
@@ -73,9 +70,6 @@ def _letters() -> Backend:
 
     letters = "abimge<>/x "
     return Backend(models.BPE(vocab={letter: id for id, letter in enumerate(letters)}, merges=[]))
-
-
-# --- decoding -------------------------------------------------------------------------------
 
 
 def pieces(tokenizer: Tokenizer, ids: list[int], cuts: random.Random) -> list[str]:
@@ -132,9 +126,6 @@ def test_a_long_text_is_not_decoded_again_and_again(tokenizers, kind, monkeypatc
     assert text == original(ids)
     assert max(decoded) < 8
     monkeypatch.undo()
-
-
-# --- files ----------------------------------------------------------------------------------
 
 
 def test_older_files_name_tokens_by_objects(tokenizer_directories, tmp_path):
@@ -246,9 +237,6 @@ def test_a_sentencepiece_model_is_converted(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(CheckpointError, match="pip install transformers sentencepiece"):
         Tokenizer.read(tmp_path)
-
-
-# --- two vocabularies -----------------------------------------------------------------------
 
 
 def with_tokens(count: int, *added: str, differing: int | None = None) -> Tokenizer:

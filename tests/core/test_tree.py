@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mmspec.decoding import formulas
@@ -34,6 +34,23 @@ def flat(path):
     return np.full(VOCABULARY, 1 / VOCABULARY, dtype=np.float32)
 
 
+WARM = Sampling(1.0)
+
+
+def noisy(rule):
+    """What follows a path, p / E normalised: the noise of a level is one for all its nodes."""
+
+    def confidence(path):
+        E = sampler(WARM).exponentials(keys(NOISE, 9)[len(path)][None], sampler(WARM).ids(7))[0]
+        return (rule(path) / E / (rule(path) / E).sum()).astype(np.float32)
+
+    return confidence
+
+
+RULES = [(said, said, GREEDY), (flat, flat, GREEDY), (said, noisy(said), WARM)]
+"""Distributions after a path, the order in which the tree takes tokens, and the sampling."""
+
+
 def drafted(rule, tree, k, sampling=GREEDY):
     """A tree of what `rule` says, under noise that is read where sampling is not greedy."""
 
@@ -48,9 +65,6 @@ def ranked(rule, path):
     """The ranks of a path's tokens, each among what follows the one before."""
     order = [np.argsort(-rule(path[:place]), kind="stable").tolist() for place in range(len(path))]
     return tuple(each.index(token) for each, token in zip(order, path, strict=True))
-
-
-# Words
 
 
 @pytest.mark.parametrize(
@@ -69,9 +83,6 @@ def test_what_is_no_tree_is_named(given, told):
     assert told in str(error.value)
 
 
-# Static shapes
-
-
 def every_path(branching):
     levels = (
         product(*(range(each) for each in branching[:n])) for n in range(1, 1 + len(branching))
@@ -79,13 +90,14 @@ def every_path(branching):
     return [path for level in levels for path in level]
 
 
-@given(branchings, st.integers(1, 40), st.sampled_from([said, flat]))
-def test_a_static_tree_takes_each_nodes_likeliest_children(branching, nodes, rule):
-    ids, parents, depth = drafted(rule, Tree(branching, nodes=nodes), 9)
+@given(branchings, st.integers(1, 40), st.sampled_from(RULES))
+def test_a_static_tree_takes_each_nodes_likeliest_children(branching, nodes, rules):
+    rule, ranks, sampling = rules
+    ids, parents, depth = drafted(rule, Tree(branching, nodes=nodes), 9, sampling)
     found = paths(ids.tolist(), parents.tolist())
     key = {path: prod(rank + 1 for rank in path) for path in every_path(branching)}
     expected = sorted(key, key=lambda path: (key[path], len(path), path))[:nodes]
-    assert [ranked(rule, path) for path in found] == sorted(expected, key=lambda p: (len(p), p))
+    assert [ranked(ranks, path) for path in found] == sorted(expected, key=lambda p: (len(p), p))
     assert depth == max(map(len, found))
 
 
@@ -93,9 +105,6 @@ def test_no_node_has_more_children_than_there_are_tokens():
     for tree in (Tree((50, 2)), Tree((), 50, 300)):
         ids, parents, _ = drafted(said, tree, 2)
         assert sorted(ids[parents == -1].tolist()) == list(range(VOCABULARY))
-
-
-# Dynamic trees
 
 
 def eagle(rule, tree, depth):
@@ -116,15 +125,14 @@ def eagle(rule, tree, depth):
     return [list(made[place]) for place in sorted(best)]
 
 
-@pytest.mark.parametrize("rule", [said, flat])
-@given(st.integers(1, 9), st.integers(1, 50), st.integers(1, 4))
-def test_a_dynamic_tree_is_eagles(rule, width, nodes, depth):
+@settings(max_examples=60)
+@given(st.sampled_from(RULES), st.integers(1, 9), st.integers(1, 50), st.integers(1, 4))
+@example(RULES[2], 3, 12, 3)
+def test_a_dynamic_tree_is_eagles(rules, width, nodes, depth):
+    rule, chances, sampling = rules
     tree = Tree((), width, nodes)
-    ids, parents, _ = drafted(rule, tree, depth)
-    assert paths(ids.tolist(), parents.tolist()) == eagle(rule, tree, depth)
-
-
-# Which nodes the draft's own outputs are known after
+    ids, parents, _ = drafted(rule, tree, depth, sampling)
+    assert paths(ids.tolist(), parents.tolist()) == eagle(chances, tree, depth)
 
 
 @given(st.sampled_from([Tree((), 3, 9), Tree((), 2, 4), Tree((3, 2, 1)), Tree((2, 2), nodes=4)]))
@@ -143,48 +151,12 @@ def test_an_output_is_placed_at_the_node_that_it_follows(tree):
     assert 0 < places.count(-1) < len(nodes)
 
 
-# Under noise
-
-
-WARM = Sampling(1.0)
-
-
-def noisy(rule):
-    """What follows a path, p / E normalised: the noise of a level is one for all its nodes."""
-
-    def confidence(path):
-        E = sampler(WARM).exponentials(keys(NOISE, 9)[len(path)][None], sampler(WARM).ids(7))[0]
-        return (rule(path) / E / (rule(path) / E).sum()).astype(np.float32)
-
-    return confidence
-
-
-@pytest.mark.parametrize("tree", [Tree((3, 2, 2)), Tree((2, 2, 1), nodes=5)], ids=["all", "cut"])
-def test_a_static_tree_takes_the_least_noise_over_probability(tree):
-    ids, parents, _ = drafted(said, tree, 3, WARM)
-    order = [ranked(noisy(said), path) for path in paths(ids.tolist(), parents.tolist())]
-    plain_ids, plain_parents, _ = drafted(said, tree, 3)
-    plain = paths(plain_ids.tolist(), plain_parents.tolist())
-    assert order == [ranked(said, path) for path in plain]
-    assert ids.tolist() != plain_ids.tolist()
-
-
-@pytest.mark.parametrize("nodes", [5, 12, 30])
-def test_a_dynamic_tree_is_sure_where_the_noise_says_so(nodes):
-    tree = Tree((), 3, nodes)
-    ids, parents, _ = drafted(said, tree, 3, WARM)
-    assert paths(ids.tolist(), parents.tolist()) == eagle(noisy(said), tree, 3)
-
-
 def test_no_node_has_more_children_than_top_k_keeps():
     for tree in (Tree((5, 2)), Tree((), 5, 300)):
         ids, parents, _ = drafted(said, tree, 2, Sampling(1.0, top_k=3))
         assert len(ids[parents == -1]) == 3
         first = set(np.argsort(-said([]))[:3].tolist())
         assert set(ids[parents == -1].tolist()) == first
-
-
-# Who sees whom
 
 
 @given(branchings, st.integers(1, 40))
@@ -196,9 +168,6 @@ def test_a_node_sees_its_path_alone(branching, nodes):
         above = seen[parent + 1].copy()
         above[node + 1] = True
         assert seen[node + 1].tolist() == above.tolist()
-
-
-# Sizes that change from round to round
 
 
 @pytest.mark.parametrize(

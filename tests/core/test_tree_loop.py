@@ -47,6 +47,3 @@ def test_what_is_no_path_is_refused(path):
 def test_of_a_tree_the_first_choices_are_what_a_chain_would_have_had(path, first):
     verdict = Verdict([5, 6, 7, 8, 9], [-1, -1, 0, 0, 1], [0] * 6)
     assert verdict.first_choices(path) == first
-
-
-# Conversations
