@@ -7,7 +7,7 @@ import click
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.main import INTERRUPTED
-from mmspec_cli.terminal.answer import answer_report, cost, introduction, remarks, stream
+from mmspec_cli.terminal.answer import answer_report, footer, introduction, remarks, stream
 from mmspec_cli.terminal.attachments import unseen_images
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
@@ -49,7 +49,7 @@ def generate(
                 screen.note(note)
             if chat.answer.finish_reason == "interrupted":
                 screen.note("stopped")
-            screen.note(cost(chat, first, details=setup.details))
+            screen.note(footer(chat, first, details=setup.details))
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0
 
 

@@ -38,8 +38,8 @@ class Completion(Reply):
         """The event before the first text."""
         return self._chunk({"role": "assistant", "content": ""})
 
-    def event(self, event: Event | None) -> str:
-        """The events of the next of an answer's; empty for one that is not told."""
+    def event(self, event: Event | ApiError | None) -> str:
+        """The events of the answer's next one, or of its failure; empty for one not told."""
         match event:
             case Piece():
                 return self._delta(event)
@@ -49,11 +49,9 @@ class Completion(Reply):
                 return self._chunk({}, mmspec={"prompt": asdict(event)})
             case Waiting() if self.request.details:
                 return self._chunk({}, mmspec={"waiting": event.ahead})
+            case ApiError():
+                return sent_event(event.body) + DONE
         return ""
-
-    def failure(self, error: ApiError) -> str:
-        """The events of a stream that ends in an error."""
-        return sent_event(error.body) + DONE
 
     def _delta(self, piece: Piece) -> str:
         """The event of more text; with details one for each origin, the first with all tokens."""

@@ -7,7 +7,7 @@ from typing import Any
 from mmspec.chat.draft_selection import pictures
 from mmspec.chat.engine import Engine
 from mmspec.ground.json_reader import parse_json
-from mmspec.prompt.chunks import Chunk, answer_ids
+from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tool_calls import Call, CallForm
@@ -40,19 +40,14 @@ def prepare(engine: Engine, conversation: Conversation) -> RequestPrompt:
 
     Raises ApiError if the model has no room for an answer.
     """
-    target = engine.target
-    *earlier, last = conversation.turns
+    target, last = engine.target, conversation.turns[-1]
     if last.question.is_empty:
         raise ApiError(400, "messages: the last is empty: give a text or an image", "messages")
     if target.features is None and conversation.pictures:
         raise ApiError(400, "messages: this model is text-only and cannot see images", "messages")
-    answered = [
-        replace(turn, answer=answer_ids(turn.answer_text, target.template, target.tokenizer))
-        for turn in earlier
-    ]
-    conversation = replace(conversation, turns=[*answered, last])
-    chunks = target.chunks(conversation, most=target.model.config.text.max_position_embeddings)
-    before = replace(conversation, turns=answered)
+    before = target.translated(replace(conversation, turns=conversation.turns[:-1]))
+    most = target.model.config.text.max_position_embeddings
+    chunks = target.chunks(replace(before, turns=[*before.turns, last]), most=most)
     return RequestPrompt(before, last.question, chunks, _room(engine, chunks))
 
 
@@ -70,9 +65,8 @@ def prepare_text(engine: Engine, text: str) -> RequestPrompt:
 
 
 def _room(engine: Engine, chunks: Sequence[Chunk], param: str = "messages") -> int:
-    target = engine.target
-    length = target.views(engine.caption).length(chunks, target.view)
-    positions = target.model.config.text.max_position_embeddings
+    length = engine.positions(chunks)
+    positions = engine.target.model.config.text.max_position_embeddings
     if length >= positions:
         seen = " with images" if any(pictures(chunks)) else ""
         reason = f"{param}: {length} or more tokens{seen}; the model has {positions}"

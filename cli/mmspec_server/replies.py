@@ -50,12 +50,8 @@ class Reply(ABC):
         """The events before the first text."""
 
     @abstractmethod
-    def event(self, event: Event | None) -> str:
-        """The events of the next of an answer's; empty for one that is not told."""
-
-    @abstractmethod
-    def failure(self, error: ApiError) -> str:
-        """The events of a stream that ends in an error."""
+    def event(self, event: Event | ApiError | None) -> str:
+        """The events of the answer's next one, or of its failure; empty for one not told."""
 
     @abstractmethod
     def whole(self, answer: Answer) -> dict[str, Any]:
@@ -146,7 +142,7 @@ async def streamed(reply: Reply, events: AsyncGenerator[Event | None]) -> AsyncG
                 yield start + (reply.event(event) or KEEP_ALIVE)
                 start = ""
         except Exception as error:  # noqa: BLE001 - the status has been sent: the stream says it
-            yield start + reply.failure(api_error(error))
+            yield start + reply.event(api_error(error))
 
 
 async def whole(

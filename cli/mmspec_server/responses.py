@@ -38,21 +38,19 @@ class ResponseReply(Reply):
             + self._event("content_part.added", **self._place, part=_output_text("", []))
         )
 
-    def event(self, event: Event | None) -> str:
-        """The events of the next of an answer's; empty for one that is not told."""
+    def event(self, event: Event | ApiError | None) -> str:
+        """The events of the answer's next one, or of its failure; empty for one not told."""
         match event:
             case Piece():
                 place, tokens = self._place, self.read(event)
                 return self._event("output_text.delta", **place, delta=event.text, logprobs=tokens)
             case Answer():
                 return self._end(event)
+            case ApiError():
+                reply = self._object("failed", [])
+                reply["error"] = {"code": event.code or "server_error", "message": event.message}
+                return self._event("failed", response=reply)
         return ""
-
-    def failure(self, error: ApiError) -> str:
-        """The event of a stream that ends in an error."""
-        reply = self._object("failed", [])
-        reply["error"] = {"code": error.code or "server_error", "message": error.message}
-        return self._event("failed", response=reply)
 
     def _end(self, answer: Answer) -> str:
         """The events after the last text."""

@@ -29,7 +29,7 @@ MOST_SHOWN = 60
 def image(dialogue: Dialogue, typed: str) -> None:
     """Send images with the next question; *.png works. Alone: as /images."""
     if not typed:
-        images(dialogue, "")
+        images(dialogue)
         return
     alone = typed_path(typed)
     named = [alone] if expand_home(alone).exists() else typed_paths(typed)
@@ -58,7 +58,7 @@ def _matching(name: str) -> list[str]:
     return matches
 
 
-def paste(dialogue: Dialogue, _: str) -> None:
+def paste(dialogue: Dialogue) -> None:
     """Send the image on the clipboard."""
     dialogue.stage([clipboard_picture(dialogue.setup.sampling)])
 
@@ -74,7 +74,7 @@ def unstage(dialogue: Dialogue, name: str) -> None:
     dialogue.notice(f"took back {dialogue.staged.pop(place).name}")
 
 
-def images(dialogue: Dialogue, _: str) -> None:
+def images(dialogue: Dialogue) -> None:
     """List the images, asked about and waiting."""
     rows = [
         (f"question {number}", picture)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from inspect import getdoc
 
 from mmspec.ground.errors import UsageError, choice
@@ -20,22 +19,6 @@ ALIASES = {
 """Commands by other lines that people type for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command of the chat: its argument, and the function that runs it, with its help.
-
-    argument: '' for none; without one a command shows what it would change.
-    """
-
-    argument: str
-    run: Callable[[Dialogue, str], None]
-
-    @property
-    def help(self) -> str:
-        """What the command does, as `/help` says it: the function's docstring."""
-        return getdoc(self.run) or ""
-
-
 def is_command(line: str) -> bool:
     """True if a line is a command; false for `/a/path.png`."""
     return line.lower() in ALIASES or re.match(r"/[A-Za-z?-]*(\s|$)", line) is not None
@@ -46,17 +29,17 @@ def run_command(dialogue: Dialogue, line: str) -> None:
     typed, *rest = line.split(maxsplit=1)
     argument = "".join(rest).rstrip()
     name = ALIASES.get(typed.lower(), typed.lower())
-    command = COMMANDS.get(name)
-    if command is None:
+    if name not in COMMANDS:
         raise choice("command", typed, COMMANDS)
-    if argument and not command.argument:
+    takes, run = COMMANDS[name]
+    if argument and not takes:
         raise UsageError(f"{name} takes nothing after it: leave {argument!r} out")
-    command.run(dialogue, argument)
+    run(dialogue, *([argument] if takes else []))
 
 
-def _help(dialogue: Dialogue, _: str) -> None:
+def _help(dialogue: Dialogue) -> None:
     """Show this; also ?."""
-    rows = [(f"{name} {command.argument}", command.help) for name, command in COMMANDS.items()]
+    rows = [(f"{name} {takes}", getdoc(run) or "") for name, (takes, run) in COMMANDS.items()]
     rows += [
         ("a path in a question", "Sends that image with it."),
         ('"""', "Starts and ends a question of several lines."),
@@ -66,34 +49,38 @@ def _help(dialogue: Dialogue, _: str) -> None:
     dialogue.show({"help": {name.strip(): text for name, text in rows}}, ["", ""], rows)
 
 
-def _quit(dialogue: Dialogue, _: str) -> None:
+def _quit(dialogue: Dialogue) -> None:
     """Leave."""
     dialogue.leaving = True
 
 
-COMMANDS = {
-    "/image": Command("[PATH...]", files.image),
-    "/images": Command("", files.images),
-    "/paste": Command("", files.paste),
-    "/unstage": Command("[NAME]", files.unstage),
-    "/retry": Command("", turns.retry),
-    "/continue": Command("", turns.extend),
-    "/undo": Command("", turns.undo),
-    "/history": Command("", turns.history),
-    "/drop": Command("[N]", turns.drop),
-    "/reset": Command("", turns.reset),
-    "/system": Command("[TEXT]", turns.system),
-    "/save": Command("[FILE]", files.save),
-    "/load": Command("[FILE]", files.load),
-    "/sessions": Command("[N]", files.sessions),
-    "/model": Command("[NAME]", turns.model),
-    "/max-new-tokens": Command("[N]", turns.max_new_tokens),
-    "/temperature": Command("[T]", turns.temperature),
-    "/drafting": Command("[SPEC]", turns.drafting),
-    "/spec": Command("[on|off]", turns.spec),
-    "/accepted": Command("[on|off]", turns.accepted),
-    "/markdown": Command("[on|off]", turns.markdown),
-    "/stats": Command("", turns.stats),
-    "/help": Command("", _help),
-    "/quit": Command("", _quit),
+COMMANDS: dict[str, tuple[str, Callable[..., None]]] = {
+    "/image": ("[PATH...]", files.image),
+    "/images": ("", files.images),
+    "/paste": ("", files.paste),
+    "/unstage": ("[NAME]", files.unstage),
+    "/retry": ("", Dialogue.retry),
+    "/continue": ("", Dialogue.extend),
+    "/undo": ("", Dialogue.undo),
+    "/history": ("", turns.history),
+    "/drop": ("[N]", turns.drop),
+    "/reset": ("", turns.reset),
+    "/system": ("[TEXT]", turns.system),
+    "/save": ("[FILE]", files.save),
+    "/load": ("[FILE]", files.load),
+    "/sessions": ("[N]", files.sessions),
+    "/model": ("[NAME]", turns.model),
+    "/max-new-tokens": ("[N]", turns.max_new_tokens),
+    "/temperature": ("[T]", turns.temperature),
+    "/drafting": ("[SPEC]", turns.drafting),
+    "/spec": ("[on|off]", turns.spec),
+    "/accepted": ("[on|off]", turns.accepted),
+    "/markdown": ("[on|off]", turns.markdown),
+    "/stats": ("", turns.stats),
+    "/help": ("", _help),
+    "/quit": ("", _quit),
 }
+"""By name the argument, '' for none, and the function that runs the command, with its help.
+
+Without its argument a command shows what it would change.
+"""

@@ -32,22 +32,7 @@ def _switch(name: str, argument: str, *, now: bool) -> bool:
     return argument == "on"
 
 
-def retry(dialogue: Dialogue, _: str) -> None:
-    """Answer the last question again."""
-    dialogue.retry()
-
-
-def extend(dialogue: Dialogue, _: str) -> None:
-    """Go on with an answer that was cut."""
-    dialogue.extend()
-
-
-def undo(dialogue: Dialogue, _: str) -> None:
-    """Take back the last question and its answer, a /reset, /drop or /load."""
-    dialogue.notice(dialogue.undo())
-
-
-def reset(dialogue: Dialogue, _: str) -> None:
+def reset(dialogue: Dialogue) -> None:
     """Forget the conversation; also /clear."""
     undoable = dialogue.resume(Conversation(dialogue.chat.conversation.system))
     dialogue.notice("started again" + BACK * undoable)
@@ -78,7 +63,7 @@ def system(dialogue: Dialogue, text: str) -> None:
     dialogue.notice("no system text" if now is None else f"system text: {now}")
 
 
-def history(dialogue: Dialogue, _: str) -> None:
+def history(dialogue: Dialogue) -> None:
     """Show the conversation."""
     turns = dialogue.chat.conversation.turns
     if not turns:
@@ -94,7 +79,7 @@ def history(dialogue: Dialogue, _: str) -> None:
     dialogue.tell({"history": records}, lines)
 
 
-def stats(dialogue: Dialogue, _: str) -> None:
+def stats(dialogue: Dialogue) -> None:
     """Show what the last answer cost."""
     statistics, weights = dialogue.chat.answer.statistics, dialogue.chat.answer.weights
     rows = [

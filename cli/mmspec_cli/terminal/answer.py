@@ -11,7 +11,6 @@ from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.session import Prefilled
 from mmspec.checkpoints.cards import load_cards
-from mmspec.decoding.statistics import Statistics
 from mmspec.decoding.tree import Tree
 from mmspec_cli.terminal.interrupt import Interrupt
 from mmspec_terminal.render import Screen
@@ -68,14 +67,6 @@ def remarks(answer: Answer, *, details: bool) -> list[str]:
     return [note for note in answer.notes if details or note != answer.plain_reason]
 
 
-def cost(chat: Chat, first_token: float | None, *, details: bool) -> str:
-    """The line under a chat's last answer.  first_token: as for `footer`."""
-    if details:
-        return footer(chat.answer.statistics, first_token)
-    context = chat.models.target.model.config.text.max_position_embeddings
-    return short_footer(chat.answer, first_token, context)
-
-
 def short_footer(answer: Answer, first_token: float | None, context: int) -> str:
     """The line under an answer for people who chat: tokens, speed and seconds.
 
@@ -96,12 +87,16 @@ def short_footer(answer: Answer, first_token: float | None, context: int) -> str
     return " · ".join(parts)
 
 
-def footer(statistics: Statistics, first_token: float | None) -> str:
-    """The long line under an answer: its tokens and their speed, the time to the first token,
-    tokens per round, prompt tokens and peak memory.
+def footer(chat: Chat, first_token: float | None, *, details: bool) -> str:
+    """The line under a chat's last answer, short or with details: its tokens and their speed, the
+    time to the first token, tokens per round, prompt tokens and peak memory.
 
     first_token: seconds from the question to the first text; None if there was none.
     """
+    if not details:
+        context = chat.models.target.model.config.text.max_position_embeddings
+        return short_footer(chat.answer, first_token, context)
+    statistics = chat.answer.statistics
     parts = [f"{statistics.tokens} tokens, {statistics.tokens_per_second:.1f}/s"]
     if first_token is not None:
         seconds = statistics.seconds

@@ -17,7 +17,7 @@ from mmspec.ground.errors import CheckpointError, ContextError, MmspecError, Usa
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.absent_models import load_or_pull
-from mmspec_cli.terminal.answer import Answering, answer_report, cost, remarks, stream
+from mmspec_cli.terminal.answer import Answering, answer_report, footer, remarks, stream
 from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations
@@ -103,17 +103,14 @@ class Dialogue:
             each.digest: each.name for each in (*self.chat.conversation.pictures, *self.staged)
         }
         for picture in pictures:
-            self._show_staged(picture)
+            self.screen.note(f"Added {picture.kind} {picture.name} ({picture.shape})")
+            if self.previews:
+                self.screen.picture(picture.image)
             if same := there.get(picture.digest):
                 known = "known already" if same == picture.name else f"the same image as {same}"
                 self.screen.note(f"{picture.name} is {known}: it is sent again")
             there[picture.digest] = picture.name
         self.staged += pictures
-
-    def _show_staged(self, picture: Picture) -> None:
-        self.screen.note(f"Added {picture.kind} {picture.name} ({picture.shape})")
-        if self.previews:
-            self.screen.picture(picture.image)
 
     def ask(self, message: str) -> None:
         """Answer a message, with the staged images and those whose paths it contains.
@@ -191,31 +188,32 @@ class Dialogue:
         self._decodes_plainly = False
 
     def extend(self) -> None:
-        """Go on with the last answer; raises UsageError if it is complete."""
+        """Go on with an answer that was cut."""
         self.chat.conversation.last()
         if self.chat.answer.finish_reason == "stop":
             raise UsageError("the last answer is complete: ask on, or /retry")
         self._show(self.chat.extend())
 
-    def undo(self) -> str:
-        """Undo the last turn, or the last `resume` if no turn followed; returns a notice."""
+    def undo(self) -> None:
+        """Take back the last question and its answer, a /reset, /drop or /load."""
         if self._replaced and len(self.chat.conversation.turns) <= self._replaced[-1][2]:
             self.chat.conversation, file, _ = self._replaced.pop()
             if self.kept:
                 self.kept.file = file
-            return "brought back the conversation before"
+            self.notice("brought back the conversation before")
+            return
         turns = self.chat.conversation.turns
         pictures = turns[-1].question.pictures if turns else ()
         self.chat.conversation.undo()
         self._keep()
         with_pictures = f", and with them {in_numbers(pictures)}" if pictures else ""
-        return f"took back the last question and its answer{with_pictures}"
+        self.notice(f"took back the last question and its answer{with_pictures}")
 
     def retry(self) -> None:
-        """Answer the last question again, with another seed if tokens are sampled."""
+        """Answer the last question again."""
         options = self.chat.options
         answering = self.chat.retry()
-        if not options.sampling.greedy:
+        if not options.sampling.greedy:  # with another seed
             self.chat.options = replace(options, seed=options.seed + 1)
         self._show(answering)
 
@@ -242,7 +240,7 @@ class Dialogue:
             screen.note(UNFINISHED[answer.finish_reason].format(len(answer.token_ids)))
         for note in remarks(answer, details=details):
             self._note_once(note)
-        screen.note(cost(self.chat, first_token, details=details))
+        screen.note(footer(self.chat, first_token, details=details))
         if details:
             return
         self._say_if_drafting_changed()
