@@ -68,7 +68,7 @@ lint: $(VENV)/test.stamp
 	$(BIN)/mypy
 
 docs-cli: $(VENV)/test.stamp
-	$(BIN)/python -m mmspec_cli.cli_reference > docs/cli.md
+	$(BIN)/python tests/cli_reference.py > docs/cli.md
 
 site: $(VENV)/site/stamp
 	NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build --strict

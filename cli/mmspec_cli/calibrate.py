@@ -102,11 +102,10 @@ def _show(
 
 
 def _show_costs(screen: Screen, title: str, curves: Curves) -> None:
-    numbers = sorted({number for seconds in curves.values() for number in seconds})
-    rows = [[str(number), *_cells(curves, number)] for number in numbers]
-    screen.table((title, *(f"at {context:,}" for context in curves)), rows)
-
-
-def _cells(curves: Curves, number: int) -> list[str]:
     columns = curves.values()
-    return [f"{1e3 * column[number]:.2f}" if number in column else "" for column in columns]
+    numbers = sorted({number for seconds in columns for number in seconds})
+    rows = [
+        (str(number), *(f"{1e3 * each[number]:.2f}" if number in each else "" for each in columns))
+        for number in numbers
+    ]
+    screen.table((title, *(f"at {context:,}" for context in curves)), rows)

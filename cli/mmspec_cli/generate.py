@@ -32,7 +32,9 @@ def generate(
     screen = Screen(plain=setup.plain, accepted=setup.accepted)
     if prompt == STANDARD_INPUT and STANDARD_INPUT in images:
         raise UsageError("standard input holds the prompt or an image, not both: give - once")
-    text = _read_prompt(prompt)
+    text = sys.stdin.read().strip() if prompt == STANDARD_INPUT else prompt
+    if not text.strip():
+        raise UsageError("--prompt is empty: give a question")
     pictures = open_images(images, setup.sampling)
     engine = setup.load(screen.progress, ready=True)
     chat = engine.chat(setup.options, Conversation(system, thinking=thinking))
@@ -51,10 +53,3 @@ def generate(
                 screen.note("stopped")
             screen.note(footer(chat, first, details=setup.details))
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0
-
-
-def _read_prompt(prompt: str) -> str:
-    text = sys.stdin.read().strip() if prompt == STANDARD_INPUT else prompt
-    if not text.strip():
-        raise UsageError("--prompt is empty: give a question")
-    return text

@@ -47,15 +47,11 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
 class LazyGroup(click.Group):
     """A command group that lists its commands without importing them."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+    def list_commands(self, _: click.Context) -> list[str]:
         """The command names, in the order of the table."""
         return list(COMMANDS)
 
-    def get_command(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        cmd_name: str,
-    ) -> click.Command | None:
+    def get_command(self, _: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command called `cmd_name`."""
         if cmd_name not in COMMANDS:
             return None
@@ -80,11 +76,7 @@ class LazyGroup(click.Group):
             raise choice("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 
-    def format_commands(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        formatter: click.HelpFormatter,
-    ) -> None:
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -128,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except click.UsageError as error:
-        return _failed(f"{error.format_message()} {_where_help_is(error)}", error.exit_code)
+        where = f"(see {error.ctx.command_path} --help)" if error.ctx else ""
+        return _failed(f"{error.format_message()} {where}", error.exit_code)
     except click.ClickException as error:
         return _failed(error.format_message(), error.exit_code)
     except MmspecError as error:
@@ -165,10 +158,6 @@ def _failed(message: str, status: int) -> int:
     erased = ERASED_LINE * (sys.stderr.isatty() and os.environ.get("TERM") != "dumb")
     click.echo(f"{erased}mmspec: {one_line(with_flags(message))}", err=True)
     return status
-
-
-def _where_help_is(error: click.UsageError) -> str:
-    return f"(see {error.ctx.command_path} --help)" if error.ctx else ""
 
 
 def _drop_output() -> None:

@@ -1,7 +1,6 @@
 """`mmspec serve`: an HTTP server that speaks OpenAI's API."""
 
 from functools import partial
-from importlib import import_module
 from socket import socket
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -28,8 +27,6 @@ from mmspec_terminal.settings_options import choose, options_of
 from mmspec_terminal.setup import Setup, decoding_options
 
 if TYPE_CHECKING:
-    from mmspec.chat.engine import Engine
-    from mmspec_server.decoding import DecodingQueue
     from mmspec_server.server import Server
 
 
@@ -51,11 +48,12 @@ def serve(named: str | None, **values: Any) -> None:
         if typed and values["model"] != named:
             raise UsageError(f"MODEL is {values['model']} and --model {named}: give one of them")
         values["model"] = named
-    _require_packages()
-    from mmspec_server.app import Service
-    from mmspec_server.decoding import DecodingQueue
-    from mmspec_server.server import Server, addresses, bound, share_one_heap
-
+    try:
+        from mmspec_server.app import Service
+        from mmspec_server.decoding import DecodingQueue
+        from mmspec_server.server import Server, addresses, bound, share_one_heap
+    except ModuleNotFoundError as error:
+        raise not_installed("mmspec serve", error, "server") from error
     share_one_heap()
     chosen = choose(ServerSettings, values)
     source = context.get_parameter_source("seed")
@@ -65,7 +63,10 @@ def serve(named: str | None, **values: Any) -> None:
     try:
         with bound(chosen.host, chosen.port) as listener:
             screen = Screen()
-            engine = _loaded(setup, queue, screen)
+            # On the decoding thread: a framework may tie arrays to a thread.
+            engine = queue.call(partial(setup.load, screen.progress, ready=True))
+            for note in engine.notes:
+                screen.note(note)
             seeded = source != ParameterSource.DEFAULT
             service = Service(engine, setup.options, chosen, queue, seeded)
             if service.note:
@@ -94,18 +95,3 @@ def _run(server: "Server", listener: socket) -> None:
         server.run(sockets=[listener])
     if received:
         raise SystemExit(128 + received[0])
-
-
-def _require_packages() -> None:
-    try:
-        import_module("mmspec_server.server")
-    except ModuleNotFoundError as error:
-        raise not_installed("mmspec serve", error, "server") from error
-
-
-def _loaded(setup: Setup, queue: "DecodingQueue", screen: Screen) -> "Engine":
-    """The models, loaded on the decoding thread: a framework may tie arrays to a thread."""
-    engine = queue.call(partial(setup.load, screen.progress, ready=True))
-    for note in engine.notes:
-        screen.note(note)
-    return engine

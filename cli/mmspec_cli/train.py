@@ -1,6 +1,6 @@
 """`mmspec train`: trains small models on the synthetic world, and heads for any target."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -185,7 +185,8 @@ def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options
         choose(DataSettings, options),
         choose(RunSettings, options),
     )
-    _echo_scores(options, scores)
+    for name, score in scores.items():
+        Screen().say(f"{options['out'] / name}: {score.tokens_per_round:.3f} tokens per round")
 
 
 def _plan(gpu: str, options: dict[str, Any], planned: Callable[..., Any], *shape: Any) -> None:
@@ -193,8 +194,3 @@ def _plan(gpu: str, options: dict[str, Any], planned: Callable[..., Any], *shape
 
     budget, settings = choose(Budget, options), choose(DataSettings, options)
     click.echo("\n".join(plan(gpu, settings, budget, partial(planned, *shape))))
-
-
-def _echo_scores(options: Mapping[str, Any], scores: Mapping[str, Any]) -> None:
-    for name, score in scores.items():
-        Screen().say(f"{options['out'] / name}: {score.tokens_per_round:.3f} tokens per round")

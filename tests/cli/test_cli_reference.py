@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mmspec_cli.cli_reference import WIDTH, reference
+from cli_reference import WIDTH, reference
 
 
 def test_the_page_is_current():

@@ -3,6 +3,7 @@
 import difflib
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -189,7 +190,7 @@ def _remark(word: _Word) -> list[str]:
         return [f"{name}: nothing is fetched; the model reads the address alone"]
     if Path(name).suffix and _is_file(name):
         return [f"{name}: not an image; the model reads the name alone"]
-    if word.protected and name.startswith(_STARTS) and not _is_there(name):
+    if word.protected and name.startswith(_STARTS) and not _is_file(name, Path.exists):
         return [f"{name}: there is no such file; the model reads the name alone"]
     return []
 
@@ -221,16 +222,9 @@ def _images_in(folder: str) -> list[Path]:
     return [file for file in files if file.suffix.lower() in VISUAL_SUFFIXES]
 
 
-def _is_file(path: str) -> bool:
+def _is_file(path: str, is_it: Callable[[Path], bool] = Path.is_file) -> bool:
     try:
-        return expand_home(path).is_file()
-    except (OSError, ValueError):
-        return False
-
-
-def _is_there(path: str) -> bool:
-    try:
-        return expand_home(path).exists()
+        return is_it(expand_home(path))
     except (OSError, ValueError):
         return False
 

@@ -57,12 +57,10 @@ class KeptConversations:
         make_directory(self.folder)
         with write_errors(self.folder):
             self.folder.chmod(0o700)
-        self.file = self.file or self._new_file()
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.json"
+        self.file = self.file or self.folder / name
         record = json.loads(chat.conversation.to_json()) | {"model": _name(chat.models.target)}
         replace_text(self.file, json.dumps(record, ensure_ascii=False), private=True)
-
-    def _new_file(self) -> Path:
-        return self.folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.json"
 
     def listed(self) -> list[Kept]:
         """The kept conversations, the latest first, without files that hold none."""

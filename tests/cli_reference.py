@@ -1,4 +1,4 @@
-"""Generates docs/cli.md from the commands: `python -m mmspec_cli.cli_reference > docs/cli.md`."""
+"""Generates docs/cli.md from the commands: `python tests/cli_reference.py > docs/cli.md`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import cleandoc
