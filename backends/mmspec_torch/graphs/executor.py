@@ -124,7 +124,7 @@ class ReplayedTarget(TargetExecutor):
             )
         angles = cache.angles(root + shift + ancestry.depths)
         layers = cache.static_layers(first + cache.numbers[:rows], width)
-        step = Step(angles, layers, mask, places=places, captured=captured)
+        step = Step(angles, layers, mask, places=places, captured=captured, recurs=True)
         return (self.language.forward(self._x[:rows].clone(), step),)
 
     def _mask(self, visible: Tensor, root: Tensor, width: int) -> Tensor:
@@ -215,7 +215,7 @@ class ReplayedDrafter(DrafterExecutor):
         if self.cache.rows > 1:
             mask = mask + self._shade[..., :width]
         layers = self.cache.static_layers(columns, width)
-        return Step((cos.unsqueeze(1), sin.unsqueeze(1)), layers, mask)
+        return Step((cos.unsqueeze(1), sin.unsqueeze(1)), layers, mask, recurs=True)
 
 
 class ReplayedExecutor(Executor):

@@ -34,6 +34,8 @@ class Step(NamedTuple):
     """What is added to the outputs [R * n, H] of the first layers, where images are."""
     captured: Sequence[int] = ()
     """Layers whose outputs are returned too, ascending; 0 is the embedding."""
+    recurs: bool = False
+    """True if forwards of its shape recur, so that a kernel may take time to plan for it."""
     context: Tensor | None = None
     """Rows [n, H] before those fed, which attention sees as they are and which see nothing."""
 
@@ -100,7 +102,7 @@ def _attended(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tens
         grouped = queries.reshape(keys.shape[1], -1, *shape[2:])
         attended: Tensor = attend(xp, grouped, keys[0], values[0], step.places)
         return attended.reshape(shape)
-    if mask is not None and queries.is_cuda:
+    if mask is not None and queries.is_cuda and not step.recurs:
         queries, mask = heads_as_rows(queries, keys.shape[1], mask)
     attended = F.scaled_dot_product_attention(
         queries,
@@ -116,7 +118,7 @@ def _attended(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tens
 def heads_as_rows(queries: Tensor, heads: int, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Queries [R, heads, g * n, D] whose g heads that share keys are rows, and their mask.
 
-    CUDA's kernels take a mask only where each head of queries has keys of its own.
+    CUDA's kernels but cuDNN's take a mask only where each head of queries has keys of its own.
     """
     group = queries.shape[1] // heads
     rows = mask if mask.shape[-2] == 1 else torch.cat([mask] * group, dim=-2)

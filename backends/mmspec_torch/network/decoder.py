@@ -28,7 +28,7 @@ from mmspec_torch.network.attention import Attention, Step, causal_mask
 from mmspec_torch.network.rotary import Angles, Rotary
 
 KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""CUDA's kernels of attention but cuDNN's, which takes about 65 ms to begin with each new shape."""
+"""CUDA's kernels of attention but cuDNN's: it is the fastest, after 40 ms of planning a shape."""
 
 
 class MLP:
@@ -106,7 +106,7 @@ class Decoder:
         """
         added, captured = chain(step.deepstack, repeat(None)), []
         layers = zip(self.layers, step.layers, added, strict=False)
-        with sdpa_kernel(KERNELS) if x.is_cuda else nullcontext():
+        with sdpa_kernel(KERNELS) if x.is_cuda and not step.recurs else nullcontext():
             for before, (layer, memory, extra) in enumerate(layers):
                 if before in step.captured:
                     captured.append(x.clone())
