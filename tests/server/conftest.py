@@ -1,6 +1,7 @@
 """Servers of scripted models and of the tiny pair, each started once."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,32 @@ def mini() -> Iterator[Live]:
     """A server of the bundled pair on PyTorch."""
     with live(lambda: load("mini", backend="torch"), Options(max_new_tokens=40)) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def window():
+    from support.browser import browser  # needs selenium, which only the page's tests do
+
+    with browser() as it:
+        yield it
+
+
+@pytest.fixture
+def page(window):
+    """The window, empty; afterwards nothing may have been refused by the browser."""
+    window.driver.get("about:blank")
+    window.resize(1000, 900)
+    window.prefer("light")
+    window.complaints()
+    yield window
+    window.script("sessionStorage.clear()")
+    refused = ("Content Security Policy", "TypeError", "ReferenceError", "TrustedHTML", "Uncaught")
+    assert not [line for line in window.complaints() if any(word in line for word in refused)]
+
+
+@pytest.fixture
+def speaking(page, directory, monkeypatch):
+    """Function that returns a context in which the page of a speaker's server is open."""
+    from support.browser import speaking
+
+    return partial(speaking, page, directory, monkeypatch)

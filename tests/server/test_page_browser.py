@@ -1,21 +1,14 @@
 """The page at `/` in a real Chromium, used as a person uses it."""
 
-from contextlib import contextmanager
 from io import BytesIO
-from threading import Event as Flag
-from time import sleep
 
 import pytest
 from PIL import Image
 
-from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.chat.session import Prefilled
-from mmspec.decoding.statistics import Statistics
 from support.bundled import SAMPLES
 from support.live_server import CHAT, data_url, live, png, words
-from support.scripted_engine import scripted_engine
 
 pytestmark = pytest.mark.slow
 support = pytest.importorskip("support.browser", reason="selenium is not installed")
@@ -24,97 +17,15 @@ if support.MISSING:
 
 SHAPES = (SAMPLES / "shapes.png").read_bytes()
 PNG = ("shapes.png", "image/png", SHAPES)
-LONG = Options(max_new_tokens=5000)
 ENTER, ESCAPE, TAB, SHIFT = "\ue007", "\ue00c", "\ue004", "\ue008"
 
 
-@pytest.fixture(scope="module")
-def window():
-    with support.browser() as it:
-        yield it
-
-
 @pytest.fixture
-def page(window):
-    """The window, empty; afterwards nothing may have been refused by the browser."""
-    window.driver.get("about:blank")
-    window.resize(1000, 900)
-    window.prefer("light")
-    window.complaints()
-    yield window
-    window.script("sessionStorage.clear()")
-    refused = ("Content Security Policy", "TypeError", "ReferenceError", "TrustedHTML", "Uncaught")
-    assert not [line for line in window.complaints() if any(word in line for word in refused)]
-
-
-class Speaker:
-    """Answers in place of a model, one part at a time, and remembers what it was asked."""
-
-    def __init__(self, parts=("one ", "two"), pause=0.0):
-        self.parts, self.pause, self.plain_parts = parts, pause, None
-        self.asked, self.closed = [], Flag()
-        self.read, self.go_on = (), Flag()
-
-    def __call__(self, cache, prompt, options, *, plain=False):
-        self.asked.append((prompt, options, plain))
-        statistics = Statistics(prompt_tokens=7, cached_tokens=6)
-        answer = Answer(finish_reason="stop", statistics=statistics)
-        try:
-            for done in self.read:
-                yield Prefilled(done, self.read[-1])
-                assert self.go_on.wait(30)
-                self.go_on.clear()
-            parts = self.plain_parts if plain and self.plain_parts else self.parts
-            for number, part in enumerate(parts[: options.max_new_tokens]):
-                sleep(self.pause)
-                statistics.tokens += 1
-                statistics.rounds += 1
-                statistics.seconds["decode"] += 0.01
-                answer.text += part
-                yield Piece("", part) if plain or number % 2 else Piece(part, "")
-            yield answer
-        finally:
-            self.closed.set()
-
-    def questions(self, index=-1):
-        """The texts of the user's turns of one request."""
-        prompt, _, _ = self.asked[index]
-        turns = [*(turn.question for turn in prompt.before.turns), prompt.question]
-        return [part for turn in turns for part in turn.parts if isinstance(part, str)]
-
-
-@contextmanager
-def speaking(page, directory, monkeypatch, speaker, **options):
-    """Context in which the page of a server of this speaker is open."""
-    monkeypatch.setattr("mmspec_server.app.answer", speaker)
-    with live(lambda: scripted_engine(directory), LONG, **options) as server:
-        page.open(str(server.client.base_url))
-        yield server
-
-
-@pytest.fixture
-def speaker():
-    return Speaker()
-
-
-@pytest.fixture
-def spoken(page, directory, monkeypatch, speaker):
-    with speaking(page, directory, monkeypatch, speaker) as server:
-        yield server
-
-
-def dropped(page, *files):
-    """Drop files and wait until the page shows pictures."""
-    page.give("drop", *files)
-    page.until(lambda: page.all("#pictures img"))
-
-
-def raced(page):
-    """The verdict of a race."""
-    page.one("#race").click()
-    page.until(lambda: page.text(".turn:last-child .verdict"))
-    page.until(page.idle)
-    return page.text(".turn:last-child .verdict")
+def speaker(speaking):
+    """Answers on the open page."""
+    speaker = support.Speaker()
+    with speaking(speaker):
+        yield speaker
 
 
 def test_a_dropped_image_is_asked_about_tinted_and_raced(page):
@@ -123,7 +34,7 @@ def test_a_dropped_image_is_asked_about_tinted_and_raced(page):
     with live(lambda: load("mini", backend="torch"), options) as server:
         page.open(str(server.client.base_url))
         assert page.text("#model") == page.driver.title.split(" · ")[0] == "mini"
-        dropped(page, PNG)
+        page.drop(PNG)
         page.ask("What is in this picture?")
         image = {"type": "image_url", "image_url": {"url": data_url(SHAPES)}}
         asked = [{"role": "user", "content": [image, words("What is in this picture?")]}]
@@ -137,7 +48,7 @@ def test_a_dropped_image_is_asked_about_tinted_and_raced(page):
         assert tinted.replace(" ", "") == "".join(drafted).replace(" ", "") != ""
         assert "accepted" in page.text(".turn .figures")
         assert len(page.all(".question img")) == 1
-        assert raced(page).startswith("Same text, ")
+        assert page.race().startswith("Same text, ")
         speeds = [float(each.text) for each in page.all(".speed b")]
         ratio = float(page.text(".verdict").split()[2])
         assert ratio == pytest.approx(speeds[1] / speeds[0], abs=0.02)
@@ -145,21 +56,19 @@ def test_a_dropped_image_is_asked_about_tinted_and_raced(page):
         assert page.all(".lane:last-child .drafted")
 
 
-def test_a_race_warms_both_up_leaves_the_conversation_and_says_where_texts_differ(
-    page, spoken, speaker
-):
+def test_a_race_warms_both_up_leaves_the_conversation_and_says_where_texts_differ(page, speaker):
     page.ask("First?")
-    assert raced(page).startswith("Same text, and nothing was drafted")
+    assert page.race().startswith("Same text, and nothing was drafted")
     asked = [(options.max_new_tokens, plain) for _, options, plain in speaker.asked[1:]]
     assert asked == [(8, False), (8, True), *[(5000, True), (5000, False)] * 5]
     assert all(speaker.questions(index) == ["First?"] for index in range(13))
     page.ask("Second?")
     assert speaker.questions() == ["First?", "Second?"]
     speaker.plain_parts = ["one ", "too"]
-    assert raced(page).startswith("Other text from character 6 on")
+    assert page.race().startswith("Other text from character 6 on")
 
 
-def test_images_are_pasted_picked_scaled_and_taken_back(page, spoken, speaker, tmp_path):
+def test_images_are_pasted_picked_scaled_and_taken_back(page, speaker, tmp_path):
     """Text that is copied with its picture is pasted as text; the sample is one click."""
     picture = ("screen.png", "image/png", png())
     assert not page.give("paste", picture, text="Name\tPrice")  # the browser pastes the text
@@ -184,10 +93,8 @@ def test_images_are_pasted_picked_scaled_and_taken_back(page, spoken, speaker, t
     assert picture.image.tobytes() == Image.open(BytesIO(SHAPES)).convert("RGB").tobytes()
 
 
-def test_files_that_cannot_be_read_or_sent_are_named_and_nothing_is_lost(
-    page, directory, monkeypatch
-):
-    with speaking(page, directory, monkeypatch, Speaker(), max_pixels=1):
+def test_files_that_cannot_be_read_or_sent_are_named_and_nothing_is_lost(page, speaking):
+    with speaking(support.Speaker(), max_pixels=1):
         page.one("#question").send_keys("What?")
         others = ("photo.heic", "image/heic", b"x"), ("a.pdf", "", b"x")
         page.give("drop", *others, PNG, ("broken.png", "image/png", SHAPES[:200]))
@@ -207,7 +114,7 @@ def test_files_that_cannot_be_read_or_sent_are_named_and_nothing_is_lost(
         page.until(lambda: page.answers()[-1:] == ["one two"])
 
 
-def test_a_long_prompt_is_seen_to_be_read(page, spoken, speaker):
+def test_a_long_prompt_is_seen_to_be_read(page, speaker):
     speaker.read = (512, 1200)
     page.one("#question").send_keys("What?", ENTER)
     page.until(lambda: page.text(".turn .figures") == "reads 512 of 1200 tokens")
@@ -218,14 +125,12 @@ def test_a_long_prompt_is_seen_to_be_read(page, spoken, speaker):
     assert page.answers() == ["one two"]
 
 
-def test_an_answer_is_followed_and_stopped_and_the_conversation_goes_on(
-    page, directory, monkeypatch
-):
+def test_an_answer_is_followed_and_stopped_and_the_conversation_goes_on(page, speaking):
     """The page follows it until the user scrolls back."""
     at_end = "const p = document.documentElement; return p.scrollHeight - innerHeight - scrollY < 2"
-    speaker = Speaker([f"word{n}\n" for n in range(5000)], pause=0.02)
+    speaker = support.Speaker([f"word{n}\n" for n in range(5000)], pause=0.02)
     page.resize(500, 400)
-    with speaking(page, directory, monkeypatch, speaker):
+    with speaking(speaker):
         page.one("#question").send_keys("First?", ENTER)
         page.until(lambda: page.script("return scrollY") > 300)
         page.until(lambda: page.script(at_end))
@@ -245,8 +150,8 @@ def test_an_answer_is_followed_and_stopped_and_the_conversation_goes_on(
         assert before.answer_text.split() == stopped.replace("word", " word").split()
 
 
-def test_a_key_is_asked_for_and_kept_in_memory_alone(page, directory, monkeypatch, speaker):
-    with speaking(page, directory, monkeypatch, speaker, api_key="the key"):
+def test_a_key_is_asked_for_and_kept_in_memory_alone(page, speaking):
+    with speaking(support.Speaker(), api_key="the key"):
         page.until(lambda: page.script("return document.activeElement.id") == "key")
         page.type("another", ENTER)
         page.until(lambda: page.text("#wrong"))
@@ -262,15 +167,15 @@ def test_a_key_is_asked_for_and_kept_in_memory_alone(page, directory, monkeypatc
         page.until(lambda: page.one("#unlock").is_displayed())
 
 
-def test_a_server_that_is_gone_is_told(page, directory, monkeypatch, speaker):
-    with speaking(page, directory, monkeypatch, speaker):
+def test_a_server_that_is_gone_is_told(page, speaking):
+    with speaking(support.Speaker()):
         pass
     page.ask("What?")
     assert "does not answer" in page.text(".turn .error")
     assert page.one("#question").get_property("value") == "What?"
 
 
-def test_the_keyboard_and_a_screen_reader_are_enough(page, spoken, speaker):
+def test_the_keyboard_and_a_screen_reader_are_enough(page, speaker):
     assert page.script("return document.activeElement.id") == "question"
     page.type("A first line")
     page.one("#question").send_keys(SHIFT, ENTER, SHIFT, "and a second")
@@ -292,12 +197,12 @@ def test_the_keyboard_and_a_screen_reader_are_enough(page, spoken, speaker):
     assert {("textbox", "Question"), ("button", "Ask"), ("main", "Conversation")} <= named
 
 
-def test_it_fits_a_phone_in_light_and_dark(page, spoken, speaker, tmp_path):
+def test_it_fits_a_phone_in_light_and_dark(page, speaker, tmp_path):
     speaker.parts = ["Wordwithoutend" * 20, " and <b>more</b>\n```\n", "code " * 40, "\n```"]
     page.resize(320, 640)
-    dropped(page, (f"{'name' * 30}.png", "image/png", SHAPES))
+    page.drop((f"{'name' * 30}.png", "image/png", SHAPES))
     page.one("#question").send_keys("long" * 60)
-    raced(page)
+    page.race()
     assert page.script("return document.documentElement.scrollWidth <= innerWidth")
     for scheme in ("light", "dark"):
         page.prefer(scheme)
@@ -307,12 +212,12 @@ def test_it_fits_a_phone_in_light_and_dark(page, spoken, speaker, tmp_path):
         assert sum(count > 0 for count in histogram) > 30
 
 
-def test_a_conversation_is_there_after_a_reload_and_a_new_one_forgets_it(page, spoken, speaker):
+def test_a_conversation_is_there_after_a_reload_and_a_new_one_forgets_it(page, speaker):
     """Settings stay; the last answer can be tried again."""
     page.one("#settings summary").click()
     page.one("#system").send_keys("Be brief.")
     page.one("#temperature").send_keys("0.5", TAB)
-    dropped(page, PNG)
+    page.drop(PNG)
     page.ask("First?")
     page.driver.refresh()
     page.until(lambda: page.text("#model"))
@@ -333,9 +238,9 @@ def test_a_conversation_is_there_after_a_reload_and_a_new_one_forgets_it(page, s
     assert not page.all(".turn")
 
 
-def test_a_second_user_sees_that_another_answer_is_running(page, directory, monkeypatch):
-    speaker = Speaker(["word "] * 400, pause=0.05)
-    with speaking(page, directory, monkeypatch, speaker) as server:
+def test_a_second_user_sees_that_another_answer_is_running(page, speaking):
+    speaker = support.Speaker(["word "] * 400, pause=0.05)
+    with speaking(speaker) as server:
         asked = {"messages": [{"role": "user", "content": "x"}], "stream": True}
         with server.client.stream("POST", CHAT, json=asked) as first:
             lines = first.iter_lines()
@@ -380,7 +285,7 @@ SHOWN = {
 }
 
 
-def test_text_of_the_model_is_only_text_and_markdown_is_shown(page, spoken, speaker):
+def test_text_of_the_model_is_only_text_and_markdown_is_shown(page, speaker):
     """Code is shown letter for letter, in whatever parts it comes."""
     speaker.parts, title = [HOSTILE], page.driver.title
     page.ask("<i>What?</i>")

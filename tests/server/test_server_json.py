@@ -62,7 +62,7 @@ def obeying(schema):
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(schemas, st.sampled_from([0, 0.7, 1.5]), st.integers(0, 99))
 def test_an_answer_obeys_its_schema_and_drafts_do_not_change_it(server, schema, heat, seed):
     fields = {"response_format": obeying(schema), "temperature": heat, "seed": seed}

@@ -56,16 +56,6 @@ def test_a_sampled_token_need_not_be_the_likeliest(pair: Live):
     assert all(e["logprob"] <= e["top_logprobs"][0]["logprob"] for e in found)
 
 
-def test_a_stream_has_the_same_entries(mini: Live):
-    whole = mini.chat(ASKED, logprobs=True, max_tokens=20).json()
-    chunks = mini.chunks(ASKED, logprobs=True, max_tokens=20)
-    choices = [chunk["choices"][0] for chunk in chunks]
-    streamed = [e for c in choices if c["logprobs"] for e in c["logprobs"]["content"]]
-    assert [e["token"] for e in streamed] == [e["token"] for e in content(whole)]
-    assert "".join(e["token"] for e in streamed) == text_of(whole)
-    assert all(e["top_logprobs"] == [] and e["logprob"] <= 0 for e in streamed)
-
-
 def test_drafts_change_nothing_before_a_stop_string(mini: Live, monkeypatch):
     monkeypatch.setattr(mini.service, "options", Options(max_new_tokens=40, gamma=4))
     url = data_url((SAMPLES / "shapes.png").read_bytes())
@@ -139,12 +129,6 @@ def test_text_that_could_begin_a_stop_string_is_told_with_its_origin(pair: Live)
     letters = [(letter, drafted) for part, drafted in told for letter in part]
     cut = text.index(text[-4:])
     assert [(letter, drafted) for part, drafted in stops for letter in part] == letters[:cut]
-
-
-def test_log_probabilities_come_once_beside_parts(pair: Live):
-    found = chunks(pair, mmspec=DETAILS, logprobs=True)
-    logged = [chunk["choices"][0]["logprobs"] for chunk in found]
-    assert sum(len(each["content"]) for each in logged if each) == 12
 
 
 def test_plain_decoding_says_the_same_with_a_round_for_every_token(pair: Live):

@@ -4,6 +4,8 @@ import base64
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Event as Flag
+from time import sleep
 from typing import Any
 
 from selenium import webdriver
@@ -12,6 +14,13 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
+
+from mmspec.chat.answer import Answer, Piece
+from mmspec.chat.options import Options
+from mmspec.chat.session import Prefilled
+from mmspec.decoding.statistics import Statistics
+from support.live_server import live
+from support.scripted_engine import scripted_engine
 
 PROGRAMS = ("chromium", "chromedriver")
 MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
@@ -84,6 +93,18 @@ class Browser:
         self.one("#ask").click()
         self.until(self.idle)
 
+    def drop(self, *files: tuple[str, str, bytes]) -> None:
+        """Drop files and wait until the page shows pictures."""
+        self.give("drop", *files)
+        self.until(lambda: self.all("#pictures img"))
+
+    def race(self) -> str:
+        """The verdict of a race."""
+        self.one("#race").click()
+        self.until(lambda: self.text(".turn:last-child .verdict"))
+        self.until(self.idle)
+        return self.text(".turn:last-child .verdict")
+
     def answers(self) -> list[str]:
         return [str(each.get_property("textContent")) for each in self.all(".turn .answer")]
 
@@ -113,3 +134,49 @@ def browser() -> Iterator[Browser]:
         yield Browser(driver)
     finally:
         driver.quit()
+
+
+class Speaker:
+    """Answers in place of a model, one part at a time, and remembers what it was asked."""
+
+    def __init__(self, parts=("one ", "two"), pause=0.0):
+        self.parts, self.pause, self.plain_parts = parts, pause, None
+        self.asked, self.closed = [], Flag()
+        self.read, self.go_on = (), Flag()
+
+    def __call__(self, cache, prompt, options, *, plain=False):
+        self.asked.append((prompt, options, plain))
+        statistics = Statistics(prompt_tokens=7, cached_tokens=6)
+        answer = Answer(finish_reason="stop", statistics=statistics)
+        try:
+            for done in self.read:
+                yield Prefilled(done, self.read[-1])
+                assert self.go_on.wait(30)
+                self.go_on.clear()
+            parts = self.plain_parts if plain and self.plain_parts else self.parts
+            for number, part in enumerate(parts[: options.max_new_tokens]):
+                sleep(self.pause)
+                statistics.tokens += 1
+                statistics.rounds += 1
+                statistics.seconds["decode"] += 0.01
+                answer.text += part
+                yield Piece("", part) if plain or number % 2 else Piece(part, "")
+            yield answer
+        finally:
+            self.closed.set()
+
+    def questions(self, index=-1):
+        """The texts of the user's turns of one request."""
+        prompt, _, _ = self.asked[index]
+        turns = [*(turn.question for turn in prompt.before.turns), prompt.question]
+        return [part for turn in turns for part in turn.parts if isinstance(part, str)]
+
+
+@contextmanager
+def speaking(page, directory, monkeypatch, speaker, **options):
+    """Context in which the page of a server of this speaker is open."""
+    monkeypatch.setattr("mmspec_server.app.answer", speaker)
+    long = Options(max_new_tokens=5000)
+    with live(lambda: scripted_engine(directory), long, **options) as server:
+        page.open(str(server.client.base_url))
+        yield server

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
-from support import block_reference
 from support import sequence_helpers as helpers
 from support.vispec_oracle import ViSpec
 
@@ -65,8 +64,6 @@ class Reference:
         """Probabilities [V] of the token after the drafted ones."""
         if self.config["kind"] == "eagle3":
             return self._eagle3(drafted)
-        if "block_size" in self.config:
-            return block_reference.probabilities(self, drafted)
         feature = getattr(self, f"_{self.config['kind']}")(drafted)
         return self.target.lm_head(feature).softmax(-1)
 

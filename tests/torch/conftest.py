@@ -1,5 +1,7 @@
 """A target and a draft on PyTorch, and one prompt as three branches see it."""
 
+from functools import cache
+
 import pytest
 
 from mmspec_torch.backend import TorchBackend
@@ -34,9 +36,15 @@ def data(teacher, tmp_path_factory):
     return answered
 
 
-@pytest.fixture(scope="session", params=["llava", "qwen3", "qwen2_5_vl", "qwen3_vl"])
-def family_data(request, tmp_path_factory):
-    """The same of a teacher of each family, whose pictures have many shapes."""
+@pytest.fixture(scope="session")
+def answered(tmp_path_factory):
+    """Function that returns the same of a family's teacher, whose pictures have many shapes."""
     from support.teacher_data import answered_by
 
-    return answered_by(request.param, tmp_path_factory.mktemp(request.param), tied=True)
+    return cache(lambda name: answered_by(name, tmp_path_factory.mktemp(name), tied=True))
+
+
+@pytest.fixture(scope="session", params=["llava", "qwen3", "qwen2_5_vl", "qwen3_vl"])
+def family_data(request, answered):
+    """What a teacher of each family answered."""
+    return answered(request.param)

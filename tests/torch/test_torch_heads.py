@@ -20,7 +20,7 @@ from mmspec_torch.backend import TorchBackend
 from mmspec_torch.heads.convert import convert, main
 from support import heads_oracle, transformers_oracle
 from support import sequence_helpers as helpers
-from support.factory_heads import KINDS, published, tiny_head
+from support.factory_heads import BLOCKS, KINDS, published, tiny_head
 from support.segments import flat, segment_of
 
 DRAWN = Sampling(1.0)
@@ -111,7 +111,7 @@ def test_drawn_chains_come_from_the_heads_own_distributions(variant, target, ori
 
 
 @pytest.mark.parametrize("nodes", [7, 21], ids=["likeliest", "all"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in BLOCKS])
 def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, kind, nodes):
     directory = tiny_head(tmp_path / "head", kind, seed=3)
     segment, pixels = prompt(target, PROMPTS["one"])

@@ -1,16 +1,11 @@
 """Several processes take the steps of one."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import nn
 
 from mmspec.ground import errors
-from mmspec_train.distillation.training import claim_output, open_run
-from mmspec_train.run.log import Position
 from mmspec_train.run.machine import Processes, join_processes
-from mmspec_train.settings import RunSettings
 
 
 class Two(Processes):
@@ -36,19 +31,6 @@ def test_gradients_are_means_also_where_one_process_has_none():
     Two([0.0, 2.0, 6.0, 1.0, 1.0]).average_gradients(module.parameters())
     assert module[0].weight.grad.tolist() == [[1.0, 3.0]]
     assert module[1].weight.grad.tolist() == [[3.0]]
-
-
-def test_of_several_processes_the_first_writes(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(Two, "add_up", lambda _, tensor: tensor)
-    follower = replace(data, machine=replace(data.machine, processes=Two(rank=1)))
-    for own, writes in ((follower, False), (data, True)):
-        out = tmp_path / str(writes)
-        with open_run(RunSettings(out), own) as log:
-            log.write_held_out(Position(1, "toy", 1.0), 1.0)
-            assert claim_output(out, {"--rate": 1}, own) == out / "training"
-        assert sorted(path.name for path in out.glob("*")) == ["log.csv", "training"] * writes
-    with pytest.raises(errors.UsageError, match="rate is 1, but is now 2"):
-        claim_output(tmp_path / "True", {"--rate": 2}, follower)
 
 
 def test_a_process_that_no_launcher_started_is_refused(monkeypatch):

@@ -83,10 +83,11 @@ def test_batches_are_a_function_of_their_number_for_one_target(data, tmp_path):
         prepare(replace(data, teacher=other))
 
 
+@pytest.mark.parametrize("family_data", ["llava", "qwen3_vl"], indirect=True)
 def test_answers_go_on_after_a_kill(family_data, tmp_path):
     teacher = family_data.teacher
     whole, cut = (
-        teacher_data(teacher, tmp_path / name, samples=24, answer_rows=2) for name in "ab"
+        teacher_data(teacher, tmp_path / name, samples=16, answer_rows=2) for name in "ab"
     )
     prepare(whole)
     prepare(with_settings(cut, samples=16))

@@ -2,14 +2,13 @@
 
 import json
 import os
-import queue
 import subprocess
 import sys
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from time import monotonic, sleep
 
 from support.damage.subjects import SUBJECTS
 
@@ -70,46 +69,21 @@ def run(
 def _until_it_ends(folder: Path, arguments: list[str], patience: float) -> list[Case]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "support.damage.process", str(folder), *arguments]
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        cases, errors = [], _Lines(process.stderr)
-        lines, started = _Lines(process.stdout), ""
-        while (line := lines.next(patience)) is not None:
-            if line.startswith("start "):
-                started = line.strip()
-            elif line.startswith("{"):
-                cases.append(Case(**json.loads(line)))
-                started = ""
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, env=environment, stdout=out, stderr=errors)
+        size, changed = 0, monotonic()
+        while process.poll() is None and monotonic() - changed < patience:
+            sleep(0.05)
+            if os.fstat(out.fileno()).st_size > size:
+                size, changed = os.fstat(out.fileno()).st_size, monotonic()
         process.kill()
-    if started or not cases:
-        why = f"ended by {process.returncode}: {''.join(errors.all())[-800:]}"
-        case = f"{' '.join(arguments)} {started}"
-        cases.append(Case(case, "hang or abort", why))
-        if not started:
-            raise RuntimeError(f"{case}: {why}")
+        process.wait()
+        lines, why = (stream.seek(0) or stream.read().splitlines() for stream in (out, errors))
+    cases = [Case(**json.loads(line)) for line in lines if line.startswith("{")]
+    last = f"{' '.join(arguments)} {lines[-1] if lines else ''}"
+    why = f"{last} ended by {process.returncode}: {' '.join(why)[-800:]}"
+    if not lines:
+        raise RuntimeError(why)
+    if lines[-1].startswith("start"):
+        cases.append(Case(last, "hang or abort", why))
     return cases
-
-
-class _Lines:
-    """The lines of a pipe, read by a thread of their own."""
-
-    def __init__(self, pipe: Any) -> None:
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, args=(pipe,), daemon=True).start()
-
-    def _read(self, pipe: Any) -> None:
-        for line in pipe:
-            self._lines.put(line)
-        self._lines.put(None)
-
-    def next(self, seconds: float) -> str | None:
-        """The next line; None at the end, or if none comes in time."""
-        try:
-            return self._lines.get(timeout=seconds)
-        except queue.Empty:
-            return None
-
-    def all(self) -> list[str]:
-        """The lines up to the end."""
-        return list(iter(lambda: self.next(5), None))

@@ -5,7 +5,7 @@ import math
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -39,7 +39,7 @@ def damage_json(content: bytes, draws: Random) -> bytes:
     for _ in range(draws.choice((1, 1, 1, 2, 3))):
         nodes = list(_nodes(value))
         if nodes:
-            draws.choice(JSON_DAMAGES)(*draws.choice(nodes), draws)
+            _change(draws.randrange(16), *draws.choice(nodes), draws)
     text = json.dumps(value)
     deep = draws.choice((50, 900, 100_000))
     text = text.replace(json.dumps(DEEP), "[" * deep + "]" * deep)
@@ -63,45 +63,29 @@ def _with_repetition(text: str, draws: Random) -> str:
     return f"{{{first[1]}: {json.dumps(draws.choice((0, '', None, [])))}, {text[1:]}"
 
 
-def _replace(inside: Any, key: Any, draws: Random) -> None:
-    inside[key] = deepcopy(draws.choice(VALUES))  # later damages change what is inside
-
-
-def _delete(inside: Any, key: Any, draws: Random) -> None:
-    del inside[key]
-
-
-def _rename(inside: Any, key: Any, draws: Random) -> None:
-    if isinstance(inside, dict):
-        inside[draws.choice((f"{key}s", "", "\ud800", "x" * 300))] = inside.pop(key)
-
-
-def _wrap(inside: Any, key: Any, draws: Random) -> None:
-    inside[key] = draws.choice(([inside[key]], {"a": inside[key]}, [inside[key]] * 3))
-
-
-def _scale(inside: Any, key: Any, draws: Random) -> None:
-    if isinstance(inside[key], int | float):
-        inside[key] *= draws.choice((-1, 2, 10, 1000, 10**9, 0.5))
-    else:
-        inside[key] = draws.choice((str(inside[key])[:50], len(str(inside[key]))))
-
-
-def _swap(inside: Any, key: Any, draws: Random) -> None:
-    other = draws.choice(list(inside) if isinstance(inside, dict) else range(len(inside)))
-    inside[key], inside[other] = inside[other], inside[key]
-
-
-def _repeat(inside: Any, key: Any, draws: Random) -> None:
-    if isinstance(inside, list):
-        inside += inside[: draws.choice((1, 5, 100))]
-    else:
-        inside[f"{key} "] = inside[key]
-
-
-JSON_DAMAGES: tuple[Callable[[Any, Any, Random], None], ...] = (
-    *(_replace,) * 8, _delete, _delete, _rename, _wrap, _scale, _scale, _swap, _repeat
-)  # fmt: skip
+def _change(damage: int, inside: Any, key: Any, draws: Random) -> None:
+    """Replace, delete, rename, wrap, scale, swap or repeat what stands at a place."""
+    value, is_object = inside[key], isinstance(inside, dict)
+    match damage:
+        case 8 | 9:
+            del inside[key]
+        case 10 if is_object:
+            inside[draws.choice((f"{key}s", "", "\ud800", "x" * 300))] = inside.pop(key)
+        case 11:
+            inside[key] = draws.choice(([value], {"a": value}, [value] * 3))
+        case 12 | 13 if isinstance(value, int | float):
+            inside[key] *= draws.choice((-1, 2, 10, 1000, 10**9, 0.5))
+        case 12 | 13:
+            inside[key] = draws.choice((str(value)[:50], len(str(value))))
+        case 14:
+            other = draws.choice(list(inside) if is_object else range(len(inside)))
+            inside[key], inside[other] = inside[other], value
+        case 15 if is_object:
+            inside[f"{key} "] = value
+        case 15:
+            inside += inside[: draws.choice((1, 5, 100))]
+        case number if number < 8:
+            inside[key] = deepcopy(draws.choice(VALUES))  # later damages change what is inside
 
 
 def damage_bytes(content: bytes, draws: Random) -> bytes:

@@ -101,7 +101,7 @@ def _used(subject: Subject, file: Path, backend: str) -> dict[str, Any]:
         subject.use(file, backend)
     except MmspecError as error:
         message = str(error)
-        named = any(part in message for part in (file.name, file.parent.name, *subject.words))
+        named = any(part in message for part in (file.name, file.parent.name))
         sound = named and "\n" not in message and _is_text(message)
         return {"outcome": "refused" if sound else "unnamed", "message": message[:500]}
     except BaseException:  # noqa: BLE001 - whatever a library raises is a fault

@@ -1,7 +1,88 @@
-"""All subjects by name."""
+"""Files of all kinds that are damaged, by name; models, heads and a teacher's answers."""
 
-from support.damage import chat_files, measured_files, model_files, training_files
-from support.damage.subject import Subject
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mmspec.chat.engine import load
+from support.damage import core_files
+from support.damage.core_files import OPTIONS, TEXT, picture
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Files of one kind: written by `make`, read by `use`, which is told the damaged file."""
+
+    use: Callable[[Path, str], object]
+    """Uses the folder of a file on a backend."""
+    files: tuple[str, ...]
+    """Names of those that are damaged."""
+    make: Callable[[Path], object] | None = None
+    """None for files that need a fixture."""
+
+
+def use_model(file: Path, backend: str) -> None:
+    """Load a checkpoint and answer a question about a picture."""
+    engine = load(str(file.parent), "none", backend=backend, device="cpu", dtype="float32")
+    engine.chat(OPTIONS).reply(TEXT, [picture()])
+
+
+def use_head(file: Path, backend: str) -> None:
+    """Load a head for a LLaVA and draft with it."""
+    _use_head(file, "llava", backend)
+
+
+def use_qwen_head(file: Path, backend: str) -> None:
+    """Load a head for a Qwen2.5-VL and draft with it."""
+    _use_head(file, "qwen2_5_vl", backend)
+
+
+def _use_head(file: Path, target: str, backend: str) -> None:
+    source = file.parents[2] / target / "source"
+    engine = load(str(source), str(file.parent), backend=backend, device="cpu")
+    engine.chat(OPTIONS).reply(TEXT, [picture()])
+
+
+TEACHER_FILES = ("state.pt", "train.jsonl", "about.train.json", *("train.states",) * 2)
+
+
+def make_teacher(folder: Path) -> None:
+    """A training state, and a teacher's answers with their hidden states."""
+    import torch
+
+    from mmspec_torch.device.tensor_files import save_state
+    from support.teacher_data import prepare
+
+    save_state(folder / "state.pt", {"step": 3, "module": {"weight": torch.ones(4, 4)}})
+    prepare(_teacher_data(folder))
+
+
+def use_teacher(file: Path, _: str) -> None:
+    """Read both, and learn from all answers."""
+    from mmspec_torch.device.tensor_files import read_state
+
+    read_state(file.parent / "state.pt")
+    data = _teacher_data(file.parent)
+    data.check()
+    for batch in data.batches("all").once():
+        data.teacher.read(batch)
+
+
+def _teacher_data(folder: Path) -> Any:
+    from support.teacher_data import teacher_data
+
+    teacher = _teacher(folder.parents[1] / "llava" / "source")
+    return teacher_data(teacher, folder, samples=5, held_out=1)
+
+
+@cache
+def _teacher(path: Path) -> Any:
+    from mmspec_train.data.teacher import Teacher
+
+    return Teacher(path, "cpu")
+
 
 WEIGHTS = ("model.safetensors",) * 8
 CONFIGS = ("config.json",) * 4
@@ -13,57 +94,53 @@ HEAD = ("config.json", "model.safetensors")
 SHARDS = ("model-00001-of-00002.safetensors", "model.safetensors.index.json")
 
 CORE = {
-    "images": Subject(chat_files.use_picture, chat_files.IMAGES, chat_files.make_images),
-    "clips": Subject(chat_files.use_clip, tuple(chat_files.CODECS), chat_files.make_clips),
+    "images": Subject(core_files.use_picture, core_files.IMAGES, core_files.make_images),
+    "clips": Subject(core_files.use_clip, tuple(core_files.CODECS), core_files.make_clips),
     "conversations": Subject(
-        chat_files.use_conversation, ("kept.json",) * 4 + ("a.png",), chat_files.make_conversation
+        core_files.use_conversation, ("kept.json",) * 4 + ("a.png",), core_files.make_conversation
     ),
     "lines": Subject(
-        chat_files.use_lines, ("captions.jsonl", "prompts.jsonl"), chat_files.make_lines
+        core_files.use_lines, ("captions.jsonl", "prompts.jsonl"), core_files.make_lines
     ),
     "measured": Subject(
-        measured_files.use_measured,
+        core_files.use_measured,
         ("calibration.json", "finding.json"),
-        measured_files.make_measured,
+        core_files.make_measured,
     ),
     "runs": Subject(
-        measured_files.use_run,
+        core_files.use_run,
         ("rows.jsonl", "rows.jsonl", "provenance.json"),
-        measured_files.make_run,
+        core_files.make_run,
     ),
     "training": Subject(
-        training_files.use_training,
+        core_files.use_training,
         ("run.json", "conversations.json"),
-        training_files.make_training,
+        core_files.make_training,
     ),
     "tokenizers": Subject(
-        chat_files.use_tokenizer, chat_files.tokenizer_files(), chat_files.make_tokenizers
+        core_files.use_tokenizer, core_files.tokenizer_files(), core_files.make_tokenizers
     ),
     "sentencepiece": Subject(
-        chat_files.use_tokenizer, chat_files.SENTENCEPIECE, chat_files.make_sentencepiece
+        core_files.use_tokenizer, core_files.SENTENCEPIECE, core_files.make_sentencepiece
     ),
 }
 """What no backend reads."""
 MODELS = {
-    "llava": Subject(model_files.use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
-    "qwen": Subject(model_files.use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
-    "qwen2_5_vl": Subject(model_files.use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
-    "sharded": Subject(model_files.use_model, SHARDS),
-    "mlx4": Subject(model_files.use_model, ("config.json", *WEIGHTS[:3])),
-    "eagle": Subject(model_files.use_head, HEAD),
-    "flash": Subject(model_files.use_head, HEAD),
-    "eagle3": Subject(model_files.use_head, HEAD),
-    "vispec": Subject(model_files.use_head, HEAD),
-    "mrope": Subject(model_files.use_qwen_head, HEAD),
+    "llava": Subject(use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
+    "qwen": Subject(use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
+    "qwen2_5_vl": Subject(use_model, (*CONFIGS, *TEXTS, *WEIGHTS)),
+    "sharded": Subject(use_model, SHARDS),
+    "mlx4": Subject(use_model, ("config.json", *WEIGHTS[:3])),
+    "eagle": Subject(use_head, HEAD),
+    "flash": Subject(use_head, HEAD),
+    "eagle3": Subject(use_head, HEAD),
+    "vispec": Subject(use_head, HEAD),
+    "mrope": Subject(use_qwen_head, HEAD),
 }
 """What each backend reads."""
 PICKLES = {
-    "pickle": Subject(
-        model_files.use_head, ("config.json", "pytorch_model.bin", "pytorch_model.bin")
-    ),
-    "teacher": Subject(
-        training_files.use_teacher, training_files.TEACHER_FILES, training_files.make_teacher
-    ),
+    "pickle": Subject(use_head, ("config.json", "pytorch_model.bin", "pytorch_model.bin")),
+    "teacher": Subject(use_teacher, TEACHER_FILES, make_teacher),
 }
 """What PyTorch alone reads."""
 SUBJECTS = CORE | MODELS | PICKLES

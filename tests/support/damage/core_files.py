@@ -1,23 +1,44 @@
-"""Images, clips, conversations, captions, prompts and tokenizers, and how a process uses them."""
+"""Files that no backend reads, and how a process uses them."""
 
 import json
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 from mmspec.chat.captions import read_captions
 from mmspec.chat.engine import Engine
+from mmspec.chat.options import Options
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics.prompts import read_prompts
+from mmspec.draft_length.calibration_file import CalibrationFile
+from mmspec.exactness.finding import Finding, FindingFile
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import open_picture, picture_from
 from mmspec.prompt.tokenizer import Tokenizer
+from mmspec_bench.report.merge import merge
+from mmspec_bench.report.write import report_tables
 from mmspec_cli.chat_commands import files
 from mmspec_cli.terminal import kept_conversations
-from support import factory_layouts, scripted_engine
-from support.damage.subject import OPTIONS, TEXT, picture
+from mmspec_train.data.conversation_file import ConversationFile
+from mmspec_train.run.run_manifest import check_manifest
+from support import factory_layouts, scripted_engine, synthetic_run
 from support.films import film
+from support.scripted_clock import FLAT
+
+TEXT = "what is in <image> </s> picture? über\n"
+OPTIONS = Options(max_new_tokens=3, exact="off", gamma=2)
+
+
+def picture() -> Image.Image:
+    """A small picture with some detail."""
+    pixels = np.random.default_rng(0).integers(0, 255, (6, 9, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).resize((36, 24))
+
 
 IMAGES = ("a.png", "a.jpg", "a.webp", "a.gif", "a.bmp", "a.ppm", "a.tif", "a.avif", "a.tga")
 
@@ -150,3 +171,57 @@ def tokenizer_files() -> tuple[str, ...]:
     """The files of every kind of tokenizer, tokenizer.json more often than the others."""
     names = ("tokenizer.json",) * 3 + ("tokenizer_config.json", "special_tokens_map.json")
     return tuple(f"{kind}/{name}" for kind in TOKENIZERS for name in names)
+
+
+KEY = {"machine": "x", "backend": {"name": "torch"}}
+
+
+def make_measured(folder: Path) -> None:
+    """A calibration and a finding."""
+    CalibrationFile(folder / "calibration.json", KEY).write(FLAT.calibration())
+    FindingFile(folder / "finding.json", KEY).write(Finding(1.02, True, ExactRows(8, 64)))
+
+
+def use_measured(file: Path, _: str) -> None:
+    """Read both, and use what they hold."""
+    calibration, _ = CalibrationFile(file.parent / "calibration.json", KEY).read()
+    for context in (0, 100, 10**6):
+        calibration.round_costs(1, context)
+        calibration.tree_costs(8, 1, context)
+    finding = FindingFile(file.parent / "finding.json", KEY).read()
+    if finding:
+        finding.line()
+        if finding.rows:
+            list(finding.rows.tiles(100))
+
+
+METHODS = ("none", "M", "MT", "adaptive:MT")
+
+
+def make_run(folder: Path) -> None:
+    """A run of few rows."""
+    rows = list(synthetic_run.rows_of(1, METHODS, ("chart", "spot")))
+    synthetic_run.write(folder, rows, synthetic_run.provenance(METHODS))
+
+
+def use_run(file: Path, _: str) -> None:
+    """Report on the run."""
+    run = merge([file.parent])
+    report_tables(run, run.task_summaries, [])
+
+
+TURNS = [{"from": "human", "value": "<image>\nwhat?"}, {"from": "gpt", "value": "a cat"}]
+
+
+def make_training(folder: Path) -> None:
+    """A run's options and conversations to train on."""
+    (folder / "run.json").write_text(json.dumps({"seed": 1, "steps": {"a": 2}}))
+    picture().save(folder / "a.png")
+    entries = [{"image": "a.png", "conversations": TURNS} for _ in range(40)]
+    (folder / "conversations.json").write_text(json.dumps(entries))
+
+
+def use_training(file: Path, _: str) -> None:
+    """Compare the options, and index the conversations."""
+    check_manifest(file.parent / "run.json", {"seed": 1, "steps": {"a": 2}}, "begin anew")
+    ConversationFile(file.parent / "conversations.json", file.parent).check()
