@@ -252,9 +252,7 @@ def test_a_second_user_sees_that_another_answer_is_running(page, speaking):
         page.until(page.idle)
 
 
-HOSTILE = (
-    "<img src=x onerror=\"document.title='broken'\"><script>document.title = 'broken'</script>"
-)
+HOSTILE = """<img src=x onerror="document.title='broken'"><script>document.title = 1</script>"""
 HOSTILE += "<b>bold</b>\x1b[2J\x1b]0;broken\x07 &amp; \u202e back"
 WRITTEN = """# A title
 Some **bold**, *slanted* and `f(*args)`, a*b*c, __init__, snake_case_name.
