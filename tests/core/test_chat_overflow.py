@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.chat_turns import OPTIONS, A, check
+from support.chat_turns import OPTIONS, check
 from support.scripted_engine import SEES, picture, scripted_engine, with_positions
 
 
@@ -26,14 +26,3 @@ def test_a_branch_too_long_for_the_draft(directory, overflow, word, change):
     assert chat.answer.drafting.spec == word
     assert chat.answer.notes == ([note] if change else [])
     assert (max(engine.draft.model.branches[-1].row_lengths) > 120) == (overflow == "run")
-
-
-@pytest.mark.parametrize("overflow", ["auto", "pool", "drop", "run"])
-def test_positions_that_end_within_an_answer(directory, overflow, monkeypatch):
-    monkeypatch.setattr("mmspec.chat.draft_selection.TYPICAL_ANSWER", 0)
-    engine = scripted_engine(directory, draft=with_positions(SEES, 60))
-    chat = engine.chat(replace(OPTIONS, overflow=overflow, max_new_tokens=80))
-    check(chat, "What is this?", A)
-    statistics = chat.answer.statistics
-    drafted_throughout = statistics.drafted >= 3 * statistics.rounds - 6  # the budget's end
-    assert drafted_throughout == (overflow == "run")

@@ -25,16 +25,6 @@ def views():
     return Views(13, kept.__getitem__, lambda _: Grid(4, 4), CAPTIONS.__getitem__)
 
 
-def test_words_become_branches():
-    assert parse_drafting("MTCP", SEES).branches == (M, T, C, P)
-    assert parse_drafting("pt", SEES).branches == (P, T)
-    assert parse_drafting("P", SEES, pool=1).branches == (Branch("P", 1),)
-    assert parse_drafting("none", SEES) == PLAIN
-    assert parse_drafting("TC", BLIND).branches == (T, C)
-    assert parse_drafting("MTC", SEES).spec == "MTC"
-    assert PLAIN.spec == "none"
-
-
 @pytest.mark.parametrize(
     ("word", "weights", "pool", "problem"),
     [

@@ -37,9 +37,10 @@ def best_choices():
     return [text.partition(":")[0] for row in rows for text in row[2:]]
 
 
-def test_auto_is_never_slower_than_allowed_and_mostly_near_the_best_choice():
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_auto_is_never_slower_than_allowed_and_mostly_near_the_best_choice(every):
     """With few answers in each cell: `python tests/simulate.py` has more, and all fixed choices."""
-    all_cells = zip(product(MACHINES, ACCEPTANCES, TOKENS), best_choices(), strict=True)
-    cells = [simulated(*which, 2, {"plain", best}) for which, best in all_cells]
+    choices = [*zip(product(MACHINES, ACCEPTANCES, TOKENS), best_choices(), strict=True)]
+    cells = [simulated(*which, 2, {"plain", best}) for which, best in choices[::every]]
     assert [cell for cell in cells if max(cell.auto, cell.calibrated) > 1.03] == []
-    assert len([cell for cell in cells if cell.misses_best]) <= 4
+    assert len([cell for cell in cells if cell.misses_best]) <= 4 // every

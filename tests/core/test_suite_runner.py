@@ -44,17 +44,6 @@ def rows_of(*arguments, **options):
     return [row for rows in runner(*arguments, **options).run([]) for row in rows]
 
 
-def test_drafted_answers_are_compared_with_the_plain_one(engine, tmp_path):
-    rows = rows_of(engine, "none,MT,T", tmp_path, conversation(1, 2))
-    plain = {row.turn: row for row in rows if row.method == "none"}
-    assert [row.identical for row in plain.values()] == [None, None]
-    for row in rows:
-        assert row.token_ids == plain[row.turn].token_ids
-        if row.method != "none":
-            assert (row.identical, row.divergence) == (True, None)
-            assert row.accepted > 0
-
-
 def test_a_row_says_what_happened(engine, tmp_path):
     rows = rows_of(engine, "MTP4:2,1,1,none", tmp_path, conversation(1, 2))
     first, second = (row for row in rows if row.method == "MTP4:2,1,1")

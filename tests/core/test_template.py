@@ -22,18 +22,6 @@ def text(words: str) -> dict[str, str]:
     return {"type": "text", "text": words}
 
 
-def test_the_built_in_template_is_llavas():
-    messages = [
-        message("system", "Be kind."),
-        message("user", "what", None, "now?", None),
-        message("assistant", "this"),
-        message("user", "why"),
-    ]
-    assert ChatTemplate().render(messages) == (
-        "Be kind. USER: <image>\n<image>\nwhat now? ASSISTANT: this USER: why ASSISTANT:"
-    )
-
-
 def test_what_a_template_refuses_is_said():
     refusing = "{% for m in messages %}{{ raise_exception('no\n\x1b' + m.role) }}{% endfor %}"
     with pytest.raises(UsageError, match=r"no \?system"):

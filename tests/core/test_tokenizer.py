@@ -104,7 +104,7 @@ def test_streamed_pieces_concatenate_to_the_decoded_text(tokenizers, references,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(text=st.text(max_size=12))
 def test_the_bytes_of_tokens_are_those_of_the_text(tokenizers, kind, text):
     tokenizer = tokenizers[kind]

@@ -5,17 +5,6 @@ from test_loop import TREES, opened, rounds_of
 
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.sampling import Sampling
-from mmspec.decoding.tree import Tree
-
-
-def test_a_tree_keeps_more_than_its_likeliest_path():
-    chain, tree = (
-        rounds_of(*opened(wrong_every=2, tree=each), gamma=4, max_tokens=80)
-        for each in (None, Tree((), 4, 40))
-    )
-    assert len(tree) < len(chain)
-    assert max(each.accepted for each in tree) <= 4
-    assert all(each.depth <= 4 < each.drafted for each in tree[:-4])
 
 
 def test_with_the_target_as_its_own_draft_every_level_is_accepted():
