@@ -1,0 +1,163 @@
+"""What rounds cost: timed at the start, beside other programs, in pairs, and kept in a file."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from mmspec.chat.calibration import calibration_file
+from mmspec.chat.engine import Engine, load
+from mmspec.chat.first_costs import measure_first_costs
+from mmspec.chat.measured_rounds import MeasuredRounds
+from mmspec.chat.options import Options
+from mmspec.decoding.acceptance import Verdict
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.statistics import Round
+from mmspec.diagnostics.prompts import user_prompt
+from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
+from mmspec.draft_length.policy import FixedDraftLength
+from mmspec_bench.measure.speed import measure
+from mmspec_bench.measure.timing import Spread, Timing
+from support.scripted_clock import FLAT
+from support.stand_ins import quiet
+
+QUESTION = "What is a square?"
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return load("mini", options=Options(gamma=1))
+
+
+def test_the_first_answer_of_a_loaded_engine_drafts_from_its_first_round():
+    assert load("mini").chat().reply("What is in this picture?").rounds[0].drafted
+
+
+def measured(engine: Engine, options: Options) -> Calibration:
+    measure_first_costs(engine, options)
+    return engine.calibration(engine.exact_rows(options.exact))
+
+
+def test_rounds_of_each_length_are_timed(engine, monkeypatch):
+    monkeypatch.setattr("mmspec.chat.first_costs.SECONDS", 60.0)  # a busy machine takes longer
+    plain = engine.chat(Options(drafting="none")).reply(QUESTION)
+    costs = measured(engine, Options()).round_costs(1, 500)
+    assert sorted(costs) == [0, 1, 2, 4, 8]
+    answer = engine.chat(Options(gamma=2)).reply(QUESTION)
+    assert all(each.drafted for each in answer.rounds)
+    assert answer.plain_seconds == costs[0]  # that of the timed rounds: it has no plain one itself
+    assert answer.token_ids == plain.token_ids
+
+
+@pytest.mark.parametrize("options", [Options(gamma=3), Options(drafting="none")])
+def test_nothing_is_measured_where_nothing_is_chosen(engine, options):
+    assert not measured(engine, options).target
+
+
+def test_calibrated_costs_stay(engine):
+    known = Calibration({64: {1: 1.0, 2: 1.1}}, {64: {1: 0.1}})
+    engine.calibrations[engine.exact_rows("auto")] = known
+    assert measured(engine, Options()) is known
+
+
+class Target:
+    length = 3
+
+    def verify(self, draft, noise):
+        return Verdict([7], [], [])
+
+
+@pytest.mark.parametrize(
+    ("processor", "cost"), [((5.0, 6.0), 1.0), ((5.0, 25.0), 4.0), (None, 4.0)]
+)
+def test_time_of_other_programs_is_no_cost(processor, cost):
+    """Four seconds pass; the process computes for one of them, with five threads for twenty."""
+    clock = iter([0.0, 1.0, 4.0])
+    work = iter(processor).__next__ if processor else None
+    rounds = MeasuredRounds(Target(), FixedDraftLength(0), clock=clock.__next__, processor=work)
+    rounds.choose(0, 3)
+    rounds.verify(None, NO_NOISE)
+    rounds.observe(Round([7], 0, 0, 0))
+    assert rounds.round.cost_seconds == cost
+    assert (rounds.round.draft_seconds, rounds.round.verify_seconds) == (1.0, 3.0)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return CalibrationFile(tmp_path / "kept" / "costs.json", {"device": "cpu", "torch": "2.13"})
+
+
+def test_costs_of_another_key_are_not_used(file):
+    assert file.read() == (Calibration(), "")
+    file.write(FLAT.calibration())
+    assert file.read() == (FLAT.calibration(), "")
+    calibration, note = replace(file, key=file.key | {"torch": "2.14"}).read()
+    assert calibration == Calibration()
+    assert "another machine, backend or model" in note
+
+
+BROKEN = {
+    "cut": '{"format": 1, "key"',
+    "other": {"key": {"format": 1}},
+    "text": {"target": {"64": {"1": "fast"}}},
+    "huge": {"target": {"64": {"1": 10**400}}},
+    "context": {"target": {"short": {"1": 1.0}}},
+    "many": {"draft": {"64": {"1": 1.0, "99": 1.0}}},
+    "deep": '{"a":' * 100_000,
+    "bytes": b"\xff\xfe\x00",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_or_older_file_is_ignored_with_one_line(file, name):
+    file.write(FLAT.calibration())
+    content = BROKEN[name]
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(file.path.read_text()) | content)
+    file.path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    calibration, note = file.read()
+    assert calibration == Calibration()
+    assert note.startswith("calibration not used")
+    assert str(file.path) in note
+    assert len(note.splitlines()) == 1
+
+
+def test_every_part_of_the_key_names_another_file(llama_path, pair_paths, monkeypatch):
+    def path(target, draft=None, dtype="float32"):
+        loaded = load(str(target), str(draft or "none"), backend="torch", dtype=dtype)
+        return calibration_file(loaded.backend, loaded.target, loaded.drafts, None).path
+
+    target, draft = pair_paths
+    paths = [path(target), path(llama_path), path(target, draft), path(target, dtype="bfloat16")]
+    assert path(target) == paths[0]
+    monkeypatch.setattr("mmspec.chat.calibration.version", lambda _: "99.0")
+    assert len({*paths, path(target)}) == 5
+
+
+PROMPTS = [user_prompt("one"), user_prompt("two")]
+
+
+class FixedMethod:
+    def __init__(self, name, seconds, log, tokens=(5, 6, 2)):
+        self.name, self.seconds, self.log, self.tokens = name, iter(seconds), log, list(tokens)
+
+    def answer(self, prompt):
+        self.log.append((self.name, prompt.name))
+        return Timing(self.tokens, 3, 2, 3, next(self.seconds), 0.5, depth=4, accepted=1)
+
+
+def test_methods_are_paired_and_interleaved():
+    log = []
+    plain = FixedMethod("plain", [9, 1.0, 2.0, 3.0, 4.0], log)
+    twice = FixedMethod("twice", [9, 0.5, 1.0, 1.0, 2.0], log)
+    first, second = measure([plain, twice], PROMPTS, 2, quiet)
+    warm, rest = log[:2], log[2:]
+    assert warm == [("plain", "one"), ("twice", "one")]
+    assert rest == [
+        *[("plain", "one"), ("twice", "one"), ("twice", "two"), ("plain", "two")],
+        *[("plain", "one"), ("twice", "one"), ("twice", "two"), ("plain", "two")],
+    ]
+    assert first.speed_up == Spread(1.0, 1.0, 1.0)
+    assert second.speed_up == Spread(2.0, 2.0, 3.0)
+    assert second.tokens_per_second == Spread(3.0, 1.5, 6.0)
+    assert (second.tokens_per_round, second.acceptance_rate) == (1.5, 0.25)

@@ -1,0 +1,225 @@
+"""`check` tells near-ties from bugs, also across backends; `doctor` says what is missing."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mmspec.chat import calibration
+from mmspec.chat.calibration import finding_file
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.diagnostics import across as across_module
+from mmspec.diagnostics import doctor
+from mmspec.diagnostics.across import across
+from mmspec.diagnostics.check import NEAR_TIES, Place, check, diverged, place_after
+from mmspec.diagnostics.doctor import examine
+from mmspec.diagnostics.prompts import user_prompt
+from mmspec.exactness.finding import Finding
+from mmspec_bench.prompts import world_prompts
+from support.stand_ins import Letters, Meddler
+
+OPTIONS = Options(drafting="MT", gamma=3, max_new_tokens=24)
+
+
+def test_speculative_answers_are_found_identical(pair_engine):
+    report = check(pair_engine, world_prompts(2, size=32), OPTIONS)
+    assert (report.outcome, report.exit_code) == ("identical", 0)
+    assert [each.tokens for each in report.comparisons] == [24, 24]
+    assert all(each.drafting == "MT" for each in report.comparisons)
+    assert json.loads(json.dumps(report.as_dict()))["comparisons"][0]["outcome"] == "identical"
+
+
+def test_a_wrong_token_is_a_bug_with_its_place_and_gap(pair_engine, monkeypatch):
+    model = pair_engine.target.model
+    original = type(model).open_target
+    monkeypatch.setattr(
+        type(model), "open_target", lambda *a: Meddler(original(*a), wrong=77, length=40)
+    )
+    report = check(pair_engine, [user_prompt("What is in the picture?")], OPTIONS)
+    (comparison,) = report.comparisons
+    assert (report.outcome, report.exit_code) == ("bug", 1)
+    assert comparison.divergence.second == 77
+    assert comparison.divergence.shortfall >= comparison.divergence.gap > 0
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.8), Sampling(1.0, 20, 0.9)], ids=["T", "cut"])
+def test_sampled_answers_are_compared_token_for_token(pair_engine, sampling):
+    options = replace(OPTIONS, sampling=sampling, seed=3)
+    report = check(pair_engine, world_prompts(2, size=32), options)
+    assert report.outcome == "identical"
+    assert all(each.drafted for each in report.comparisons)
+
+
+def test_a_place_has_the_noise_of_the_answer(pair_engine):
+    """What check holds a divergence to is what the loop has chosen by."""
+    options = replace(OPTIONS, sampling=Sampling(1.0), seed=3, drafting="none")
+    prompt = user_prompt("What is in the picture?")
+    chat = pair_engine.chat(options)
+    for _ in chat.send(prompt.message):
+        pass
+    tokens = chat.answer.token_ids
+    for at in range(6):
+        place = place_after(pair_engine, prompt.message, tokens[:at], options)
+        assert int(place.scores()[0].argmax()) == tokens[at]
+
+
+HOT = Sampling(1.0)
+
+
+@pytest.mark.parametrize(("slack", "expected"), [(5e-5, "near-tie"), (5e-3, "bug")])
+def test_a_sampled_near_tie_is_one_of_logits_with_their_noise(slack, expected):
+    """The second token is moved to within `slack` of the first, far away as its own logit is."""
+    noise = Noise(2, 9)
+    logits = np.array([3.0, 0.0, 0.0, -1.0], dtype=np.float32)
+    scores, _ = Place(logits, HOT, noise).scores()
+    logits[1] += scores.max() - scores[1] - slack
+    place = Place(logits, HOT, noise)
+    first = int(place.scores()[0].argmax())
+    found = diverged([first], [1], place, Letters())
+    assert found.gap == found.shortfall == pytest.approx(slack, rel=0.1)
+    assert found.outcome(NEAR_TIES["float32"]) == expected
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.75)], ids=["top-k", "top-p"]
+)
+@pytest.mark.parametrize(
+    ("third", "expected"), [(-2e-5, "near-tie"), (-1.0, "bug")], ids=["at the edge", "beyond"]
+)
+def test_what_rounding_may_cut_off_is_a_near_tie_however_the_noise_falls(sampling, third, expected):
+    """The third token is kept or not by a rounding, and its noise makes it the winner."""
+    second = np.log(0.25 / 0.5) if sampling.top_p < 1 else np.log(0.5)
+    logits = np.array([0.0, second, second + third], dtype=np.float32)
+    winner = lambda n: int(Place(logits, HOT, Noise(1, n)).scores()[0].argmax())  # noqa: E731
+    noise = Noise(1, next(n for n in range(1000) if winner(n) == 2))
+    place = Place(logits, sampling, noise)
+    kept = int(np.where([True, True, False], place.scores()[0], -np.inf).argmax())
+    found = diverged([kept], [2], place, Letters())
+    assert found.outcome(NEAR_TIES["float32"]) == expected
+    assert (found.shortfall is None) == (expected == "bug")
+
+
+BACKENDS = ["torch", "mlx"]
+SHORT = Options(max_new_tokens=8, gamma=2)
+STAGES = ["pixels", "vision features", "projected features", "prefill logits"]
+TOKENS = ["plain tokens", "speculative tokens"]
+WRONG = 77
+
+
+def loading(draft="none"):
+    return lambda backend, directory: load(str(directory), draft, backend=backend)
+
+
+PROMPTS = [
+    world_prompts(1, size=32)[0],
+    world_prompts(1, size=32, tasks=["spot"])[0],
+    user_prompt("What is it?"),
+]
+
+
+def test_quantization_error_is_told_apart_from_port_error(mlx_path, llava_path):
+    report = across(loading(), mlx_path, BACKENDS, PROMPTS[:1], SHORT, reference=llava_path)
+    assert report.passed
+    for stage in (1, 2, 3):
+        assert report.port["mlx"][stage].relative < 1e-5
+        assert report.quantization[stage].relative > 1e-3
+    assert all(stage.passed is None for stage in report.quantization)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_stage_that_is_off_is_the_one_that_fails(llava_path, monkeypatch, stage):
+    """Pixels must be equal; other stages may differ by the tolerance of their dtype."""
+    original, engines = across_module._arrays, []
+
+    def changed(engine, prompt):
+        engines.append(engine)
+        for name, array in original(engine, prompt):
+            error = 1e-6 if name == "pixels" else 1e-3
+            yield name, array * np.float32(1 + error * (name == stage and len(engines) == 2))
+
+    monkeypatch.setattr(across_module, "_arrays", changed)
+    report = across(loading(), llava_path, BACKENDS, PROMPTS[:1], SHORT)
+    assert [each.stage for each in report.port["mlx"] if not each.passed] == [stage]
+    assert (report.passed, report.exit_code) == (False, 1)
+
+
+@pytest.mark.parametrize("stage", TOKENS)
+def test_answers_may_part_only_at_a_near_tie(pair_paths, monkeypatch, stage):
+    target, draft = pair_paths
+    original = across_module.answer_once
+
+    def meddled(engine, message, options):
+        answer = original(engine, message, options)
+        if engine.backend.name == "mlx" and (options.drafting == "none") == (stage == TOKENS[0]):
+            answer.token_ids[3] = WRONG
+        return answer
+
+    monkeypatch.setattr(across_module, "answer_once", meddled)
+    arguments = loading(str(draft)), target, BACKENDS, PROMPTS[2:], SHORT
+    report = across(*arguments)
+    [failed] = [each for each in report.port["mlx"] if not each.passed]
+    assert (failed.stage, report.exit_code) == (stage, 1)
+    assert (failed.divergence.position, failed.divergence.second) == (3, WRONG)
+    gap, shortfall = failed.divergence.gap, failed.divergence.shortfall
+    assert gap < 0.9 * shortfall, "the wrong token is not the second likeliest"
+    for threshold, passed in ((0.99 * shortfall, False), (1.01 * shortfall, True)):
+        assert (failed.divergence.outcome(threshold) == "near-tie") == passed, "as check judges"
+    monkeypatch.setitem(across_module.NEAR_TIES, "float32", 1.01 * shortfall)
+    assert across(*arguments).passed
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    """An empty folder for what is measured on this machine."""
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("quantize", ["none", "int4"])
+def test_each_finding_about_exact_decoding_has_a_line(cache, pair_engine, quantize):
+    model = SimpleNamespace(device="cpu", dtype="bfloat16", quantize=quantize)
+    target = SimpleNamespace(name="tiny", directory=pair_engine.target.directory, model=model)
+    file = finding_file(pair_engine.backend, target)
+    finding = Finding(1.04, is_probed=True, rows=ExactRows(4, 64))
+    file.write(finding)
+    kind = {"none": "bfloat16", "int4": "bfloat16 int4"}[quantize]
+    assert examine()["exact"] == {f"tiny, {kind}, torch on cpu": finding.line()}
+
+
+@pytest.mark.parametrize("other", [{"torch": "2.1.0"}, {"gpu": "H100"}, {}])
+def test_findings_of_another_version_or_gpu_have_no_line(cache, pair_engine, monkeypatch, other):
+    described_as(pair_engine, other, Finding(1.0))
+    if not other:
+        assert len(examine()["exact"]) == 1
+        monkeypatch.setattr(calibration, "version", lambda _: "0")
+    assert examine()["exact"] == {}
+
+
+def described_as(engine, changes, finding):
+    """Keep a finding of a backend that describes itself otherwise."""
+    described = engine.backend.describe() | changes
+    backend = SimpleNamespace(name="torch", describe=lambda: described)
+    finding_file(backend, engine.target).write(finding)
+
+
+def test_every_package_that_is_not_installed_comes_with_what_gets_it(monkeypatch):
+    monkeypatch.setattr(doctor, "find_spec", lambda _: None)
+    fixes = {each["what"].split(":")[0]: each["fix"] for each in examine()["missing"]}
+    assert fixes["pyarrow"] == 'pip install "mmspec[bench]"'
+    assert fixes["mlx_lm"] == 'pip install "mlx-lm"'
+
+
+def test_a_broken_framework_is_a_finding(monkeypatch):
+    def broken(name):
+        raise ImportError("libcudart.so.12: cannot open\nshared object")
+
+    monkeypatch.setattr(doctor, "load_backend", broken)
+    found = examine()
+    assert "libcudart" in found["backends"]["torch"]["error"]
+    assert any("libcudart" in each["what"] for each in found["missing"])

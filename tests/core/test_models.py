@@ -1,0 +1,249 @@
+"""Published models: cards, manifests, documented memory, and which of them is recommended."""
+
+import re
+import subprocess
+import sys
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from mmspec.checkpoints import recommendation
+from mmspec.checkpoints.cards import load_cards
+from mmspec.checkpoints.config import ModelConfig, read_config
+from mmspec.checkpoints.loading_plan import TensorSource, plan
+from mmspec.checkpoints.manifest import PRECISIONS, cache_bytes, manifest, state_bytes, weight_bytes
+from mmspec.checkpoints.recommendation import advice, best_here, recommended
+from mmspec.families.llava import PATCHES
+from support.full_size import FULL_SIZE
+
+BACKENDS = Path(__file__).parents[2] / "docs" / "backends.md"
+CARDS = load_cards()
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_pairs_are_drafts_that_serve_their_target(name):
+    chosen = CARDS[name]
+    assert chosen.name == name
+    if chosen.pair is not None:
+        assert name in CARDS[chosen.pair].serves
+    assert (chosen.kind == "target") >= (chosen.pair is not None)
+    assert {CARDS[target].kind for target in chosen.serves} <= {"target"}
+    assert chosen.kind == "target" or chosen.serves
+
+
+PARAMETERS = {
+    "qwen2.5-vl-3b": 3.75e9,
+    "qwen2.5-vl-7b": 8.29e9,
+    "qwen3-0.6b": 0.596e9,
+    "qwen3-1.7b": 1.72e9,
+    "qwen3-4b": 4.02e9,
+    "qwen3-8b": 8.19e9,
+    "qwen3-vl-2b": 2.13e9,
+    "qwen3-vl-4b": 4.44e9,
+    "qwen3-vl-8b": 8.77e9,
+    "qwen3-vl-32b": 33.4e9,
+    "smollm2-135m": 0.1345e9,
+}
+"""As the repositories on the hub state them."""
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_the_configs_of_cards_have_as_many_parameters_as_the_models(name):
+    assert weight_bytes(CARDS[name].model, 16) / 2 == pytest.approx(PARAMETERS[name], rel=0.01)
+
+
+BILLIONS = {f"qwen3.5-{size}b": float(size) for size in ("0.8", "4", "27")}
+BILLIONS |= {"qwen3.8-27b": 27.0}
+"""As the names say, without embeddings or with them: up to a seventh more."""
+
+
+@pytest.mark.parametrize("name", BILLIONS)
+def test_sizes_without_a_file_are_those_of_transformers_class(name):
+    import torch
+    from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
+
+    chosen = CARDS[name]
+    with torch.device("meta"):
+        model = Qwen3_5ForConditionalGeneration(Qwen3_5Config(**chosen.config))
+    count = sum(weight.numel() for weight in model.parameters())
+    assert weight_bytes(chosen.model, 16) == 2 * count
+    assert 1 <= count / 1e9 / BILLIONS[name] < 8 / 7
+    assert "read from no file" in chosen.note
+
+
+IMAGE_TOKENS = 1280
+COLUMNS = ["qwen3-vl-2b", "qwen3-vl-4b", "qwen3-vl-8b", "qwen3-vl-32b"]
+COLUMNS += ["qwen2.5-vl-3b", "qwen2.5-vl-7b"]
+COLUMNS += [f"qwen3.5-{size}b" for size in ("0.8", "2", "4", "9", "27")]
+
+
+@pytest.mark.parametrize("bits", PRECISIONS)
+def test_the_documented_memory_of_weights_is_that_of_the_cards(bits):
+    sizes = [f"{weight_bytes(CARDS[name].model, bits) / 1e9:.1f}" for name in COLUMNS]
+    assert f"| {bits} bits | {' | '.join(sizes)} |" in BACKENDS.read_text()
+
+
+def test_the_documented_memory_of_an_image_and_of_a_state_is_that_of_the_cards():
+    page = BACKENDS.read_text()
+    images = [f"{image_bytes(CARDS[name].model) / 1e9:.2f}" for name in COLUMNS]
+    states = [f"{state_bytes(CARDS[name].model.text) / 1e9:.2f}" for name in COLUMNS[-5:]]
+    assert f"| {IMAGE_TOKENS} tokens | {' | '.join(images)} |" in page
+    assert f"| a state | {' | '.join(['-'] * 6 + states)} |" in page
+
+
+def image_bytes(config: ModelConfig) -> int:
+    """Bytes of keys, values and features, the towers' further levels included, in 16 bits."""
+    assert config.vision
+    levels = 1 + config.vision.deepstack_layers
+    features = IMAGE_TOKENS * config.text.hidden_size * levels * 2
+    return cache_bytes(config.text, IMAGE_TOKENS) + features
+
+
+@pytest.fixture(scope="module", params=FULL_SIZE)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def directory(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return FULL_SIZE[name].write(tmp_path_factory.mktemp("full") / "model")
+
+
+def test_the_whole_checkpoint_is_planned(name, directory):
+    config = read_config(directory)
+    sources = plan(directory, config)
+    assert {path: source.shape for path, source in sources.items()} == manifest(config)
+    mlx = FULL_SIZE[name].quantized
+    if config.vision is not None:
+        assert sources[PATCHES].layout == ("mlx" if mlx else "torch")
+    packed = {path for path, source in sources.items() if source.packing}
+    assert bool(packed) == mlx
+    plain = {path for path in sources.keys() - packed if len(sources[path].shape) == 2}
+    assert all(path.startswith(("vision_", "multi_")) for path in plain) or not mlx
+    assert bool(plain) == (name != "llava-1.5-7b mlx")
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "backends.md"
+HALF = 2
+PROMPT = 576 + 64
+BUDGET = 512
+BRANCHES = 4
+ROWS = 6
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    root = tmp_path_factory.mktemp("memory")
+    return {name: read(root / name, name) for name in ("llava-1.5-7b mlx", "lvlm68m hub")}
+
+
+def read(directory, name) -> tuple[ModelConfig, dict[str, TensorSource]]:
+    FULL_SIZE[name].write(directory)
+    config = read_config(directory)
+    return config, plan(directory, config)
+
+
+def stored_bytes(sources, prefix=""):
+    """Bytes on the device: packed as stored, floats in 16 bits."""
+    chosen = [source for name, source in sources.items() if name.startswith(prefix)]
+    packed = [source for source in chosen if source.packing]
+    parts = [part for s in packed for part in (s.stored, s.packing.scales, s.packing.biases)]
+    plain = (prod(source.shape) for source in chosen if not source.packing)
+    return sum(part.end - part.start for part in parts) + HALF * sum(plain)
+
+
+def activation_bytes(target, draft):
+    """The largest layer's inputs, scores and MLP of one image's positions, and float32 logits."""
+    text = target.text
+    wide = PROMPT * (4 * text.hidden_size + 3 * text.intermediate_size) * HALF
+    scores = PROMPT**2 * text.num_attention_heads * 4
+    return wide + scores + 4 * text.vocab_size * (ROWS + BRANCHES)
+
+
+def table(models):
+    (target, weights), (draft, draft_weights) = models["llava-1.5-7b mlx"], models["lvlm68m hub"]
+    positions = PROMPT + BUDGET
+    tower = stored_bytes(draft_weights, "vision_tower")
+    return {
+        "target": stored_bytes(weights),
+        "target's cache": cache_bytes(target.text, positions),
+        "draft": stored_bytes(draft_weights) - tower,
+        "draft's tower": tower,
+        "draft's cache": BRANCHES * cache_bytes(draft.text, positions),
+        "activations": activation_bytes(target, draft),
+    }
+
+
+def test_the_documented_figures_are_the_computed_ones(models):
+    rows = re.findall(r"^\| ([a-z' ]+?)[,:(].*?\| ([\d.]+) GB \|$", DOCS.read_text(), re.MULTILINE)
+    documented = {name.strip(): float(value) for name, value in rows}
+    computed = {name: round(value / 1e9, 2) for name, value in table(models).items()}
+    assert documented == computed
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("here", "taken"),
+    [
+        ((), "mini"),
+        (("llava-1.5-7b",), "llava-1.5-7b"),
+        (("qwen3-vl-2b", "qwen3-vl-8b", "llava-1.5-7b"), "qwen3-vl-8b"),
+        (("qwen3-8b",), "mini"),
+    ],
+)
+def test_auto_takes_the_best_for_images_that_is_here(monkeypatch, here, taken):
+    monkeypatch.setattr(recommendation, "present", lambda card, _: card.name in here)
+    assert best_here("mlx") == taken
+
+
+@pytest.mark.parametrize(
+    ("backend", "memory", "name"),
+    [
+        ("mlx", 2, "mini"),
+        ("mlx", 8, "qwen3-vl-4b"),
+        ("mlx", 16, "qwen3-vl-8b"),
+        ("mlx", 64, "qwen3-vl-32b"),
+        ("torch", 24, "qwen3.5-4b"),
+        ("torch", 48, "qwen3.5-9b"),
+    ],
+)
+def test_the_best_pair_that_fits_is_recommended(backend, memory, name):
+    assert recommended(backend, memory * GIB) == name
+    line = advice(backend, memory * GIB)
+    assert name in line
+    assert backend in line or name == "mini"
+    assert "\n" not in line
+
+
+WRONG = [
+    *({"model": "nosuch"}, {"draft": "no/such"}, {"captioner": "nosuch"}, {"device": "gup"}),
+    *({"dtype": "flaot32"}, {"quantize": "int3"}, {"draft_quantize": "int5"}),
+    {"backend": "torhc"},
+]
+
+
+def test_a_wrong_name_is_refused_before_a_framework_is_loaded():
+    code = (
+        "import sys, mmspec\n"
+        f"for wrong in {WRONG!r}:\n"
+        "    try: mmspec.load(**wrong)\n"
+        "    except mmspec.MmspecError as error: print(error)\n"
+        "print({'torch', 'mlx.core'} & {*sys.modules})"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *errors, loaded = out.stdout.splitlines()
+    for wrong, error in zip(WRONG, errors, strict=True):
+        assert next(iter(wrong.values())) in error
+    assert loaded == "set()"
+
+
+def test_the_page_of_the_chat_names_the_same():
+    page = (Path(__file__).parents[2] / "docs" / "chat.md").read_text(encoding="utf-8")
+    sentence = page.split("on Macs of ")[1].split("`.")[0] + "`"
+    memories, names = sentence.split(" GB ")
+    sizes = [int(size) for size in re.findall(r"\d+", memories)]
+    named = re.findall(r"`([^`]+)`", names)
+    assert named == [recommended("mlx", size * GIB) for size in sizes]
