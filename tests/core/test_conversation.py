@@ -33,10 +33,6 @@ TEMPLATES = {
 }
 
 
-def conversation(*turns: Turn, system: str | None = None) -> Conversation:
-    return Conversation(system, list(turns))
-
-
 def asked(*parts: str | Picture, answer: tuple[int, ...] | None = None) -> Turn:
     return Turn(Message("user", parts), answer)
 
@@ -128,7 +124,7 @@ def test_thoughts_of_earlier_answers_are_shown_as_transformers_has_them(
     tokenizers, references, style, answer
 ):
     tokenizer, source = tokenizers["byte-level"], STYLES[style].source
-    talk = conversation(Turn(Message("user", ("how many?",))))
+    talk = Conversation(None, [Turn(Message("user", ("how many?",)))])
     talk.answer(tokenizer.encode(answer), answer)
     template = ChatTemplate(source)
     assert render(talk, template, tokenizer)[1].parts == (tuple(tokenizer.encode(answer)),)
@@ -147,7 +143,7 @@ def test_thoughts_of_earlier_answers_are_shown_as_transformers_has_them(
 @pytest.mark.parametrize("style", ["Qwen3", "SmolLM3"])
 def test_thinking_is_on_or_off_as_in_transformers(tokenizers, references, style, thinking):
     tokenizer, source = tokenizers["byte-level"], STYLES[style].source
-    talk = conversation(Turn(Message("user", ("how many?",))))
+    talk = Conversation(None, [Turn(Message("user", ("how many?",)))])
     talk.thinking = thinking
     said = [{"role": "user", "content": "how many?"}]
     options = {} if thinking is None else {"enable_thinking": thinking}
@@ -175,15 +171,10 @@ def shown(chunks: list[Chunk], tokenizer: Tokenizer) -> str:
 def test_what_a_user_types_is_text(tokenizers, kind, name, typed):
     tokenizer = tokenizers[kind]
     for parts, system in [((RED, typed), None), ((RED, "x"), typed), (("x", RED, typed), typed)]:
-        chunks = render(conversation(asked(*parts), system=system), TEMPLATES[name], tokenizer)
+        chunks = render(Conversation(system, [asked(*parts)]), TEMPLATES[name], tokenizer)
         assert [part for part in chunks[0].parts if isinstance(part, Picture)] == [RED]
-        plain = render(
-            conversation(
-                asked(*("y" if part == typed else part for part in parts)), system=system and "y"
-            ),
-            TEMPLATES[name],
-            tokenizer,
-        )
+        other = asked(*("y" if part == typed else part for part in parts))
+        plain = render(Conversation(system and "y", [other]), TEMPLATES[name], tokenizer)
         special = {tokenizer.token_id(each) for each in ("<s>", "</s>", "<image>")}
         counted = [sum(id in special for id in ids(each[0])) for each in (chunks, plain)]
         assert counted[0] == counted[1]
@@ -194,9 +185,9 @@ def test_a_template_that_loses_images_or_answers_is_named(tokenizers):
     tokenizer = tokenizers["llama"]
     silent = ChatTemplate("{{ messages[-1].content[-1].text }}", "silent.jinja")
     with pytest.raises(CheckpointError, match=r"silent\.jinja shows 0 of 1 images"):
-        render(conversation(asked(RED, "x")), silent, tokenizer)
+        render(Conversation(None, [asked(RED, "x")]), silent, tokenizer)
     with pytest.raises(CheckpointError, match=r"silent\.jinja drops or repeats answers"):
-        render(conversation(asked("x", answer=(5,)), asked("y")), silent, tokenizer)
+        render(Conversation(None, [asked("x", answer=(5,)), asked("y")]), silent, tokenizer)
 
 
 WORDS = st.text(alphabet="ab <>/simge\né", max_size=12)
@@ -268,7 +259,7 @@ def test_saved_and_opened_again(tmp_path, monkeypatch):
 def test_an_image_whose_name_is_not_utf8_is_saved_and_opened_again(tmp_path):
     path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9 %41.png")
     Image.new("RGB", (5, 4), "red").save(path)
-    talk = conversation(asked(open_picture(path), "what is it?"))
+    talk = Conversation(None, [asked(open_picture(path), "what is it?")])
     saved = talk.to_json().encode()
     loaded = Conversation.from_json(saved.decode())
     assert loaded == talk
@@ -297,7 +288,8 @@ def test_other_text_is_no_conversation(text):
 def test_no_turn_is_rendered_after_as_many_tokens_as_asked_for(tokenizers):
     tokenizer = tokenizers[KINDS[0]]
     turns = [asked("one", answer=(5, 6, 7)) for _ in range(20)]
-    whole = render(conversation(*turns, asked("two")), ChatTemplate(), tokenizer)
+    talk = Conversation(None, [*turns, asked("two")])
+    whole = render(talk, ChatTemplate(), tokenizer)
     most = sum(len(ids(chunk)) for chunk in whole[:10])
-    cut = render(conversation(*turns, asked("two")), ChatTemplate(), tokenizer, most=most)
+    cut = render(talk, ChatTemplate(), tokenizer, most=most)
     assert cut == whole[:12]

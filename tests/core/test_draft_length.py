@@ -1,19 +1,26 @@
-"""Draft lengths chosen from measured rounds, on simulated machines and clocks."""
+"""Draft lengths chosen from measured rounds, on machines and trees that are simulated."""
 
+import csv
 import random
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
+from pathlib import Path
 from statistics import fmean
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
+from simulate import ACCEPTANCES, TOKENS, Fixed, answer_cost, simulated
 
-from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.draft import HostDraft, Plan
 from mmspec.decoding.statistics import Round
+from mmspec.decoding.tree import width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Reliability
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
+from mmspec.draft_length.rank_model import surest_paths
+from support.simulated_machine import MACHINES, SECOND
 
 
 @dataclass
@@ -136,3 +143,60 @@ def test_chains_are_told_to_the_drafter_as_chains(cheap):
     gamma, nodes = AdaptiveDraftLength(costs, {}).choose(50, 100)
     assert gamma == nodes > 4
     assert AdaptiveDraftLength(costs).choose(50, 100) == (gamma, None)
+
+
+M4, M3, FLAT, STEEPENING = MACHINES
+TABLE = Path(__file__).parents[2] / "docs" / "results" / "simulated.csv"
+
+
+def fixed(machine, acceptance, gamma, nodes=None, tokens=120, seed=0):
+    policy = Fixed(Plan(gamma, nodes or gamma))
+    return answer_cost(machine, acceptance, tokens, policy, seed)
+
+
+@pytest.mark.parametrize("acceptance", [0.2, 0.9])
+def test_a_tree_accepts_what_its_nodes_promise(acceptance):
+    """Every node of the tree is accepted as often as its path is the right one."""
+    chances = (chance for chance, _ in surest_paths(acceptance, 32, 4, SECOND))
+    round_cost = 1 + 4 * FLAT.drafted_level(width_for(32), 64)
+    costs = [fixed(FLAT, acceptance, 4, 32, tokens=2000, seed=seed) for seed in range(5)]
+    assert sum(costs) / 5 == pytest.approx(2000 / (1 + sum(chances)) * round_cost, rel=0.03)
+
+
+def best_choices():
+    """The best fixed choice of every cell in the docs' table, in the order of its cells."""
+    with TABLE.open(encoding="utf-8") as file:
+        _, *rows = csv.reader(file)
+    return [text.partition(":")[0] for row in rows for text in row[2:]]
+
+
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_auto_is_never_slower_than_allowed_and_mostly_near_the_best_choice(every):
+    """With few answers in each cell: `python tests/simulate.py` has more, and all fixed choices."""
+    choices = [*zip(product(MACHINES, ACCEPTANCES, TOKENS), best_choices(), strict=True)]
+    cells = [simulated(*which, 2, {"plain", best}) for which, best in choices[::every]]
+    assert [cell for cell in cells if max(cell.auto, cell.calibrated) > 1.03] == []
+    assert len([cell for cell in cells if cell.misses_best]) <= 4 // every
+
+
+def chance(path, acceptance, second):
+    """Probability that the ranks along a path are those of the right tokens."""
+    result, second = 1.0, min(second, acceptance)
+    for rank in path:
+        missed = (1 - acceptance) * second * (1 - second) ** (rank - 1)
+        result *= missed if rank else acceptance
+    return result
+
+
+@pytest.mark.parametrize("acceptance", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(("nodes", "depth"), [(1, 1), (5, 2), (12, 3), (20, 4)])
+def test_the_likeliest_nodes_of_all_are_in_the_tree(acceptance, nodes, depth):
+    ranks = range(nodes)
+    everything = [
+        chance(path, acceptance, 0.45)
+        for length in range(1, depth + 1)
+        for path in product(ranks if length < 3 else range(4), repeat=length)
+    ]
+    paths = surest_paths(acceptance, nodes, depth)
+    assert [each for each, _ in paths] == pytest.approx(sorted(everything)[: -nodes - 1 : -1])
+    assert all(each == pytest.approx(chance(path, acceptance, 0.45)) for each, path in paths)

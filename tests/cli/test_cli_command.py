@@ -1,0 +1,152 @@
+"""The command itself: errors, closed streams, completion, and the page that describes it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_reference import WIDTH, reference
+
+from mmspec.chat.options import Options
+from mmspec.prompt.images import READ
+from mmspec_cli.completion import SHELLS
+from mmspec_cli.main import COMMANDS, main
+from mmspec_terminal.setup import Setup
+
+
+@pytest.mark.parametrize("arguments", [[], ["models"], ["--version"], ["chat", "--help"]])
+def test_help_and_version_succeed(run, arguments):
+    assert run(*arguments).status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["chta"], ["'chta'", "nearest: chat"]),
+        (["generate"], ["--prompt", "mmspec generate --help"]),
+        (["generate", "--prompt", " "], ["--prompt is empty"]),
+        (["generate", "--prompt", "x", "--model", "minni"], ["'minni'", "nearest: mini"]),
+        (["generate", "--prompt", "x", "--model", "some/where"], ["some/where", "models pull"]),
+        (["chat", "--model", "llava-1.5-13b"], ["llava-1.5-13b", "models pull"]),
+        (["generate", "--prompt", "x", "--backend", "toch"], ["'toch'", "nearest: torch"]),
+        (["generate", "--prompt", "x", "--drafting", "MX"], ["'X'", "M, T, C or P"]),
+        (["generate", "--prompt", "x", "--weights", "1,b"], ["1,b", "2,1,1"]),
+        (["generate", "--prompt", "x", "--weights", "1"], ["--weights needs --drafting"]),
+        (["generate", "--prompt", "x", "nowhere.png"], ["nowhere.png", "cannot be read"]),
+        (["generate", "--prompt", "x", "--model", "mini-msd"], ["mini-msd is a head", "draft of"]),
+        (["generate", "--prompt", "x", "--draft", "mini-msd", "--drafting", "MT"], ["use msd"]),
+        (["generate", "--prompt", "x", "--draft", "mini-msd", "--adaptive"], ["--adaptive"]),
+        (["check", "--prompt", "x", "--drafting", "none"], ["--draft"]),
+        (["chat", "no\x1bwhere.png"], ["where.png", "cannot be read"]),
+        (["bench", "peers", "--peers", "mlx,tgi"], ["unknown peer 'tgi'"]),
+        (["bench", "speed", "--captions", "no.jsonl"], ["cannot read no.jsonl"]),
+        (["bench", "speed", "--repeats", "0"], ["--repeats"]),
+    ],
+)
+def test_errors_are_one_line_that_says_what_to_do(run, monkeypatch, arguments, words):
+    monkeypatch.setattr("mmspec.chat.engine.load_model", None)  # it is said before anything is read
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("mmspec: ")
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+    for word in words:
+        assert word in err
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path):
+    command = f"{sys.executable} -m mmspec_cli models list --json | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_loading_is_said_before_anything_is_imported_for_it(monkeypatch):
+    lines: list[str] = []
+    monkeypatch.setitem(sys.modules, "mmspec.chat.engine", None)
+    setup = Setup({}, Options())
+    with pytest.raises(ModuleNotFoundError):
+        setup.load(lines.append)
+    assert lines == ["loading"]
+
+
+NO_IMAGE = f"mmspec: standard input: not an image that can be read: {READ} are\n"
+NO_OUTPUT = "mmspec: standard output is closed: nothing could be shown\n"
+
+
+@pytest.mark.parametrize(
+    ("closing", "arguments", "status", "said"),
+    [
+        ("<&-", ["generate", "-", "--prompt", "What?"], 2, NO_IMAGE),
+        (">&-", ["generate", "--prompt", "Hello?"], 2, NO_OUTPUT),
+    ],
+)
+def test_a_closed_stream_is_one_line(pair, closing, arguments, status, said):
+    command = [sys.executable, "-m", "mmspec_cli", *arguments, *pair]
+    shell = ["sh", "-c", f'exec "$@" {closing}', "sh", *command]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == status
+    assert done.stderr == said
+
+
+def test_no_file_takes_the_place_of_closed_streams(pair_paths):
+    """MLX reads no file at descriptor 0, and what is written to 2 must reach none."""
+    target, draft = map(str, pair_paths)
+    command = [sys.executable, "-m", "mmspec_cli", "generate", "--prompt", "hi", "--model", target]
+    command += ["--draft", draft, "--backend", "mlx", "--max-new-tokens", "2"]
+    shell = ["sh", "-c", '"$@" <&- 2>&-', "sh", *command]
+    ended = subprocess.run(shell, stdout=subprocess.PIPE, check=False)
+    assert ended.returncode == 0
+    assert ended.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_accepts_its_script(run, shell):
+    script = run("completion", shell).out
+    assert "_MMSPEC_COMPLETE" in script
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_where_its_completion_was_not_started(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZDOTDIR", str(tmp_path))  # where zsh writes what it found
+    script = run("completion", "zsh").out
+    shell = ["zsh", "-f", "-c", f"{script}\nprint $_comps[mmspec]"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("_mmspec_completion\n", "")
+
+
+def offered(monkeypatch, capsys, line: str) -> list[str]:
+    """What bash is offered at the end of a line."""
+    monkeypatch.setenv("_MMSPEC_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+    with pytest.raises(SystemExit):
+        main([])
+    return capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("mmspec ", [f"plain,{name}" for name in COMMANDS]),
+        ("mmspec chat --resu", ["plain,--resume"]),
+        ("mmspec chat --model min", ["plain,mini"]),
+        ("mmspec chat --model ./m", ["dir,./m"]),
+        ("mmspec chat --draft mini-me", ["plain,mini-medusa"]),
+        ("mmspec generate pho", ["file,pho"]),
+    ],
+)
+def test_commands_options_models_and_files_are_completed(monkeypatch, capsys, line, names):
+    assert offered(monkeypatch, capsys, line) == names
+
+
+def test_the_page_is_current():
+    page = Path(__file__).parents[2] / "docs/cli.md"
+    assert page.read_text(encoding="utf-8") == reference(), "run `make docs-cli`"
+
+
+def test_every_line_fits_the_page():
+    assert max(map(len, reference().splitlines())) <= WIDTH

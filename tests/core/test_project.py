@@ -1,0 +1,171 @@
+"""The package, its releases, and the scripts beside the tests."""
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+import mmspec
+from support.known_options import parse
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_tree_is_found_by_its_entry_points_without_being_installed(tmp_path):
+    script = ROOT / ".ci" / "metadata.py"
+    subprocess.run([sys.executable, script, ROOT, tmp_path], check=True)
+    installed = {point.name: point.value for point in entry_points(group="mmspec.backends")}
+    code = (
+        "from importlib.metadata import Distribution as D; import sys;"
+        "[found] = D.discover(name='mmspec', path=[sys.argv[1]]);"
+        "print({p.name: p.value for p in found.entry_points if p.group == 'mmspec.backends'})"
+    )
+    run = [sys.executable, "-c", code, str(tmp_path)]
+    assert subprocess.check_output(run, text=True).strip() == str(installed)
+
+
+STAND_IN = """#!{python}
+import os, sys
+from pathlib import Path
+if sys.argv[1:3] == ["-m", "mmspec_cli"]:
+    print("mmspec", *sys.argv[3:])
+    Path(sys.argv[sys.argv.index("--out") + 1]).write_text("a report")
+else:
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+"""
+"""A Python that shows a command of mmspec's instead of running it."""
+
+
+def gpu(*arguments, python=sys.executable, **variables):
+    environment = os.environ | {"PYTHON": str(python)} | variables
+    command = [str(ROOT / ".ci" / "gpu"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+CPU = {"DEVICE": "cpu", "DTYPE": "float32", "REPEATS": "1", "QUANTIZE": "none int8"}
+REPORTS = {"tiny.md", "tiny-int8.md", "peers.txt"}
+
+
+def test_the_program_takes_every_command_of_the_gpu_script(tmp_path):
+    python, out = tmp_path / "python", tmp_path / "out"
+    python.write_text(STAND_IN.format(python=sys.executable))
+    python.chmod(0o700)
+    done = gpu(out, "tiny", python=python, SYNTHETIC_DIR=str(tmp_path), **CPU)
+    assert done.returncode == 0, done.stderr
+    words = {file.name: file.read_text().split()[1:] for file in map(out.joinpath, REPORTS)}
+    options = {name: parse(command) for name, command in words.items()}
+    assert {values["device"] for values in options.values()} == {"cpu"}
+    assert options["tiny.md"]["quantize"] == "none"
+    assert options["tiny-int8.md"]["quantize"] == "int8"
+    assert options["tiny.md"]["out"] == out / "tiny.json"
+
+
+@pytest.mark.slow
+def test_the_gpu_script_measures_in_one_call(tmp_path):
+    done = gpu(tmp_path / "out", "tiny", SYNTHETIC_DIR=str(tmp_path), **CPU)
+    assert done.returncode == 0, done.stderr
+    written = {file.name: file.read_text() for file in (tmp_path / "out").iterdir()}
+    assert set(written) == REPORTS | {"tiny.json", "tiny-int8.json", "peers.json"}
+    assert "target step" in written["tiny.md"]
+    assert "mmspec torch, plain" in written["peers.txt"]
+    assert json.loads(written["tiny.json"])["costs"]
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+RELEASE = runpy.run_path(str(ROOT / ".ci" / "release.py"))
+CHANGES = (
+    "# Changelog\n\n## [Unreleased]\n\n## [1.2.0] - 2026-12-01\n\n- New.\n\n## [1.1.0]\n\n- Old.\n"
+)
+
+
+def wheel(folder, page="[a](https://example.org)"):
+    file = folder / "mmspec-1.2.0-py3-none-any.whl"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("mmspec-1.2.0.dist-info/METADATA", f"Name: mmspec\n\n{page}\n")
+    return file
+
+
+def sdist(folder, size=9):
+    file = folder / "mmspec-1.2.0.tar.gz"
+    with file.open("wb") as stream:
+        stream.truncate(size)
+    return file
+
+
+def problems(files, tag="v1.2.0", changes=CHANGES):
+    return list(RELEASE["problems"](tag, "1.2.0", changes, files))
+
+
+def test_a_release_has_its_tag_its_changes_and_both_files(tmp_path):
+    assert problems([wheel(tmp_path), sdist(tmp_path)]) == []
+    assert RELEASE["section"](CHANGES, "1.2.0") == "- New."
+    assert RELEASE["section"](CHANGES, "1.1.0") == "- Old."
+
+
+def test_what_is_wrong_with_a_release_is_named(tmp_path):
+    both = [wheel(tmp_path), sdist(tmp_path)]
+    assert "tag v1.2.0" in problems(both, tag="v1.2")[0]
+    for changes in (CHANGES.replace("- New.", ""), CHANGES.replace("[1.2.0]", "[1.2.0a]")):
+        assert "no text under ## [1.2.0]" in problems(both, changes=changes)[0]
+    assert "there is mmspec-1.2.0.tar.gz: build" in problems(both[1:])[0]
+    sdist(tmp_path, RELEASE["MOST_BYTES"] + 1)
+    assert "45,000,001 bytes, over 45,000,000" in problems(both)[0]
+    sdist(tmp_path)
+    wheel(tmp_path, "[a](docs/guide.md) [b](https://example.org) ![c](docs/x.png)")
+    assert [line.split()[-1] for line in problems(both)] == ["docs/guide.md", "docs/x.png"]
+
+
+IMPORTS = {"pillow-heif": "pillow_heif", "array-api-compat": "array_api_compat"}
+"""Import names of distributions whose own names are others."""
+EXTRAS = [name for name in PROJECT["optional-dependencies"] if name not in ("test", "real")]
+
+
+@pytest.fixture(scope="module")
+def imported():
+    """The packages that any module of the product imports."""
+    files = (file for root in ("mmspec", "backends", "cli") for file in (ROOT / root).rglob("*.py"))
+    texts = (file.read_text(encoding="utf-8") for file in files)
+    return {name for text in texts for name in re.findall(r"^\s*(?:import|from) (\w+)", text, re.M)}
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_pulls_nothing_that_is_not_used(extra, imported):
+    named = [re.split(r"[\[<>= ;]", text)[0] for text in PROJECT["optional-dependencies"][extra]]
+    needed = {IMPORTS.get(name, name) for name in named if name != "mmspec"}
+    assert needed <= imported
+
+
+def test_the_version_is_the_package_s():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert mmspec.__version__ == project["version"]
+    assert "__version__" in dir(mmspec)
+
+
+LEAVES_AT_ONCE = """
+import sys, mmspec
+engine = mmspec.load(sys.argv[1], sys.argv[2], backend="torch")
+chat = engine.chat(mmspec.Options(max_new_tokens=40))
+stream = chat.ask("What is this?", sys.argv[3])
+next(stream.texts())
+"""
+
+
+def test_an_interpreter_that_leaves_during_an_answer_prints_nothing(pair_paths, tmp_path):
+    image = ROOT / "tests" / "drawings" / "disc.png"
+    arguments = [*map(str, pair_paths), str(image)]
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVES_AT_ONCE, *arguments],
+        capture_output=True,
+        check=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert (done.stdout, done.stderr) == ("", "")

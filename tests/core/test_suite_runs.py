@@ -1,0 +1,253 @@
+"""The drawn suite, the runner over scripted models, and measures over its rows."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.diagnostics.check import NEAR_TIES
+from mmspec.ground.errors import ImageError, UsageError
+from mmspec.prompt.conversation import Message
+from mmspec_bench.suite import metrics
+from mmspec_bench.suite.answerer import open_answerer
+from mmspec_bench.suite.drafts import drafted_share
+from mmspec_bench.suite.methods import read_methods
+from mmspec_bench.suite.offline import OFFLINE_TASKS, offline
+from mmspec_bench.suite.rows import read_rows
+from mmspec_bench.suite.run_folder import read_provenance
+from mmspec_bench.suite.runner import Runner
+from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample, shard
+from mmspec_world.prompts import REASONED
+from support.chat_turns import OPTIONS
+from support.scripted_engine import SEES, picture
+from support.stand_ins import Meddler
+from support.suite_row import plain, row, seconds, without_times
+from support.synthetic_run import provenance, write
+
+SIZE = 16
+
+
+def texts(question):
+    return "".join(p if isinstance(p, str) else "<image>" for p in question.parts)
+
+
+def digests(item):
+    return [(texts(q), [p.digest for p in q.pictures]) for q in item.read()]
+
+
+@pytest.fixture(scope="module")
+def few():
+    return offline(SIZE, limit=3)
+
+
+def test_samples_are_the_same_for_the_same_seed_and_others_for_another(few):
+    again = offline(SIZE, limit=3)
+    assert [digests(item) for item in few] == [digests(item) for item in again]
+    other = offline(SIZE, limit=3, seed=3)
+    assert not {item.name for item in few} & {item.name for item in other}
+    assert digests(few[0]) != digests(other[0])
+
+
+def test_questions_are_asked_as_the_papers_ask(few):
+    first = {item.task: texts(item.read()[0]) for item in few}
+    for task in ("chart", "text", "general", "hallucination"):
+        assert first[task].startswith("<image>" + REASONED)
+        assert first[task].count(REASONED) == 1
+    assert first["spot"] == (
+        "Explain the disparities between the first and second image. <image> <image> Difference:"
+    )
+    assert "Source Image: <image> Target Image: <image> Instruction:" in first["edit"]
+    assert first["pororo"].endswith("<image> Caption #5:")
+    assert first["video"] == "<image>" * 4 + "Provide a detailed caption for the provided video."
+
+
+def test_second_turns_are_built_as_tabed_builds_them(few):
+    by_task = {task: [item for item in few if item.task == task] for task in OFFLINE_TASKS}
+    charts = by_task["chart"]
+    for item, after in zip(charts, [*charts[1:], charts[0]], strict=True):
+        assert digests(item)[1] == digests(after)[0]
+    assert texts(by_task["spot"][0].read()[1]) == FOLLOW_UPS["story"]
+    assert texts(by_task["detail"][0].read()[1]) == FOLLOW_UPS["summary"]
+    assert texts(by_task["reasoning"][0].read()[1]) == FOLLOW_UPS["caption"]
+    assert all(len(item.read()) == 1 for item in by_task["pororo"])
+    assert all(len(item.read()) >= 2 for item in by_task["conversation"])
+
+
+def test_shards_share_all_out_with_their_places():
+    parts = [shard("abcdefg", f"{n}/3") for n in (1, 2, 3)]
+    assert sorted(pair for part in parts for pair in part) == list(enumerate("abcdefg"))
+    assert parts[1] == [(1, "b"), (4, "e")]
+
+
+@pytest.mark.parametrize("word", ["", "0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
+def test_other_shards_are_refused(word):
+    with pytest.raises(UsageError, match="such as 1/2"):
+        shard("abc", word)
+
+
+def conversation(number, turns=1):
+    first = Message("user", (picture(number), "What is this?"))
+    more = [Message("user", ("Why?",))] * (turns - 1)
+    return SuiteSample(f"t/{number}", "t", lambda: (first, *more))
+
+
+def broken(number):
+    def read():
+        raise ImageError("no picture")
+
+    return SuiteSample(f"t/{number}", "t", read)
+
+
+def runner(engine, methods, folder, *samples, note_skipped=None):
+    answerers = [open_answerer(method, engine, OPTIONS) for method in read_methods(methods)]
+    return Runner(answerers, list(enumerate(samples)), folder / "rows.jsonl", note_skipped)
+
+
+def rows_of(*arguments, **options):
+    """The rows of a whole run; see `runner`."""
+    return [row for rows in runner(*arguments, **options).run([]) for row in rows]
+
+
+def test_a_row_says_what_happened(engine, tmp_path):
+    rows = rows_of(engine, "MTP4:2,1,1,none", tmp_path, conversation(1, 2))
+    first, second = (row for row in rows if row.method == "MTP4:2,1,1")
+    assert first.branches == ["M", "T", "P4"]
+    assert (first.task, first.images, first.turn, second.turn) == ("t", 1, 0, 1)
+    assert first.emitted == len(first.token_ids) == len(first.pieces) == 8
+    assert second.prompt_tokens > first.prompt_tokens
+    assert first.finish_reason == "length"
+    assert 0 < first.seconds["first_token"] < first.seconds["total"]
+    assert "".join(first.pieces) == engine.target.tokenizer.decode(first.token_ids)
+
+
+def test_each_method_pays_for_the_picture_and_its_caption(engine, tmp_path):
+    model, captioner = engine.target.model, engine.captioner
+    rows_of(engine, "M,T,C,none", tmp_path, conversation(1, 2))
+    assert model.encoded == 4
+    assert engine.draft.model.encoded == 1  # M's; no other view shows the draft the picture
+    assert len(captioner.asked) == 1
+    rows_of(engine, "C,MC", tmp_path, conversation(1))
+    assert len(captioner.asked) == 3
+
+
+def test_a_difference_is_placed_and_what_follows_it_is_not_compared(engine, tmp_path, monkeypatch):
+    bench = runner(engine, "none,M", tmp_path, conversation(1, 2))
+    model = type(engine.target.model)
+    original = model.open_target
+    monkeypatch.setattr(model, "open_target", lambda *a: Meddler(original(*a), wrong=7))
+    (rows,) = bench.run([])
+    plain, *_ = (row for row in rows if row.method == "none")
+    first, second = (row for row in rows if row.method == "M")
+    assert first.identical is False
+    assert first.divergence["position"] == plain.token_ids.index(
+        next(t for t, s in zip(plain.token_ids, first.token_ids, strict=True) if t != s)
+    )
+    assert first.divergence["margin"] > 0
+    assert first.divergence["outcome"] == "bug"
+    assert second.identical is None
+    assert "an earlier answer differs" in second.notes[-1]
+
+
+@pytest.mark.parametrize(("rows", "outcome"), [(None, "near-tie"), (ExactRows(1, 8), "bug")])
+def test_with_exact_rows_no_difference_is_a_near_tie(engine, tmp_path, monkeypatch, rows, outcome):
+    monkeypatch.setitem(NEAR_TIES, "float32", 1e9)
+    bench = runner(replace(engine, exactness={"auto": rows}), "none,M", tmp_path, conversation(1))
+    model = type(engine.target.model)
+    original = model.open_target
+    monkeypatch.setattr(model, "open_target", lambda *a: Meddler(original(*a), wrong=7))
+    (answers,) = bench.run([])
+    [drafted] = [row for row in answers if row.method == "M"]
+    assert drafted.divergence["outcome"] == outcome
+
+
+def test_a_broken_sample_can_be_left_out(engine, tmp_path):
+    write(tmp_path, [], provenance(["none"]))
+    noted = []
+    samples = conversation(1), broken(2), conversation(3)
+    bench = runner(engine, "none", tmp_path, *samples, note_skipped=noted.append)
+    groups = list(bench.run([]))
+    assert [len(rows) for rows in groups] == [1, 0, 1]
+    assert noted == ["left out t/2: no picture"]
+    assert read_provenance(tmp_path)["skipped"] == [{"sample": "t/2", "reason": "no picture"}]
+
+
+@pytest.mark.parametrize("length", [1, 3, 5, 8])
+def test_wherever_a_kill_cuts_the_file_resuming_completes_it(engine, tmp_path, length):
+    bench = runner(engine, "M,none", tmp_path, conversation(1, 2), conversation(2, 2))
+    whole = [row for rows in bench.run([]) for row in rows]
+    lines = bench.file.read_bytes().splitlines(keepends=True)
+    bench.file.write_bytes(b"".join(lines[:length]) + lines[-1][:20])
+    left = read_rows(bench.file)
+    done = bench.drop_partial(left)
+    assert len(done) in (0, 4, 8)
+    assert len(left) - len(done) < 4
+    if len(done) == len(left):  # as opening a run does, which drops the torn line
+        bench.file.write_bytes(b"".join(lines[:length]))
+    list(bench.run(done))
+    assert list(map(without_times, read_rows(bench.file))) == list(map(without_times, whole))
+
+
+# Two answers: rounds (drafted, accepted, emitted) of gamma 3.
+SHORT = row("a/0", rounds=[(3, 3, 4), (1, 0, 1)], seconds=seconds(1.0, 4.0))
+LONG = row("b/0", rounds=[(3, 1, 2), (3, 0, 1), (3, 2, 2)], seconds=seconds(5.0, 6.0))
+ROWS = [SHORT, LONG]
+PLAIN = [plain("a/0", 5, seconds=seconds(2.0, 5.0)), plain("b/0", 5, seconds=seconds(4.0, 5.0))]
+
+
+def test_block_efficiency_pools_rounds_or_averages_answers():
+    assert metrics.block_efficiency(ROWS) == 10 / 5
+    assert metrics.summarise(ROWS, [])["macro_block_efficiency"] == pytest.approx(
+        (5 / 2 + 5 / 3) / 2
+    )
+
+
+def test_of_a_tree_one_node_of_a_level_can_be_accepted():
+    tree = row(rounds=[(20, 3, 4, 3), (20, 1, 2, 3), (6, 0, 1, 2)])
+    assert metrics.summarise([tree], [])["acceptance_rate"] == 4 / 8
+    assert metrics.acceptance_by_position([tree]) == [2 / 3, 1 / 3, 1 / 2]
+    assert metrics.acceptance_by_position([tree], conditional=True) == [2 / 3, 1 / 2, 1 / 1]
+    assert metrics.block_efficiency([tree]) == 7 / 3
+
+
+def test_speed_ups_pair_the_same_questions():
+    paired = metrics.pairs([*ROWS, row("only here/0")], PLAIN[::-1])
+    assert [(a.key, b.key) for a, b in paired] == [(p.key, p.key) for p in PLAIN]
+    # Decoding: 5/1 over 5/2, and 5/5 over 5/4.
+    assert metrics.paired_speed_ups(paired, "decode") == pytest.approx([2.0, 0.8])
+    assert metrics.global_speed_up(paired, "decode") == pytest.approx((10 / 6) / (10 / 6))
+    assert metrics.paired_speed_ups(paired, "total") == pytest.approx([5 / 4, 5 / 6])
+    assert metrics.global_speed_up(paired, "total") == pytest.approx(1.0)
+
+
+def test_what_was_not_compared_counts_neither_way():
+    rows = [row(identical=True), row(identical=False), row(identical=None), row(identical=True)]
+    assert metrics.summarise(rows, [])["identical"] == pytest.approx(2 / 3)
+    assert metrics.summarise([row()], [])["identical"] is None
+
+
+def test_the_memory_bound_speed_up_is_gagranis_formula_for_full_rounds():
+    """tau / (1 + gamma c): 15 tokens in 5 rounds of 4 drafted ones, of 2 % of the parameters."""
+    rounds = [(4, 2, 3)] * 5
+    whole = metrics.summarise([row(rounds=rounds, drafted_share=0.02)], [])
+    assert whole["mbsu"] == pytest.approx(3 / (1 + 4 * 0.02))
+    tree = row(rounds=[(12, 2, 3, 4)] * 5, drafted_share=0.02)
+    assert metrics.summarise([tree], [])["mbsu"] == whole["mbsu"], "a level is a forward"
+    assert metrics.summarise([plain(drafted_share=0.0)], [])["mbsu"] == 1
+
+
+def test_a_drafted_token_reads_a_decoder_or_a_head_and_the_output_matrix():
+    config = SimpleNamespace(model=SimpleNamespace(config=SEES))
+    text = SEES.text
+    v, h = text.vocab_size, text.hidden_size
+    layer = 4 * h * h + 3 * h * text.intermediate_size + 2 * h
+    decoder = 2 * v * h + layer + h
+    models = SimpleNamespace(target=config, draft=config, head=None)
+    assert drafted_share(models) == 1
+    assert drafted_share(SimpleNamespace(target=config, draft=None, head=None)) == 0
+    eagle = HeadConfig("eagle", h, v, layer=text)
+    head = SimpleNamespace(head=SimpleNamespace(config=eagle))
+    own = layer - h + 2 * h * h + h  # without an input norm; fc and its bias
+    share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
+    assert share == pytest.approx((own + v * h) / decoder)
