@@ -21,7 +21,6 @@ from mmspec.prompt.clips import clip_of
 from mmspec.prompt.images import picture_from
 from mmspec_bench.prompts import world_prompts
 from mmspec_torch.backend import TorchBackend
-from mmspec_torch.graphs.capture import Replays
 from mmspec_torch.graphs.executor import ReplayedExecutor, StaticCache
 from mmspec_torch.sequence.executor import TargetExecutor
 from support import sequence_helpers as helpers
@@ -239,30 +238,28 @@ def test_the_trail_of_a_static_target_is_whole(pair, views, check_alike):
     check_alike(run)
 
 
-def test_a_shape_is_captured_at_its_second_use_and_forgotten_when_buffers_move():
-    capture = Recording()
-    buffer, replays = torch.zeros(2), Replays(capture)
-    found = []
+def test_a_shape_is_captured_once_and_forgotten_when_buffers_move(pair, capture):
+    cache, buffer, found = StaticCache(pair[0].language, 1, capture), torch.zeros(2), []
+    cache.reach(1)
     for value in range(4):
         buffer.fill_(value)
-        found.append(replays.run("sum", lambda: (buffer.sum(),))[0].item())
+        found.append(cache.run("sum", lambda: (buffer.sum(),))[0].item())
     assert found == [0, 2, 4, 6]
-    assert (capture.captured, capture.replayed) == (1, 3)
-    replays.clear()
-    replays.run("sum", lambda: (buffer.sum(),))
-    assert capture.captured == 1
+    assert (capture.captured, capture.replayed) == (1, 4)
+    cache.reach(cache.columns + 1)
+    cache.run("sum", lambda: (buffer.sum(),))
+    assert capture.captured == 2
 
 
-def test_where_nothing_can_be_captured_rounds_go_on_with_a_word():
+def test_where_nothing_can_be_captured_rounds_go_on_with_a_word(pair):
     def refused(compute):
         raise RuntimeError("operation not permitted when stream is capturing\nmore")
 
-    replays, found = Replays(refused), []
-    found += [replays.run("sum", lambda: (torch.ones(2).sum(),))]
+    cache, found = StaticCache(pair[0].language, 1, refused), []
     with pytest.warns(UserWarning, match=r"kernel by kernel and slower: .*capturing$"):
-        found += [replays.run("sum", lambda: (torch.ones(3).sum(),))]
-    found += [replays.run("sum", lambda: (torch.ones(4).sum(),))]
-    assert [each[0].item() for each in found][:2] == [2, 3]
+        found += cache.run("sum", lambda: (torch.ones(2).sum(),))
+    found += cache.run("sum", lambda: (torch.ones(3).sum(),))
+    assert [each.item() for each in found] == [2, 2]
 
 
 def test_a_number_of_the_host_is_seen_to_be_stale():

@@ -1,8 +1,7 @@
-"""Captures computations as CUDA graphs and replays them."""
+"""Captures computations as CUDA graphs."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
-from warnings import warn
 
 import torch
 from torch import Tensor
@@ -12,41 +11,6 @@ Compute = Callable[[], Outputs]
 """Function that enqueues the same kernels on the same buffers at every call."""
 Capture = Callable[[Compute], Compute]
 """Function that records a computation and returns one that replays it on the same buffers."""
-
-
-class Replays:
-    """Runs a round's computation: for each shape of input eagerly the first time, then captured.
-
-    A shape that occurs once, such as that of an answer's last round, is not worth a capture.
-    """
-
-    def __init__(self, capture: Capture) -> None:
-        self._capture = capture
-        self._shapes: set[Hashable] = set()
-        self._captured: dict[Hashable, Compute] = {}
-
-    def run(self, key: Hashable, compute: Compute) -> Outputs:
-        """Run `compute` or replay it; computations with the same `key` must be the same."""
-        if key in self._captured:
-            return self._captured[key]()
-        if key not in self._shapes:
-            self._shapes.add(key)
-            return compute()
-        replay = self._captured[key] = self._capture_or_warn(compute)
-        return replay()
-
-    def _capture_or_warn(self, compute: Compute) -> Compute:
-        try:
-            return self._capture(compute)
-        except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
-            warn(f"no graph, rounds run kernel by kernel and slower: {reason}", stacklevel=2)
-            return compute
-
-    def clear(self) -> None:
-        """Discard all captures, because the buffers that they use have moved."""
-        self._shapes.clear()
-        self._captured.clear()
 
 
 class CudaGraphs:

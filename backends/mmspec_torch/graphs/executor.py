@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
+from warnings import warn
 from weakref import finalize
 
 import array_api_compat.torch as xp
@@ -21,7 +22,7 @@ from mmspec.decoding.contents import Row
 from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.tree import MOST_NODES
-from mmspec_torch.graphs.capture import Capture, Outputs, Replays
+from mmspec_torch.graphs.capture import Capture, Compute, Outputs
 from mmspec_torch.network.attention import Step, hidden
 from mmspec_torch.network.cache import Cache, LayerCache
 from mmspec_torch.network.decoder import LanguageModel
@@ -45,17 +46,29 @@ class StaticCache(Cache):
         text, self._language = language.config, language
         sizes = text.num_hidden_layers, rows, text.num_key_value_heads, text.head_dim
         super().__init__(*sizes, language.device, language.dtype)
-        self.replays, self.numbers = Replays(capture), torch.arange(0)
+        self._capture, self._replays = capture, dict[Hashable, Compute]()
+        self.numbers = torch.arange(0)
         self._angles: Angles = (self.numbers, self.numbers)
 
     def reach(self, end: int) -> int:
         """Allocate columns and angles up to `end`; returns how many of them a forward sees."""
         self.reserve(end)
         if self.columns != len(self.numbers):
-            self.replays.clear()
+            self._replays.clear()
             self.numbers = torch.arange(self.columns, device=self._language.device)
             self._angles = self._language.rotary.run(0, self.columns)
         return -(-end // self.step) * self.step
+
+    def run(self, key: Hashable, compute: Compute) -> Outputs:
+        """Replay `compute`, which is captured first; those with the same `key` are the same."""
+        if key not in self._replays:
+            try:
+                self._replays[key] = self._capture(compute)
+            except RuntimeError as error:
+                reason = str(error).partition("\n")[0]
+                warn(f"no graph, rounds run kernel by kernel and slower: {reason}", stacklevel=2)
+                self._replays[key] = compute
+        return self._replays[key]()
 
     def angles(self, positions: Tensor) -> Angles:
         """Return the angles [..., D] of positions [...] up to the end that was reached."""
@@ -106,7 +119,7 @@ class ReplayedTarget(TargetExecutor):
         self._visible[:count].zero_()  # padding keeps what it saw, at least the root
         self._visible[:count, : visible.shape[1]].copy_(visible)
         key = rows, nodes, width, multiple, captured
-        [outputs] = self.cache.replays.run(key, lambda: self._forward(*key))
+        [outputs] = self.cache.run(key, lambda: self._forward(*key))
         return outputs[:count]
 
     def _forward(
@@ -148,7 +161,6 @@ class ReplayedDrafter(DrafterExecutor):
         self._numbers = torch.zeros(2 * ROWS, dtype=torch.int64, device=device)
         self._blend = torch.zeros(cache.rows, device=device)
         self._shade = torch.zeros(cache.rows, 1, 1, 0, device=device, dtype=language.dtype)
-        self._mask: Tensor | None = None
 
     def chain(self, request: Chain) -> tuple[Tensor, Tensor] | None:
         """Draft k tokens at once; see `DrafterExecutor.chain`."""
@@ -169,21 +181,19 @@ class ReplayedDrafter(DrafterExecutor):
             keys = chain.from_iterable(noise.keys(drafted))
             send([start, *tokens[:piece], *ends, *keys], self._numbers)
             key = drafted, piece, width
-            ids, q = self.cache.replays.run(key, partial(self._forward, *key, choose))
+            ids, q = self.cache.run(key, partial(self._forward, *key, choose))
             start, tokens = start + piece, tokens[piece:]
         return ids, q
 
     def _hide(self, padding: Padding | None, columns: int) -> None:
-        """Copy the mask of padding, if it has changed, to its buffer of all allocated columns."""
-        width, mask = self.cache.columns, padding.mask(columns) if padding else None
-        moved = self._shade.shape[-1] != width
-        if moved:
+        """Copy the mask of padding to its buffer of all allocated columns, which captures read."""
+        width = self.cache.columns
+        if self._shade.shape[-1] != width:
             self._shade = self._shade.new_zeros(self.cache.rows, 1, 1, width)
-        if moved or mask is not self._mask:
-            self._shade.zero_()  # in place: captures read this buffer
-            if mask is not None:
-                self._shade[..., : mask.shape[-1]].copy_(mask[..., :width])
-            self._mask = mask
+        self._shade.zero_()
+        if padding:
+            mask = padding.mask(columns)[..., :width]
+            self._shade[..., : mask.shape[-1]].copy_(mask)
 
     def _forward(self, k: int, count: int, width: int, choose: Choose) -> Outputs:
         """Feed `count` tokens to every row, then draft k."""
