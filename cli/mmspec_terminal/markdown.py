@@ -24,7 +24,6 @@ _FORMULA = re.compile(
     re.DOTALL,
 )
 _LAST_MARKERS = re.compile(r"[*_`\\$#:\s]*\Z")
-_PLAIN = re.compile(r"[^*_`\\$#:\n]*")
 
 
 class Markdown:
@@ -36,20 +35,11 @@ class Markdown:
         self._source = ""  # from the beginning of the last block
         self._read = 0  # the letters of the source that have been parsed
         self._written = 0  # the letters of what is shown for the source that are written
-        self._style: str | None = None
-        self._runs_on = False  # plain text can be written as it is, in the style
         self._in_fence = False
 
     def push(self, text: str) -> Iterator[Run]:
         """Yield what can be written after `text` arrived."""
         self._source += text
-        rest = self._source[self._read :]
-        if self._runs_on and _PLAIN.fullmatch(rest):
-            if shown := rest.rstrip():
-                self._read += len(shown)
-                self._written += len(shown)
-                yield shown, self._style
-            return
         stop = self._decided()
         if stop > self._read:
             yield from self._show(stop, ended=False)
@@ -75,9 +65,7 @@ class Markdown:
         shown = _Shown(self._source[:stop], ended=ended, columns=self._columns)
         yield from shown.after(self._written)
         self._written = max(self._written, shown.length)
-        self._read, self._style = stop, shown.style
-        self._runs_on = shown.runs_on and not self._source[stop:].strip()
-        self._in_fence = shown.in_fence
+        self._read, self._in_fence = stop, shown.in_fence
         if shown.last_length <= self._written:
             start = [0, *accumulate(map(len, self._source.splitlines(keepends=True)))]
             self._source = self._source[start[shown.last_line] :]
@@ -91,10 +79,8 @@ class _Shown:
     def __init__(self, source: str, *, ended: bool, columns: Callable[[], int] | None) -> None:
         self.runs: list[Run] = []
         self.length = 0
-        self.style: str | None = None
-        """That of the paragraph or heading at the end."""
-        self.runs_on = self.in_fence = False
-        """True if the source ends within a paragraph or heading, or within a fence."""
+        self.in_fence = False
+        """True if the source ends within a fence."""
         self.last_line = self.last_length = 0
         """The line at which the last block starts, and the length of what is before it."""
         self._ended = ended
@@ -184,7 +170,6 @@ class _Shown:
         has_end = stop <= self._whole_lines
         goes_on = not self._ended and stop == self._lines and not (style and has_end)
         self._begin_line(start)
-        self.style = self._whole_style(style)
         children = inline.children or []
         fixed = _fixed(children) if goes_on else len(children)
         for kind, text, inner in _runs(children[:fixed], style):
@@ -192,11 +177,9 @@ class _Shown:
                 self._end_line()
                 self._begin_line(self._line)
             self._put(text, inner)
-        if fixed < len(children):
-            return
-        self.runs_on = goes_on and not has_end
-        self._line = stop - 1
-        self._end_line()
+        if fixed == len(children):
+            self._line = stop - 1
+            self._end_line()
 
     def _code(self, token: Token) -> None:
         """The lines of code or of a formula; while more may follow, the whole ones."""
