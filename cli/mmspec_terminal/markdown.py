@@ -1,10 +1,10 @@
 """Styles Markdown as it arrives; holds back only what later text decides."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, takewhile
 
-from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
 
 from mmspec_terminal.markdown_grammar import OPENER, grammar
 from mmspec_terminal.markdown_table import BOLD, Cell, table_lines
@@ -12,7 +12,7 @@ from mmspec_terminal.wrapping import BAR, Run
 
 ITALIC, CODE, QUOTE = "italic", "cyan", "dim"
 
-_EMPHASIS = {"strong": BOLD, "em": ITALIC}
+_STYLES = {"strong": BOLD, "em": ITALIC, "code_inline": CODE}
 _MARKERS = r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*"
 _UNDECIDED = re.compile(
     _MARKERS + r"(?:\#{1,6}|([-*_])(?:[ \t]*\1)*|[+>]|[`~\\$|].*|\d{1,9}[.)]?)?[ \t]*",
@@ -90,9 +90,8 @@ class _Shown:
         self._line = 0
         self._containers: list[list[str]] = []
         """What the next line and later ones of each quote and list item begin with."""
-        tokens = grammar().parse(source)
-        for place, token in enumerate(tokens):
-            self._show(token, tokens[place + 1 :])
+        for block in SyntaxTreeNode(grammar().parse(source)).children:
+            self._show(block)
         if ended:
             self._to_line(self._whole_lines)
 
@@ -103,32 +102,35 @@ class _Shown:
                 yield text[written:], style
             written = max(written - len(text), 0)
 
-    def _show(self, token: Token, later: list[Token]) -> None:
-        if token.map and (token.level == 0 or token.type == "list_item_open"):
-            self._to_line(token.map[0])
-            if token.level < 2:
-                self.last_line, self.last_length = token.map[0], self.length
-        match token.type:
-            case "blockquote_open":
-                self._containers.append([BAR, BAR])
-            case "list_item_open":
-                mark = f"{token.info}{token.markup} " if token.info else "• "
-                self._containers.append([mark, " " * len(mark)])
-            case "list_item_close" | "blockquote_close":
+    def _show(self, node: SyntaxTreeNode) -> None:
+        if node.map and (node.level == 0 or node.type == "list_item"):
+            self._to_line(node.map[0])
+            if node.level < 2:
+                self.last_line, self.last_length = node.map[0], self.length
+        match node.type:
+            case "paragraph" | "heading":
+                self._text(node.children[0], BOLD if node.type == "heading" else None)
+            case "fence" | "code_block" | "formula":
+                self._code(node)
+            case "hr":
+                self._begin_line(_lines(node)[0])
+                self._put("─" * 20, QUOTE)
+                self._end_line()
+            case "table":
+                self._table(node)
+            case "blockquote" | "list_item":
+                mark = f"{node.info}{node.markup} " if node.info else "• "
+                is_item = node.type == "list_item"
+                self._containers.append([mark, " " * len(mark)] if is_item else [BAR, BAR])
+                for child in node.children:
+                    self._show(child)
                 if self._at_marker:
                     self._begin_line(self._line)
                     self._end_line()
                 self._containers.pop()
-            case "paragraph_open" | "heading_open":
-                self._text(later[0], BOLD if token.type == "heading_open" else None)
-            case "fence" | "code_block" | "formula":
-                self._code(token)
-            case "hr" if token.map:
-                self._begin_line(token.map[0])
-                self._put("─" * 20, QUOTE)
-                self._end_line()
-            case "table_open":
-                self._table(token, later)
+            case _:
+                for child in node.children:
+                    self._show(child)
 
     @property
     def _at_marker(self) -> bool:
@@ -155,36 +157,29 @@ class _Shown:
 
     def _put(self, text: str, style: str | None) -> None:
         if text:
-            self.runs.append((text, self._whole_style(style)))
+            quote = QUOTE if [BAR, BAR] in self._containers and style != QUOTE else ""
+            self.runs.append((text, f"{quote} {style or ''}".strip() or None))
             self.length += len(text)
 
-    def _whole_style(self, style: str | None) -> str | None:
-        """A style with that of the quote around it."""
-        quote = QUOTE if [BAR, BAR] in self._containers and style != QUOTE else ""
-        return f"{quote} {style or ''}".strip() or None
-
-    def _text(self, inline: Token, style: str | None) -> None:
+    def _text(self, inline: SyntaxTreeNode, style: str | None) -> None:
         """A paragraph or heading; what may go on is shown up to what may become markup."""
-        assert inline.map
-        start, stop = inline.map
+        start, stop = _lines(inline)
         has_end = stop <= self._whole_lines
         goes_on = not self._ended and stop == self._lines and not (style and has_end)
         self._begin_line(start)
-        children = inline.children or []
-        fixed = _fixed(children) if goes_on else len(children)
-        for kind, text, inner in _runs(children[:fixed], style):
+        fixed = [*takewhile(_is_fixed, inline.children)] if goes_on else inline.children
+        for kind, text, inner in _runs(fixed, style):
             if kind == "softbreak":
                 self._end_line()
                 self._begin_line(self._line)
             self._put(text, inner)
-        if fixed == len(children):
+        if len(fixed) == len(inline.children):
             self._line = stop - 1
             self._end_line()
 
-    def _code(self, token: Token) -> None:
+    def _code(self, token: SyntaxTreeNode) -> None:
         """The lines of code or of a formula; while more may follow, the whole ones."""
-        assert token.map
-        start, stop = token.map
+        start, stop = _lines(token)
         indent = "    " if token.type == "code_block" else ""
         lines = token.content.removesuffix("\n").split("\n") if token.content else []
         self._to_line(start)
@@ -198,19 +193,9 @@ class _Shown:
             self._end_line()
         self._line = max(self._line, stop)
 
-    def _table(self, table: Token, later: list[Token]) -> None:
-        assert table.map
-        cells = takewhile(lambda token: token.type != "table_close", later)
-        rows: list[list[Cell]] = []
-        for token in cells:
-            if token.type == "tr_open":
-                rows.append([])
-            elif token.type in ("th_open", "td_open"):
-                style, align = BOLD if token.tag == "th" else None, token.attrs.get("style", "")
-            elif token.type == "inline":
-                runs = [(text, inner) for _, text, inner in _runs(token.children or [], style)]
-                rows[-1].append(Cell(runs, str(align)))
-        start, stop = table.map
+    def _table(self, table: SyntaxTreeNode) -> None:
+        rows = [[_cell(cell) for cell in row.children] for row in table.walk() if row.type == "tr"]
+        start, stop = _lines(table)
         for number, line in enumerate(table_lines(rows, self._columns)):
             if number:
                 self._put("\n", None)
@@ -221,28 +206,32 @@ class _Shown:
         self._end_line()
 
 
-def _fixed(tokens: list[Token]) -> int:
-    """The number of tokens that stay, whatever follows an opener: code in emphasis undoes that."""
-    outermost, depth = 0, 0
-    for place, token in enumerate(tokens):
-        outermost = outermost if depth else place
-        depth += token.nesting
-        if token.type == OPENER:
-            return outermost
-    return len(tokens)
+def _lines(node: SyntaxTreeNode) -> tuple[int, int]:
+    assert node.map
+    return node.map
 
 
-def _runs(tokens: list[Token], style: str | None) -> Iterator[tuple[str, str, str | None]]:
+def _is_fixed(node: SyntaxTreeNode) -> bool:
+    """True for text that stays, whatever follows an opener: code in emphasis undoes that."""
+    return all(each.type != OPENER for each in node.walk())
+
+
+def _cell(cell: SyntaxTreeNode) -> Cell:
+    runs = _runs(cell.children[0].children, BOLD if cell.tag == "th" else None)
+    return Cell([(text, style) for _, text, style in runs], str(cell.attrs.get("style", "")))
+
+
+def _runs(
+    nodes: Sequence[SyntaxTreeNode], style: str | None
+) -> Iterator[tuple[str, str, str | None]]:
     """The type, text and style of each part of a text; a newline is a part of its own."""
-    styles = [style]
-    for token in tokens:
-        if token.nesting > 0:
-            styles.append(_EMPHASIS[token.tag])
-        elif token.nesting < 0:
-            styles.pop()
-        own = CODE if token.type == "code_inline" else None
-        inner = " ".join(dict.fromkeys(filter(None, [*styles, own]))) or None
-        for number, text in enumerate(token.content.split("\n")):
+    for node in nodes:
+        styles = [*(style or "").split(), *filter(None, [_STYLES.get(node.type)])]
+        inner = " ".join(dict.fromkeys(styles)) or None
+        if node.is_nested:
+            yield from _runs(node.children, inner)
+            continue
+        for number, text in enumerate(node.content.split("\n")):
             if number:
                 yield "softbreak", "", None
-            yield token.type, text, inner
+            yield node.type, text, inner

@@ -76,13 +76,9 @@ def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         last += 1
     if last < start + 2:
         return False
-    columns = [len(cells(_line(state, number))) for number in range(start, last)]
+    rows = (re.sub(r"(?<!\\)\|\s*$", "", _line(state, number)) for number in range(start, last))
+    columns = [len(re.findall(r"(?<!\\)\|", row)) for row in rows]
     return max(columns) == columns[0] and table(state, start, last, silent)
-
-
-def cells(line: str) -> list[str]:
-    """The cells of a table's line, without the outer pipes."""
-    return re.split(r"(?<!\\)\|", re.sub(r"(?<!\\)\|\s*$", "", line.strip()).removeprefix("|"))
 
 
 def _formula(state: StateBlock, start: int, end: int, silent: bool) -> bool:

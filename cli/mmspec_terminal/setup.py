@@ -63,19 +63,11 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator that adds all shared options, passed as the first argument, a `Setup`."""
 
     @wraps(command)
-    def with_setup(
-        *,
-        as_json: bool,
-        plain: bool,
-        accepted: bool,
-        details: bool,
-        fps: float,
-        max_frames: int | None,
-        **values: Any,
-    ) -> Any:
+    def with_setup(**values: Any) -> Any:
         models = {name: values.pop(name) for name in MODELS}
-        options, sampling = decoding_options(values), FrameSampling(fps, max_frames)
-        setup = Setup(models, options, as_json, plain, accepted, details, sampling)
+        output = {name: values.pop(name) for name in ("as_json", "plain", "accepted", "details")}
+        sampling = FrameSampling(values.pop("fps"), values.pop("max_frames"))
+        setup = Setup(models, decoding_options(values), sampling=sampling, **output)
         return command(setup, **values)
 
     shared = together(
