@@ -77,7 +77,7 @@ def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if last < start + 2:
         return False
     rows = (re.sub(r"(?<!\\)\|\s*$", "", _line(state, number)) for number in range(start, last))
-    columns = [len(re.findall(r"(?<!\\)\|", row)) for row in rows]
+    columns = [max(len(re.findall(r"(?<!\\)\|", row)), 1) for row in rows]
     return max(columns) == columns[0] and table(state, start, last, silent)
 
 

@@ -42,8 +42,9 @@ class Wrap:
                 self._end_word(limit)
                 self._space(letter, style, limit)
                 continue
-            after_wide = bool(self._word) and _is_wide(self._word[0][0])
-            if _is_wide(letter) or (after_wide and cell_len(letter)):
+            # A line may break before and after a wide letter, as between Chinese characters.
+            size, after_wide = cell_len(letter), self._word and cell_len(self._word[0][0]) > 1
+            if size > 1 or (size and after_wide):
                 self._end_word(limit)
             self._word.append((letter, style))
             self._is_cut = self._is_cut or _columns(self._word) > limit
@@ -88,7 +89,8 @@ class Wrap:
         hanging = _HANGING.match(self._start)[0]  # type: ignore[index]  # it may be empty
         self._column = cell_len(hanging) if cell_len(hanging) <= limit // 2 else 0
         if self._column:
-            self._runs.append((re.sub(rf"{BAR}|.", _below, hanging), "dim"))
+            kept = re.sub(rf"{BAR}|.", lambda each: BAR if each[0] == BAR else " ", hanging)
+            self._runs.append((kept, "dim"))
 
     def _put(self, text: str, style: str | None) -> None:
         if len(self._start) < HANGING and text != "\n":
@@ -102,14 +104,5 @@ class Wrap:
         return runs
 
 
-def _below(start: re.Match[str]) -> str:
-    return start[0] if start[0] == BAR else " "
-
-
 def _columns(word: list[Run]) -> int:
     return sum(cell_len(letter) for letter, _ in word)
-
-
-def _is_wide(letter: str) -> bool:
-    """True if a line may break before and after the letter, as between Chinese characters."""
-    return cell_len(letter) > 1
