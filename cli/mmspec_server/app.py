@@ -37,7 +37,7 @@ from mmspec_server.completions import Completion, TextCompletion
 from mmspec_server.decoding import ConversationCache, DecodingQueue, Event, answer
 from mmspec_server.endpoint import ApiError, Endpoint, Fields, http_error, read_body, read_json
 from mmspec_server.grammar import Grammars
-from mmspec_server.images import MEGA, ImageReader
+from mmspec_server.images import MEGA, Fetcher, ImageReader
 from mmspec_server.middleware import PAGE, Guard, Metrics
 from mmspec_server.prompts import RequestPrompt, prepare, prepare_text, read_conversation
 from mmspec_server.replies import LEFT_SECONDS, EventStream, Reply, whole
@@ -86,11 +86,8 @@ class Service:
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self.reader = ImageReader(
-            pixels=int(settings.max_pixels * MEGA),
-            domains=settings.allow_url,
-            root=settings.media_root,
-        )
+        pixels, fetcher = int(settings.max_pixels * MEGA), Fetcher(settings.allow_url)
+        self.reader = ImageReader(pixels=pixels, root=settings.media_root, fetcher=fetcher)
         if not settings.isolate:
             self.engine.memory = Memory(self.engine.target.model.config.text.vocab_size)
         self.cache = ConversationCache(self.engine, settings.conversations, settings.cache * 2**20)
@@ -137,7 +134,16 @@ class Service:
         """The endpoint of an address: how its requests are read, and its replies."""
 
         async def endpoint(request: Request) -> Response:
-            asked, prompt = await self._read(request, read)
+            with self.queue.admission():
+                most = int(self.settings.max_body * 2**20)
+                body = await read_body(request, most, self.settings.body_seconds)
+                fields, defaults = read_json(body), self.options
+                self._check_model(fields.text("model", self.model))
+                if not self.seeded:
+                    defaults = replace(defaults, seed=randbits(SEED_BITS))
+                asked = read(fields, defaults)
+                async with self._reading:  # on another thread, for it takes time
+                    asked, prompt = await asyncio.to_thread(self._prepared, asked)
             form = self._call_form if asked.tools else None
             writer = reply(self.model, asked, self.engine.target, form)
             job = self.queue.submit(self._events(asked, prompt))
@@ -162,20 +168,6 @@ class Service:
         if name != self.model:
             reason = f"the model {name[:60]!r} is not loaded: use {self.model!r}"
             raise ApiError(404, reason, "model", "model_not_found")
-
-    async def _read(
-        self, request: Request, read: Callable[[Fields, Options], ChatRequest]
-    ) -> tuple[ChatRequest, RequestPrompt]:
-        """A request as its address reads it, and its prompt, which takes another thread's time."""
-        with self.queue.admission():
-            most = int(self.settings.max_body * 2**20)
-            body = await read_body(request, most, self.settings.body_seconds)
-            fields = read_json(body)
-            self._check_model(fields.text("model", self.model))
-            drawn = self.options if self.seeded else replace(self.options, seed=randbits(SEED_BITS))
-            asked = read(fields, drawn)
-            async with self._reading:
-                return await asyncio.to_thread(self._prepared, asked)
 
     def _prepared(self, asked: ChatRequest) -> tuple[ChatRequest, RequestPrompt]:
         """A request with its constraint, and its prompt."""

@@ -59,15 +59,12 @@ def api_error(error: Exception) -> ApiError:
         return error
     if isinstance(error, UsageError | ImageError | ContextError):
         return ApiError(400, str(error))
-    log.error("%s at %s", type(error).__name__, _place(error))
+    *_, frame = traceback.extract_tb(error.__traceback__) or [None]
+    place = f"{frame.filename}:{frame.lineno}" if frame else "an unknown place"
+    log.error("%s at %s", type(error).__name__, place)
     if isinstance(error, MmspecError):
         return ApiError(500, "the model's files cannot serve this request: see the server's log")
     return ApiError(500, "the server failed: see its log")
-
-
-def _place(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"
 
 
 async def http_error(_: Request, error: Exception) -> Response:

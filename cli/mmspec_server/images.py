@@ -158,12 +158,10 @@ class ImageReader:
 
     file_bytes: int = 20 * 2**20
     pixels: int = 50 * MEGA
-    domains: tuple[str, ...] = ()
-    """Domains from which images are fetched; none by default."""
     root: Path | None = None
     """The directory whose files `file:` URLs may name; none by default."""
-    fetcher: Fetcher | None = None
-    """Used in place of one for `domains`."""
+    fetcher: Fetcher = Fetcher(())
+    """Fetches images from its domains; by default from none."""
     _decoding: Lock = field(default_factory=Lock, init=False, repr=False)
     _decoded: LatestValues[tuple[Picture, int]] = field(
         default_factory=lambda: LatestValues(DECODED_BYTES, lambda kept: kept[1]), init=False
@@ -195,8 +193,8 @@ class ImageReader:
                 return read_file(self.root, url, self.file_bytes)
             option = ", or start it with --media-root DIR"
         elif url.startswith(("http:", "https:")):
-            if self.fetcher or self.domains:
-                return (self.fetcher or Fetcher(self.domains)).fetch(url, self.file_bytes)
+            if self.fetcher.domains:
+                return self.fetcher.fetch(url, self.file_bytes)
             option = ", or start it with --allow-url DOMAIN"
         raise RefusedImage(f"not read by this server: send its content in base64{option}")
 

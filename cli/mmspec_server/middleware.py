@@ -121,10 +121,12 @@ class Guard:
             await refused(api_error(error))(scope, receive, send)
 
     def _check(self, headers: Headers, *, needs_key: bool) -> None:
-        if not self._is_own_name(headers.get("host", "")):
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not self._is_own_name(host):
             reason = "the Host header names another server: see --allow-host"
             raise ApiError(403, reason, code="host_not_allowed")
-        if not self._allows_origin(headers):
+        # Of a web page, which sends it; other programs need not.
+        if origin not in (None, f"http://{host}", *self.settings.allow_origin):
             reason = "web pages of this origin may not ask: see --allow-origin"
             raise ApiError(403, reason, code="origin_not_allowed")
         if needs_key and not self._has_key(headers.get("authorization", "")):
@@ -132,15 +134,13 @@ class Guard:
             reason = "the API key is missing or wrong: send Authorization: Bearer KEY"
             raise ApiError(401, reason, code="invalid_api_key", headers=challenge)
 
-    def _allows_origin(self, headers: Headers) -> bool:
-        """True if no web page asks, or one of this server or of the allowed origins."""
-        origin = headers.get("origin")
-        own = f"http://{headers.get('host', '')}"
-        return origin is None or origin == own or origin in self.settings.allow_origin
-
     def _is_own_name(self, header: str) -> bool:
         """True unless a Host header could come from a page whose name was bound to this address."""
-        name, host = _hostname(header), self.settings.host.lower()
+        host = self.settings.host.lower()
+        try:
+            name = urlsplit(f"//{header}").hostname or ""
+        except ValueError:
+            return False
         # A Host header's name has no capitals here.
         own = {each.lower() for each in self.settings.allow_host}
         if is_loopback(host):
@@ -155,11 +155,3 @@ class Guard:
         # Digests have one length, so the comparison takes equally long for every key.
         shown, own = (sha256(text.encode()) for text in (key.strip(), self.settings.api_key))
         return hmac.compare_digest(shown.digest(), own.digest()) and scheme.lower() == "bearer"
-
-
-def _hostname(header: str) -> str:
-    """The name in a Host header, without its port; empty if it is malformed."""
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
