@@ -1,5 +1,7 @@
-"""24 kills (SIGKILL) in each of bench, train and pull, at moments drawn by seed."""
+"""SIGTERM, SIGHUP and SIGKILL at any moment: what was there and what was done stays."""
 
+import os
+import random
 import signal
 import subprocess
 import sys
@@ -15,19 +17,135 @@ import pytest
 from mmspec.checkpoints.hub_cache import cached
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 from mmspec_cli.main import main
-from support import factory
-from support.commands import start_process
+from support import endless, factory
+from support.commands import execute, start_process
 from support.hub_server import FakeHub, serving
 from support.lessons import write_lessons
 from support.suite_row import without_times
+from support.terminal import PROMPT, TEXT, Terminal
+
+ENDING = [signal.SIGTERM, signal.SIGHUP]
+
+
+def end(terminal: Terminal, number: signal.Signals) -> None:
+    """Send a signal, and assert that the command ended in order."""
+    os.kill(terminal.process.pid, number)
+    assert terminal.status() == 128 + number
+    assert terminal.changes() == []
+    assert "Traceback" not in terminal.screen
+
+
+@pytest.fixture
+def long(long_pair) -> list[str]:
+    """Options of an answer that goes on for long."""
+    target, draft = map(str, long_pair)
+    models = ["--model", target, "--draft", draft, "--backend", "torch"]
+    return [*models, "--max-new-tokens", "50000", "--repeat-limit", "0", "--details"]
+
+
+@pytest.mark.parametrize(
+    ("command", "answering", "number"),
+    [
+        ("chat", False, signal.SIGTERM),
+        ("chat", True, signal.SIGHUP),
+        ("generate", True, signal.SIGTERM),
+    ],
+)
+def test_what_is_ended_gives_the_terminal_back(open_terminal, long, command, answering, number):
+    prompt = ["--prompt", "what is it?"] if command == "generate" else []
+    terminal = open_terminal(endless.main, [command, *prompt, *long])
+    if command == "chat":
+        terminal.wait(PROMPT)
+        terminal.type("what is it?\r" if answering else "half a line")
+    terminal.wait(TEXT if answering else "half a line")
+    assert terminal.echoes() == (command == "generate")
+    end(terminal, number)
+
+
+@pytest.mark.parametrize("answering", [False, True])
+def test_a_chat_ends_with_its_terminal(long, tmp_path, answering):
+    terminal = Terminal(endless.main, ["chat", *long], tmp_path)
+    terminal.wait(PROMPT)
+    terminal.type("what is it?")
+    terminal.wait("what is it?")
+    if answering:
+        terminal.type("\r")
+        terminal.wait(TEXT)
+    os.close(terminal.fd)
+    terminal.process.join(20)
+    assert terminal.process.exitcode is not None
+
+
+def bench_run(models: list[str], out: Path, *more: str) -> list[str]:
+    few = ["--tasks", "chart", "--limit", "30", "--turns", "1", "--methods", "M,none"]
+    return ["bench", "run", *models, *few, "--max-new-tokens", "8", "--out", str(out), *more]
+
+
+def test_a_run_of_the_suite_that_is_ended_goes_on(open_terminal, run, models, tmp_path):
+    out = tmp_path / "out"
+    terminal = open_terminal(main, bench_run(models, out))
+    terminal.wait(r"[1-9]\d*/30")
+    end(terminal, signal.SIGTERM)
+    assert "the rows so far are in" in terminal.screen
+    kept = read_rows(out / ROWS)
+    assert 0 < len(kept) < 60
+    assert run(*bench_run(models, out, "--resume")).status == 0
+    rows = read_rows(out / ROWS)
+    assert rows[: len(kept)] == kept
+    assert [row.sample for row in rows if row.method == "M"] == [f"chart/{n}" for n in range(30)]
+
+
+def train(out: Path) -> list[str]:
+    """A whole command line: a run starts processes, which a process of `start_process` may not."""
+    options = ["--recipe", "test", "--no-compile", "--threads", "1", "--device", "cpu"]
+    stages = ["--stage", "tokenizer", "--stage", "tower", "--steps", "tower", "100000"]
+    command = [sys.executable, "-m", "mmspec_cli", "train", "mini", *stages, *options]
+    return [*command, "--out", str(out)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["chat", "generate", "bench", "train"])
+def test_a_signal_at_any_moment_leaves_the_terminal_as_it_was(
+    open_terminal, run, long, models, tmp_path, command
+):
+    """24 ends of each command, from its start to far into its work."""
+    out = tmp_path / "out"
+    asked = ["--prompt", "what is it?"]
+    start, arguments, longest = {
+        "chat": (endless.main, ["chat", *long], 4),
+        "generate": (endless.main, ["generate", *asked, *long], 4),
+        "bench": (main, bench_run(models, out, "--limit", "9000"), 4),
+        "train": (execute, train(out), 16),
+    }[command]
+    draws = random.Random(0)
+    statuses = []
+    for attempt in range(24):
+        begun = attempt and (out / "provenance.json").exists() and command == "bench"
+        terminal = open_terminal(start, [*arguments, *(["--resume"] if begun else [])])
+        if command == "chat":
+            terminal.type("what is it?\r")
+        terminal.watch(draws.uniform(0, longest) if attempt else 2 * longest)
+        assert terminal.process.is_alive(), terminal.screen
+        os.kill(terminal.process.pid, draws.choice(ENDING))
+        statuses.append(terminal.status())
+        assert terminal.changes() == []
+        assert "Traceback" not in terminal.screen
+    assert set(statuses) <= {143, 129, -15, -1}  # a minus: before the command began
+    assert statuses.count(143) + statuses.count(129) > 12
+    if command == "bench":
+        kept = [without_times(row) for row in read_rows(out / ROWS)]
+        assert len(kept) > 20
+        count = str(len(kept) // 2)
+        assert run(*bench_run(models, tmp_path / "whole", "--limit", count)).status == 0
+        whole = [without_times(row) for row in read_rows(tmp_path / "whole" / ROWS)]
+        assert whole == kept[: len(whole)]
+
 
 KILLS = 24
 SAMPLES = "1500"
 """Of the suite, more than the kills leave done."""
 STEPS = 2000
 """Of training, more than the kills leave done."""
-
-pytestmark = pytest.mark.slow
 
 
 def kill(process: BaseProcess, seconds: float) -> None:
@@ -39,6 +157,7 @@ def kill(process: BaseProcess, seconds: float) -> None:
     assert process.exitcode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_run_of_the_suite_loses_no_row(run, pair_paths, tmp_path):
     """Every third kill comes from the start on, the others after some rows."""
     target, draft = map(str, pair_paths)
@@ -81,19 +200,20 @@ def lessons(tmp_path) -> list[str]:
     return ["--data", str(file), "--samples", "24", "--held-out", "4"]
 
 
-def train(out: Path, target: Path, lessons: list[str]) -> list[str]:
+def distill(out: Path, target: Path, lessons: list[str]) -> list[str]:
     few = ["--answer-tokens", "6", "--answer-rows", "2", "--steps", str(STEPS), "--every", "1"]
     few += ["--batch", "256", "--gamma", "2", "--device", "cpu", "--threads", "1"]
     command = [sys.executable, "-m", "mmspec_cli", "train", "distill", "--kind", "medusa"]
     return [*command, "--target", str(target), *lessons, *few, "--out", str(out)]
 
 
+@pytest.mark.slow
 def test_training_ends_at_the_same_weights(pair_paths, lessons, tmp_path):
     """Every third kill comes from the start on, the others after some steps."""
     out, draws, done = tmp_path / "killed", Random(0), [0]
     for number in range(KILLS):
         child = subprocess.Popen(
-            train(out, pair_paths[0], lessons), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            distill(out, pair_paths[0], lessons), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
         more = draws.randint(1, 4) if number % 3 else 0
         while more and len(steps(out)) < done[-1] + more:
@@ -107,7 +227,7 @@ def test_training_ends_at_the_same_weights(pair_paths, lessons, tmp_path):
     assert done[-1] > KILLS
     whole = tmp_path / "whole"
     for folder in (out, whole):
-        subprocess.run(train(folder, pair_paths[0], lessons), check=True, capture_output=True)
+        subprocess.run(distill(folder, pair_paths[0], lessons), check=True, capture_output=True)
     assert steps(out) == steps(whole) == [*range(1, STEPS + 1)]
     for name in ("model.safetensors", "config.json"):
         assert (out / name).read_bytes() == (whole / name).read_bytes(), name
@@ -135,6 +255,7 @@ def slow_hub(tmp_path) -> Iterator[tuple[Path, dict[str, str]]]:
         FakeHub.piece_seconds = 0.0
 
 
+@pytest.mark.slow
 def test_a_pull_keeps_whole_files_and_ends_with_all(slow_hub, monkeypatch):
     from huggingface_hub import constants
 
