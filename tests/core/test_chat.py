@@ -204,6 +204,20 @@ def test_an_answer_that_cannot_be_tried_again_stays(engine):
     check(chat, "Why?")
 
 
+def test_an_interrupt_before_an_answer_begins_leaves_the_conversation(engine, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    chat = engine.chat(OPTIONS)
+    asked(chat, "What is this?", A)
+    before = list(chat.conversation.turns)
+    monkeypatch.setattr("mmspec.chat.loaded_model.render", interrupted)
+    for ask in (lambda: chat.reply("Why?"), lambda: list(chat.retry())):
+        with pytest.raises(KeyboardInterrupt):
+            ask()
+    assert chat.conversation.turns == before
+
+
 def test_an_interrupted_answer_stays_as_far_as_it_got(engine):
     chat = engine.chat(OPTIONS)
     answering = chat.ask("What is this?", [A])

@@ -9,7 +9,7 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
-from support.chat_turns import OPTIONS, A, B, check
+from support.chat_turns import OPTIONS, A, check
 from support.scripted_engine import SEES, picture, scripted_engine, with_positions
 
 AGAIN = "the red square and the red square and the red square and"
@@ -19,19 +19,6 @@ AGAIN = "the red square and the red square and the red square and"
 def alone(directory):
     """A target without a draft."""
     return scripted_engine(directory, draft=None)
-
-
-def test_turns_drafted_by_lookup_are_answered_like_cold_runs(alone):
-    chat = alone.chat(replace(OPTIONS, drafting="lookup", max_new_tokens=30))
-    check(chat, AGAIN, A)
-    check(chat, AGAIN, B, A)
-    chat.conversation.undo()
-    check(chat, "Why? " + AGAIN)
-    for _ in chat.retry():
-        pass
-    check(chat, "Why?")
-    assert chat.answer.drafting == LOOKUP
-    assert chat.answer.statistics.prompt_tokens < chat._drafter.drafter.length + 100
 
 
 def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(alone):

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from mmspec.chat.engine import load
-from mmspec.chat.loaded_model import LoadedHead
 from mmspec.chat.options import Options
-from mmspec.chat.plugins import head_kind, is_kind, load_head
+from mmspec.chat.plugins import is_kind
 from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_bench.suite.run_folder import read_provenance
@@ -59,25 +58,6 @@ def directory(tmp_path):
     config = re.search(r"draft/config.json +({.*?})", PAGE.read_text(encoding="utf-8"))[1]
     (directory / "config.json").write_text(config)
     return directory
-
-
-@pytest.fixture
-def headed(installed, engine, directory):
-    """An engine that was given the drafter's directory."""
-    head = load_head(engine.backend, head_kind(directory), directory, engine.target.model)
-    return replace(engine, head=LoadedHead("mine", directory, head))
-
-
-def test_a_drafter_from_another_package_drafts_and_changes_nothing(headed):
-    chat = headed.chat(Options(gamma=3, max_new_tokens=30))
-    plain = headed.chat(Options(drafting="none", max_new_tokens=30))
-    for text, images in (("What is this?", [picture(1)]), ("Again?", [])):
-        assert chat.reply(text, images).token_ids == plain.reply(text, images).token_ids
-    chat.conversation.undo()
-    plain.conversation.undo()
-    assert chat.reply("Why?").token_ids == plain.reply("Why?").token_ids
-    assert chat.answer.drafting.spec == "repeat"
-    assert chat.answer.statistics.drafted > 0
 
 
 def test_it_stands_beside_other_drafts_in_one_table_and_a_report_needs_no_plug_in(

@@ -5,7 +5,6 @@ import pytest
 from mmspec.decoding.acceptance import Verdict, accept
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.loop import decode
-from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
@@ -145,16 +144,3 @@ def test_another_gamma_does_not_shift_the_draws_of_a_plain_run():
         assert [each.accepted for each in rounds[:5]] == [gamma] * 5
         runs.append([token for each in rounds for token in each.tokens])
     assert runs[0] == runs[1] == plain(36, sampling, 3)
-
-
-def test_a_draft_with_the_same_noise_is_mostly_accepted():
-    """Its distributions are others at every place; under noise of its own it would agree less."""
-
-    def rate(position):
-        target, drafter = opened(sampling=Sampling(1.0), wrong_every=1)
-        original = drafter.draft
-        drafter.draft = lambda plan, noise: original(plan, Noise(noise.seed, position(noise)))
-        rounds = rounds_of(target, drafter, gamma=1, max_tokens=400, seed=1)
-        return sum(each.accepted for each in rounds) / sum(each.drafted for each in rounds)
-
-    assert rate(lambda noise: noise.position) > 1.2 * rate(lambda noise: noise.position + 1000)

@@ -183,7 +183,7 @@ def test_long_prompts_come_in_pieces_that_can_be_dropped_between():
         assert held(opened) == held(cold(MORE))
 
 
-@pytest.mark.parametrize("rounds", range(5))
+@pytest.mark.parametrize("rounds", [0, 1, 3])
 def test_rounds_taken_before_an_answer_is_dropped_are_held(rounds):
     opened = cold(SEEN)
     going = opened.decode(FixedDraftLength(2), max_tokens=20, stop=(), seed=0)
