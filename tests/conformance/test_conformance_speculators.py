@@ -1,4 +1,4 @@
-"""EAGLE-3 heads and block drafters compute what the classes of speculators and mlx-vlm compute."""
+"""EAGLE-3 heads and block drafters compute what speculators, mlx-vlm and transformers compute."""
 
 import json
 from importlib.util import find_spec
@@ -212,10 +212,11 @@ def test_the_installed_package_computes_an_exported_drafter(
     np.testing.assert_allclose(block_rows(backend, target, head), expected, atol=2e-4)
 
 
+CAUSAL = {"nested": {"causal": True}}
 ODD = [
     {},
+    CAUSAL,
     {"num_hidden_layers": 3, "num_key_value_heads": 1, "head_dim": 22, "block_size": 3},
-    {"nested": {"causal": True}},
     {"nested": {"target_layer_ids": [1]}, "rms_norm_eps": 1e-3, "rope_theta": 5e5},
 ]
 
@@ -231,4 +232,16 @@ def test_logits_are_those_of_mlx_vlm(backend, target, tmp_path, kind, given):
     for seed in range(3):
         directory = z_lab(tmp_path / str(seed), seed=seed, **(given | {"nested": nested}))
         expected = block_oracle.mlx_vlm_rows(directory, kind)
+        np.testing.assert_allclose(block_rows(backend, target, directory), expected, atol=2e-4)
+
+
+SLIDING = block_oracle.SLIDING | {"sliding_window": 5, "nested": {"causal": False}}
+
+
+@pytest.mark.parametrize("given", [*(each for each in ODD if each != CAUSAL), SLIDING])
+def test_logits_are_those_of_transformers(backend, target, tmp_path, given):
+    """Three seeds; in two rounds, of which the second continues the first's cache."""
+    for seed in range(3):
+        directory = z_lab(tmp_path / str(seed), seed=seed, **given)
+        expected = block_oracle.transformers_rows(directory)
         np.testing.assert_allclose(block_rows(backend, target, directory), expected, atol=2e-4)

@@ -10,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,47 @@ def mlx_vlm_rows(directory: Path, kind: str) -> Any:
         before = mx.array(tokens[COLUMNS : COLUMNS + rows])
         return np.array(model.markov_head.apply_step_logits(logits, before))
     return np.array(logits[1:])
+
+
+def transformers_rows(directory: Path) -> Any:
+    """Logits [B - 1, V] of transformers' DFlash after the columns, fed in two rounds.
+
+    directory: a drafter in z-lab's layout.
+    """
+    import torch
+    from safetensors.torch import load_file
+    from transformers import GenerationConfig, MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
+    from transformers.generation import DFlashTokenCandidateGenerator
+
+    said = json.loads((directory / "config.json").read_text())
+    said |= said.pop("dflash_config")
+    said["rope_parameters"] = {"rope_type": "default", "rope_theta": said["rope_theta"]}
+    said.setdefault("layer_types", ["full_attention"] * said["num_hidden_layers"])
+    # transformers' window also holds the column at its distance.
+    said["sliding_window"] = said.get("sliding_window", COLUMNS) - 1
+    names = MuseGlimmerAssistantConfig.__dataclass_fields__.keys() - {"architectures", "model_type"}
+    config = MuseGlimmerAssistantConfig(**{name: said[name] for name in names & said.keys()})
+    model = MuseGlimmerAssistantModel(config).eval()
+    own = {"fc.weight": "encoder.fc.weight", "hidden_norm.weight": "encoder.output_norm_enc.weight"}
+    tensors = load_file(directory / "model.safetensors").items()
+    model.load_state_dict({own.get(name, name): tensor for name, tensor in tensors})
+    table, matrix = map(torch.tensor, random_matrices(config.hidden_size, said["vocab_size"]))
+    head = torch.nn.Linear(*matrix.T.shape, bias=False)
+    head.weight = torch.nn.Parameter(matrix)
+    embedding = torch.nn.Embedding.from_pretrained(table)
+    length = GenerationConfig(max_length=1000)
+    generator = DFlashTokenCandidateGenerator(model, embedding, head, length)
+    layers, half = config.target_layer_ids, COLUMNS // 2
+    tokens, captured = random_sequence(len(layers), config.hidden_size, said["vocab_size"])
+    for start, stop in ((0, half), (half, COLUMNS)):
+        states = torch.tensor(captured[None, start:stop]).chunk(len(layers), -1)
+        hidden = {layer + 1: state for layer, state in zip(layers, states, strict=True)}
+        ids, positions = torch.tensor(tokens[None, : stop + 1]), torch.arange(stop + 1)[None]
+        given = {"position_ids": positions, "attention_mask": None}
+        output = SimpleNamespace(hidden_states=hidden)
+        with torch.no_grad():
+            _, logits = generator.get_candidates(ids, given, output, False, stop - start - 1)
+    return logits[0].numpy()
 
 
 def _model(directory: Path) -> Any:
