@@ -40,7 +40,7 @@ from mmspec_server.grammar import Grammars
 from mmspec_server.images import MEGA, Fetcher, ImageReader
 from mmspec_server.middleware import PAGE, Guard, Metrics
 from mmspec_server.prompts import RequestPrompt, prepare, prepare_text, read_conversation
-from mmspec_server.replies import LEFT_SECONDS, EventStream, Reply, whole
+from mmspec_server.replies import EventStream, Reply, whole
 from mmspec_server.responses import ResponseReply
 from mmspec_server.settings import ServerSettings
 
@@ -148,8 +148,8 @@ class Service:
             writer = reply(self.model, asked, self.engine.target, form)
             job = self.queue.submit(self._events(asked, prompt))
             if asked.stream:
-                return EventStream(writer, job.events(self.settings.silence))
-            return JSONResponse(await whole(request, writer, job.events(LEFT_SECONDS)))
+                return EventStream(writer, job, self.settings.silence)
+            return JSONResponse(await whole(request, writer, job))
 
         return endpoint
 

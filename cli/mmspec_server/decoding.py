@@ -1,7 +1,7 @@
 """The decoding thread: one answer at a time, in the order of arrival, and the caches it keeps."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -74,30 +74,30 @@ class Job:
         self.seconds = perf_counter() - started
         self.post(end)
 
-    async def events(self, silence: float) -> AsyncGenerator[Event | None]:
+    async def events(self, silence: float) -> AsyncIterator[Event | None]:
         """The events as they come; None whenever `silence` seconds have passed without one.
 
-        Raises what the generator raised. Closing this stops it after its next event, or before it
-        starts.
+        Raises what the generator raised.
         """
-        try:
-            while True:
-                try:
-                    async with asyncio.timeout(silence):
-                        event = await self._events.get()
-                except TimeoutError:
-                    yield None
-                    continue
-                if isinstance(event, BaseException):
-                    raise event
-                if event is None:
-                    return
-                yield event
-                if not isinstance(event, Waiting):
-                    self._sent.set()  # awaited again: the event has been sent
-        finally:
-            self._left.set()
-            self.future.cancel()
+        while True:
+            try:
+                async with asyncio.timeout(silence):
+                    event = await self._events.get()
+            except TimeoutError:
+                yield None
+                continue
+            if isinstance(event, BaseException):
+                raise event
+            if event is None:
+                return
+            yield event
+            if not isinstance(event, Waiting):
+                self._sent.set()  # awaited again: the event has been sent
+
+    def leave(self) -> None:
+        """Stop the generator after its next event, or before it starts: nobody reads more."""
+        self._left.set()
+        self.future.cancel()
 
 
 class DecodingQueue:

@@ -4,21 +4,20 @@ import json
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.decoding.statistics import Likelihood
 from mmspec.prompt.tool_calls import CallForm
 from mmspec_server.chat_request import ChatRequest
-from mmspec_server.decoding import Event
+from mmspec_server.decoding import Event, Job
 from mmspec_server.endpoint import ApiError, api_error
 
 KEEP_ALIVE = ": waiting\n\n"
@@ -109,10 +108,18 @@ def sent_event(value: Mapping[str, Any]) -> str:
 class EventStream(StreamingResponse):
     """Server-sent events; a client that leaves ends the answer."""
 
-    def __init__(self, reply: Reply, events: AsyncGenerator[Event | None]) -> None:
+    def __init__(self, reply: Reply, job: Job, silence: float) -> None:
+        """silence: seconds without an event after which a comment is sent."""
+        self._job, texts = job, streamed(reply, job.events(silence))
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        self._texts = streamed(reply, events)
-        super().__init__(self._texts, media_type="text/event-stream", headers=headers)
+        super().__init__(texts, media_type="text/event-stream", headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events until their end, or until the client leaves."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._job.leave()
 
     async def stream_response(self, send: Send) -> None:
         """Send the events, and nothing before the first.
@@ -126,35 +133,33 @@ class EventStream(StreamingResponse):
             while held[-1:] and held[-1]["type"] == "http.response.body":
                 await send(held.pop(0))
 
-        async with aclosing(self._texts):
-            await super().stream_response(sent)
+        await super().stream_response(sent)
 
 
-async def streamed(reply: Reply, events: AsyncGenerator[Event | None]) -> AsyncGenerator[str]:
+async def streamed(reply: Reply, events: AsyncIterator[Event | None]) -> AsyncIterator[str]:
     """The texts to send: those of the events as they come, and comments where none comes.
 
     The events before the first text come with it.
     """
     start = reply.start()
-    async with aclosing(events):
-        try:
-            async for event in events:
-                yield start + (reply.event(event) or KEEP_ALIVE)
-                start = ""
-        except Exception as error:  # noqa: BLE001 - the status has been sent: the stream says it
-            yield start + reply.event(api_error(error))
-
-
-async def whole(
-    request: Request, reply: Reply, events: AsyncGenerator[Event | None]
-) -> dict[str, Any]:
-    """The object of a complete answer; empty if the client has left."""
-    async with aclosing(events):
+    try:
         async for event in events:
+            yield start + (reply.event(event) or KEEP_ALIVE)
+            start = ""
+    except Exception as error:  # noqa: BLE001 - the status has been sent: the stream says it
+        yield start + reply.event(api_error(error))
+
+
+async def whole(request: Request, reply: Reply, job: Job) -> dict[str, Any]:
+    """The object of a complete answer; empty if the client has left."""
+    try:
+        async for event in job.events(LEFT_SECONDS):
             if isinstance(event, Answer):
                 return reply.whole(event)
             if isinstance(event, Piece):
                 reply.read(event)
             if await request.is_disconnected():
                 break
+    finally:
+        job.leave()
     return {}

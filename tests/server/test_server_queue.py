@@ -1,5 +1,6 @@
 """One answer at a time: a bounded queue in order, clients that leave, and the end of the server."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Event, Semaphore
@@ -8,7 +9,13 @@ from time import sleep
 import httpx2
 import pytest
 
+from mmspec.chat.answer import Piece
 from mmspec.chat.options import Options
+from mmspec_server.chat_request import read_chat_request
+from mmspec_server.completions import Completion
+from mmspec_server.decoding import DecodingQueue
+from mmspec_server.endpoint import Fields
+from mmspec_server.replies import EventStream
 from support.live_server import CHAT, chunks_of, live, text_of, until
 from support.scripted_engine import scripted_engine
 
@@ -111,6 +118,33 @@ def test_a_client_that_leaves_ends_its_answer_within_a_round(directory, gate, st
         until(lambda: server.service.queue.jobs == 0)
         assert gate.rounds <= rounds + 1 < ROUNDS
         assert text_of(server.ask("b"))
+
+
+def test_a_client_that_has_left_before_its_answer_begins_gets_none(scripted):
+    """It may leave while its images are read."""
+    rounds = []
+
+    def work():
+        for number in range(1000):
+            rounds.append(number)
+            yield Piece("", "word ")
+
+    async def left():
+        return {"type": "http.disconnect"}
+
+    async def send(_):
+        pass
+
+    async def serve():
+        queue = DecodingQueue(1)
+        job = queue.submit(work())
+        request = read_chat_request(Fields({"messages": [{"role": "user"}]}), OPTIONS)
+        reply = Completion("m", request, scripted.service.engine.target)
+        await EventStream(reply, job, 1.0)({"type": "http"}, left, send)
+        queue.close()
+
+    asyncio.run(serve())
+    assert len(rounds) < 10
 
 
 def test_a_client_that_leaves_the_queue_frees_its_place(directory, gate, clients):
