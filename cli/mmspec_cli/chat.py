@@ -17,7 +17,6 @@ from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
 from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
 from mmspec_cli.terminal.lookup_memory import remember
-from mmspec_terminal.completions import complete_files
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM
 from mmspec_terminal.render import Screen
@@ -33,7 +32,7 @@ HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
 
 
 @click.command(cls=EverydayCommand)
-@click.argument("images", nargs=-1, metavar="[IMAGE]...", shell_complete=complete_files)
+@click.argument("images", nargs=-1, metavar="[IMAGE]...", type=click.Path(readable=False))
 @SYSTEM
 @shared_options
 @click.option("--resume", is_flag=True, help="Go on with the last conversation, and its model.")
@@ -86,7 +85,7 @@ def chat(
     for note in introduction(engine):
         screen.note(note)
     if last:
-        go_on(dialogue, last)
+        go_on(dialogue, last.file, last.name, last.file)
     dialogue.stage(pictures)
     if interactive:
         screen.note(HINT)

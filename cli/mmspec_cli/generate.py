@@ -11,7 +11,6 @@ from mmspec_cli.terminal.answer import answer_report, footer, introduction, rema
 from mmspec_cli.terminal.attachments import unseen_images
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
-from mmspec_terminal.completions import complete_files
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM
 from mmspec_terminal.render import Screen
@@ -19,7 +18,7 @@ from mmspec_terminal.setup import Setup, shared_options
 
 
 @click.command(cls=EverydayCommand)
-@click.argument("images", nargs=-1, metavar="[IMAGE]...", shell_complete=complete_files)
+@click.argument("images", nargs=-1, metavar="[IMAGE]...", type=click.Path(readable=False))
 @click.option(
     "-p", "--prompt", required=True, metavar="TEXT", help="The question; - reads it from stdin."
 )

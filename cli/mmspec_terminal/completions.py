@@ -1,4 +1,4 @@
-"""What a shell completes: names of cards, directories and files."""
+"""What a shell completes: names of cards, and directories."""
 
 from collections.abc import Iterable
 
@@ -14,11 +14,6 @@ def complete_model(_: click.Context, __: click.Parameter, typed: str) -> list[Co
 def complete_draft(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
     """Drafts and heads with a card, or directories if none begins so."""
     return _cards("draft", ["auto", "none"], typed)
-
-
-def complete_files(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Files, which the shell completes itself."""
-    return [CompletionItem(typed, type="file")]
 
 
 def _cards(kind: str, words: Iterable[str], typed: str) -> list[CompletionItem]:

@@ -1,8 +1,6 @@
 """Commands that take images and conversations from files, and write conversations to them."""
 
 import glob
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from mmspec.ground.errors import ImageError, MmspecError, UsageError
@@ -16,7 +14,7 @@ from mmspec_cli.chat_commands.turns import BACK, whole_number
 from mmspec_cli.terminal.attachments import folder_offer, typed_path, typed_paths
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import clipboard_picture
-from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
+from mmspec_cli.terminal.kept_conversations import kept_conversations
 from mmspec_terminal.wording import counted
 
 MOST_LISTED = 20
@@ -129,7 +127,7 @@ def load(dialogue: Dialogue, name: str) -> None:
         sessions(dialogue, "")
         return
     file = expand_home(typed_path(name))
-    if _go_on(dialogue, file, name):
+    if go_on(dialogue, file, name):
         dialogue.file = file.resolve()
 
 
@@ -142,35 +140,30 @@ def sessions(dialogue: Dialogue, argument: str) -> None:
         number = whole_number("/sessions", argument)
         if not 1 <= number <= len(listed):
             raise UsageError(f"/sessions {number}: give a number from 1 to {len(listed)}")
-        go_on(dialogue, listed[number - 1])
+        chosen = listed[number - 1]
+        go_on(dialogue, chosen.file, chosen.name, chosen.file)
     else:
-        _list(dialogue, listed[:MOST_LISTED])
+        rows = [
+            (str(number), kept.when, kept.model, str(kept.questions), kept.first[:MOST_SHOWN])
+            for number, kept in enumerate(listed[:MOST_LISTED], 1)
+        ]
+        columns = ("", "written", "model", "questions", "first question")
+        records = [dict(zip(("number", *columns[1:]), row, strict=True)) for row in rows]
+        dialogue.show({"sessions": records}, columns, rows)
 
 
-def _list(dialogue: Dialogue, listed: Sequence[Kept]) -> None:
-    rows = [
-        (str(number), when(kept), kept.model, str(kept.questions), kept.first[:MOST_SHOWN])
-        for number, kept in enumerate(listed, 1)
-    ]
-    columns = ("", "written", "model", "questions", "first question")
-    records = [dict(zip(("number", *columns[1:]), row, strict=True)) for row in rows]
-    dialogue.show({"sessions": records}, columns, rows)
+def go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -> bool:
+    """Replace the conversation; False if an image is lost, so that `file` alone still names it.
 
-
-def go_on(dialogue: Dialogue, kept: Kept) -> None:
-    """Go on with a kept conversation, in its file unless an image of it is lost."""
-    _go_on(dialogue, kept.file, f"the conversation of {when(kept)}", kept.file)
-
-
-def when(kept: Kept) -> str:
-    """When a conversation was written, in local time."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(kept.written))
-
-
-def _go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -> bool:
-    """Replace the conversation; False if an image is lost, so that `file` alone still names it."""
+    kept: the file in which it goes on, unless an image is lost.
+    """
+    if file.suffix == ".md":
+        raise UsageError(f"{name} is Markdown, which is not read back: name a .json of /save")
     lost: list[ImageError] = []
-    text = _read(file, name)
+    try:
+        text = read_text(file, LINES_BYTES)
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read ({error.strerror})") from error
     try:
         conversation = Conversation.from_json(text, lost)
         undoable = dialogue.resume(conversation, None if lost else kept)
@@ -181,12 +174,3 @@ def _go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) 
     questions = counted(len(conversation.turns), "question")
     dialogue.notice(f"went on from {name}: {questions}" + BACK * undoable)
     return not lost
-
-
-def _read(file: Path, name: str) -> str:
-    if file.suffix == ".md":
-        raise UsageError(f"{name} is Markdown, which is not read back: name a .json of /save")
-    try:
-        return read_text(file, LINES_BYTES)
-    except OSError as error:
-        raise UsageError(f"{name} cannot be read ({error.strerror})") from error

@@ -38,6 +38,16 @@ class Kept:
     first: str
     """The text of the first question."""
 
+    @property
+    def when(self) -> str:
+        """When it was written, in local time."""
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(self.written))
+
+    @property
+    def name(self) -> str:
+        """What notices call it."""
+        return f"the conversation of {self.when}"
+
 
 class KeptConversations:
     """The folder of kept conversations, and the file of the one that goes on."""
