@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from mmspec.checkpoints.eagle3_config import ROPE, SPECULATORS_TYPE, captured_layers, with_axes
 from mmspec.families.decoder import TextConfig
-from mmspec.families.qwen3 import DEFAULTS, read_qwen3
+from mmspec.families.text_families import QWEN3_SIZES, read_qwen3
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Length
 
@@ -109,7 +109,7 @@ def read_block(whole: Block) -> tuple[BlockDraft, TextConfig]:
     both = whole.with_values(**nested.values)
     for key, only in _WITHOUT_NETWORK.items():
         both.only(key, (only,), only)
-    layers = with_axes(text, read_qwen3(text, DEFAULTS, False, ROPE))
+    layers = with_axes(text, read_qwen3(text, False, rope=ROPE))
     whole.only("target_hidden_size", (layers.hidden_size,), layers.hidden_size)
     dspark = _is_dspark(both)
     anchored = both.flag("sample_from_anchor", dspark)
@@ -150,7 +150,7 @@ def _architecture(whole: Block) -> bool:
 
 def _sight(text: Block, both: Block, *, before_block: bool) -> dict[str, Any]:
     """Which columns and rows the layers see, as fields of `BlockDraft`."""
-    count = text.integer("num_hidden_layers", DEFAULTS.num_hidden_layers, 1, 1000)
+    count = text.integer("num_hidden_layers", QWEN3_SIZES.num_hidden_layers, 1, 1000)
     types: tuple[str, ...] = text.read("layer_types", _Names, [])
     if types and (len(types) != count or not {*types} <= {SLIDING, FULL}):
         raise text.error("layer_types", f"{count} times {SLIDING} or {FULL}")

@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 from mmspec.families.decoder import TextConfig
-from mmspec.families.llama import read_llama
 from mmspec.families.mrope import optional_axes, rope_block
-from mmspec.families.qwen3 import DEFAULTS, read_qwen3
+from mmspec.families.text_families import read_llama, read_qwen3
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Length, Range
 
@@ -103,7 +102,7 @@ def _layer(text: Block) -> TextConfig:
     text.only("num_hidden_layers", (1,), 1)
     one = text.with_values(num_hidden_layers=1)
     qwen3 = text.get("model_type") == "qwen3" or text.flag("qk_norm", False)
-    layer = read_qwen3(one, DEFAULTS, False, ROPE) if qwen3 else read_llama(one, False, ROPE)
+    layer = read_qwen3(one, False, rope=ROPE) if qwen3 else read_llama(one, False, ROPE)
     return with_axes(one, layer)
 
 

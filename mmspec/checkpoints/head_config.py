@@ -13,8 +13,8 @@ from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_dtype
 from mmspec.checkpoints.eagle3_config import Eagle3, is_eagle3, read_eagle3
 from mmspec.checkpoints.head_names import stored_names
 from mmspec.families.decoder import TextConfig, Vocabulary, Width
-from mmspec.families.llama import read_llama
 from mmspec.families.mrope import described_axes
+from mmspec.families.text_families import read_llama
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import is_there
 from mmspec.ground.json_file import Block

@@ -104,6 +104,10 @@ class Architecture:
     image_token_id: int | None = None
 
 
+Clips = Literal["images", "moments", "timed"]
+"""How a clip is shown: its frames as images, its moments as one, or each after its time."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImageTokens:
     """Special tokens that stand for an image in a prompt, where the files name none."""
@@ -111,55 +115,38 @@ class ImageTokens:
     image: str
     before: str = ""
     after: str = ""
-    clip: Literal["images", "moments", "timed"] = "images"
-    """How a clip is shown: its frames as images, its moments as one, or each after its time."""
+    clip: Clips = "images"
 
 
-class Family(Protocol):
-    """A family of models, which config.json names as its `model_type`."""
-
-    @property
-    def model_type(self) -> str:
-        """The family's name in config.json."""
-
-    @property
-    def image_tokens(self) -> ImageTokens:
-        """The special tokens of an image."""
-
-    @property
-    def convolution(self) -> str:
-        """Name of the tower's convolution weight, which MLX stores in another axis order; or ''."""
-
-    @property
-    def stored_prefixes(self) -> Prefixes:
-        """Beginnings of names in files, in any layout, and the canonical ones."""
-
-    @property
-    def hub_prefixes(self) -> Prefixes:
-        """Beginnings of canonical names, and those in the files of mlx-vlm and mlx-lm."""
-
-    def read(self, whole: Block) -> Architecture:
-        """Read config.json.
-
-        Absent keys take transformers' defaults. Raises CheckpointError, naming file, key, value and
-        what is allowed, for anything that the family's networks do not compute.
-        """
+Decoder = Callable[[Block, bool], TextConfig]
+"""Reads a decoder's sizes, given whether the output head is the embedding."""
 
 
 @dataclass(frozen=True, slots=True)
-class TextFamily:
-    """Implements `Family` for decoders without eyes, in files as transformers names their tensors.
-
-    `decoder` reads its sizes from config.json, given whether the output head is the embedding.
-    """
+class Family:
+    """A family of models; by default without eyes, in files as transformers names their tensors."""
 
     model_type: str
+    """The family's name in config.json."""
     image_tokens: ImageTokens
-    decoder: Callable[[Block, bool], TextConfig]
-    convolution: str = ""
-    stored_prefixes: Prefixes = (("model.", "language_model."),)
-    hub_prefixes: Prefixes = (("language_model.", "model."),)
+    read: Callable[[Block], Architecture]
+    """Reads config.json.
 
-    def read(self, whole: Block) -> Architecture:
-        """Read config.json.  Raises CheckpointError."""
-        return Architecture(whole, self.decoder(whole, whole.flag("tie_word_embeddings", False)))
+    Absent keys take transformers' defaults. Raises CheckpointError, naming file, key, value and
+    what is allowed, for anything that the family's networks do not compute.
+    """
+    convolution: str = ""
+    """Name of the tower's convolution weight, which MLX stores in another axis order; or ''."""
+    stored_prefixes: Prefixes = (("model.", "language_model."),)
+    """Beginnings of names in files, in any layout, and the canonical ones."""
+    hub_prefixes: Prefixes = (("language_model.", "model."),)
+    """Beginnings of canonical names, and those in the files of mlx-vlm and mlx-lm."""
+
+
+def text_family(model_type: str, image_tokens: ImageTokens, decoder: Decoder) -> Family:
+    """A family of decoders without eyes."""
+
+    def read(whole: Block) -> Architecture:
+        return Architecture(whole, decoder(whole, whole.flag("tie_word_embeddings", False)))
+
+    return Family(model_type, image_tokens, read)

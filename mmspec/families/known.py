@@ -3,29 +3,17 @@
 from importlib.metadata import entry_points
 
 from mmspec.families.family import Family
-from mmspec.families.llama import LLAMA
-from mmspec.families.llava import Llava
-from mmspec.families.qwen2 import QWEN2
+from mmspec.families.llava import LLAVA
 from mmspec.families.qwen2_5_vl import QWEN2_5_VL
-from mmspec.families.qwen3 import QWEN3
 from mmspec.families.qwen3_5 import QWEN3_5, QWEN3_5_TEXT
 from mmspec.families.qwen3_vl import QWEN3_VL
+from mmspec.families.text_families import LLAMA, QWEN2, QWEN3
 from mmspec.ground.json_file import Block
 
 GROUP = "mmspec.families"
 """Entry-point group for families from other packages; see docs/extending.md."""
 
-_ALL: tuple[Family, ...] = (
-    Llava(),
-    LLAMA,
-    QWEN2,
-    QWEN2_5_VL,
-    QWEN3,
-    QWEN3_VL,
-    QWEN3_5,
-    QWEN3_5_TEXT,
-)
-
+_ALL = (LLAVA, LLAMA, QWEN2, QWEN2_5_VL, QWEN3, QWEN3_VL, QWEN3_5, QWEN3_5_TEXT)
 FAMILIES = {family.model_type: family for family in _ALL}
 """This project's families by `model_type`."""
 
@@ -35,7 +23,7 @@ def find_family(model_type: str) -> Family | None:
     if model_type in FAMILIES:
         return FAMILIES[model_type]
     points = (point for point in entry_points(group=GROUP) if point.name == model_type)
-    return next((point.load()() for point in points), None)
+    return next((point.load() for point in points), None)
 
 
 def family_of(whole: Block) -> Family:

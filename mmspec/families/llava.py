@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from mmspec.families.clip_images import ClipImages, read_clip_images
 from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width
-from mmspec.families.family import Architecture, ImageTokens
+from mmspec.families.family import Architecture, Family
 from mmspec.families.grid import Grid
-from mmspec.families.llama import read_llama
-from mmspec.families.tensors import Prefixes, Tensors, listed
+from mmspec.families.tensors import Tensors, listed
+from mmspec.families.text_families import LLAMA, read_llama
 from mmspec.families.tower import Array, TowerLayer, TowerParts, cut, mlp, whole
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
@@ -141,45 +141,17 @@ def _layer(config: LlavaVision, parts: TowerParts, index: int) -> TowerLayer:
     )
 
 
-class Llava:
-    """Implements `mmspec.families.family.Family`."""
-
-    model_type = "llava"
-    image_tokens = ImageTokens("<image>")
-    convolution = PATCHES
-    # Saved by: transformers 5 in memory, transformers 4 and the hub, MLX conversions (as the hub).
-    stored_prefixes: Prefixes = (
-        ("model.language_model.", "language_model."),
-        ("model.vision_tower.vision_model.", "vision_tower."),
-        ("model.vision_tower.", "vision_tower."),
-        ("model.multi_modal_projector.", "multi_modal_projector."),
-        ("language_model.model.", "language_model."),
-        ("language_model.lm_head.", "lm_head."),
-        ("vision_tower.vision_model.", "vision_tower."),
-    )
-    hub_prefixes: Prefixes = (
-        ("language_model.", "language_model.model."),
-        ("lm_head.", "language_model.lm_head."),
-        ("vision_tower.", "vision_tower.vision_model."),
-    )
-
-    def read(self, whole: Block) -> Architecture:
-        """Read config.json.  Raises CheckpointError for anything but CLIP's tower and Llama."""
-        if "mm_vision_tower" in whole.values:
-            raise whole.error(
-                "mm_vision_tower", "absent: use the checkpoint converted as llava-hf/…"
-            )
-        whole.only("multimodal_projector_bias", (True,), True)
-        text = whole.block("text_config")
-        text.only("model_type", ("llama",), "llama")
-        ties = [block.flag("tie_word_embeddings", False) for block in (whole, text)]
-        old = whole.get("image_token_index") is not None
-        return Architecture(
-            text,
-            read_llama(text, any(ties)),
-            _vision(whole),
-            whole.read("image_token_index" if old else "image_token_id", TokenId, 32000),
-        )
+def _read(whole: Block) -> Architecture:
+    """Read config.json.  Raises CheckpointError for anything but CLIP's tower and Llama."""
+    if "mm_vision_tower" in whole.values:
+        raise whole.error("mm_vision_tower", "absent: use the checkpoint converted as llava-hf/…")
+    whole.only("multimodal_projector_bias", (True,), True)
+    text = whole.block("text_config")
+    text.only("model_type", ("llama",), "llama")
+    ties = [block.flag("tie_word_embeddings", False) for block in (whole, text)]
+    old = whole.get("image_token_index") is not None
+    token = whole.read("image_token_index" if old else "image_token_id", TokenId, 32000)
+    return Architecture(text, read_llama(text, any(ties)), _vision(whole), token)
 
 
 def _vision(whole: Block) -> LlavaVision:
@@ -215,3 +187,26 @@ def _tower(whole: Block) -> LlavaVision:
     if config.patch_size > config.image_size:
         raise vision.error("patch_size", f"at most image_size ({config.image_size})")
     return config
+
+
+LLAVA = Family(
+    "llava",
+    LLAMA.image_tokens,
+    _read,
+    PATCHES,
+    # Saved by: transformers 5 in memory, transformers 4 and the hub, MLX conversions (as the hub).
+    stored_prefixes=(
+        ("model.language_model.", "language_model."),
+        ("model.vision_tower.vision_model.", "vision_tower."),
+        ("model.vision_tower.", "vision_tower."),
+        ("model.multi_modal_projector.", "multi_modal_projector."),
+        ("language_model.model.", "language_model."),
+        ("language_model.lm_head.", "lm_head."),
+        ("vision_tower.vision_model.", "vision_tower."),
+    ),
+    hub_prefixes=(
+        ("language_model.", "language_model.model."),
+        ("lm_head.", "language_model.lm_head."),
+        ("vision_tower.", "vision_tower.vision_model."),
+    ),
+)

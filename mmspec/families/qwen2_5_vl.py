@@ -13,21 +13,20 @@ from numpy.typing import NDArray
 
 from mmspec.families.decoder import TextConfig, Width
 from mmspec.families.grid import PlaneGrid
-from mmspec.families.qwen2 import DEFAULTS, read_qwen2_vl
 from mmspec.families.qwen_images import QwenImages, qwen2_images, read_qwen_images
 from mmspec.families.qwen_vision import (
     EPSILON,
-    IMAGE_TOKENS,
     Patches,
-    QwenFamily,
     QwenTower,
     QwenVision,
     cut_patches,
     patch_positions,
+    qwen_family,
     read_vision,
     rotation,
     take_layer,
 )
+from mmspec.families.text_families import QWEN2_SIZES, read_qwen2_vl
 from mmspec.families.tower import Array, Attend, TowerLayer, TowerParts, mlp, swiglu, whole
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
@@ -148,7 +147,7 @@ def _within(parts: TowerParts, windows: Windows) -> Attend:
 
 
 TEXT = replace(
-    DEFAULTS,
+    QWEN2_SIZES,
     hidden_size=8192,
     intermediate_size=29568,
     num_hidden_layers=80,
@@ -168,11 +167,5 @@ def _vision(vision: Block, text: TextConfig) -> Qwen25VLVision:
     return config
 
 
-QWEN2_5_VL = QwenFamily(
-    "qwen2_5_vl",
-    replace(IMAGE_TOKENS, clip="moments"),
-    partial(read_qwen2_vl, defaults=TEXT),
-    _vision,
-    151655,
-    is_flat=True,
-)
+_read_text = partial(read_qwen2_vl, defaults=TEXT)
+QWEN2_5_VL = qwen_family("qwen2_5_vl", "moments", _read_text, _vision, 151655, is_flat=True)

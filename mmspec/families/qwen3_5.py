@@ -6,24 +6,17 @@ Qwen3.6 and Qwen3.8 have the same `model_type`.
 from dataclasses import replace
 from typing import Annotated
 
-from mmspec.families import qwen3
-from mmspec.families.decoder import (
-    DeltaNetConfig,
-    Heads,
-    TextConfig,
-    Width,
-    Window,
-    read_sizes,
-)
-from mmspec.families.family import TextFamily
+from mmspec.families.decoder import DeltaNetConfig, Heads, TextConfig, Width, Window, read_sizes
+from mmspec.families.family import text_family
 from mmspec.families.mrope import interleaved, read_sections, rope_block
 from mmspec.families.qwen3_vl import Qwen3VLVision
-from mmspec.families.qwen_vision import IMAGE_TOKENS, QwenFamily, read_vision
+from mmspec.families.qwen_vision import qwen_family, read_vision
+from mmspec.families.text_families import QWEN3_SIZES, QWEN_IMAGE
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Length
 
 DEFAULTS = replace(
-    qwen3.DEFAULTS,
+    QWEN3_SIZES,
     intermediate_size=12288,
     num_attention_heads=16,
     num_key_value_heads=4,
@@ -89,6 +82,5 @@ def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:
     return replace(config, deepstack=())
 
 
-TIMED = replace(IMAGE_TOKENS, clip="timed")
-QWEN3_5 = QwenFamily("qwen3_5", TIMED, read_qwen3_5, _vision, 248056, may_be_blind=True)
-QWEN3_5_TEXT = TextFamily("qwen3_5_text", IMAGE_TOKENS, read_qwen3_5)
+QWEN3_5 = qwen_family("qwen3_5", "timed", read_qwen3_5, _vision, 248056, may_be_blind=True)
+QWEN3_5_TEXT = text_family("qwen3_5_text", QWEN_IMAGE, read_qwen3_5)

@@ -18,23 +18,22 @@ from numpy.typing import NDArray
 
 from mmspec.families.decoder import Layers, TextConfig, Width
 from mmspec.families.mrope import interleaved, read_sections, rope_block
-from mmspec.families.qwen3 import DEFAULTS, read_qwen3
 from mmspec.families.qwen_images import QwenImages, qwen3_images, read_qwen_images
 from mmspec.families.qwen_vision import (
     EPSILON,
-    IMAGE_TOKENS,
     PATCHES,
     Patches,
-    QwenFamily,
     QwenTower,
     QwenVision,
     Small,
     cut_patches,
     patch_positions,
+    qwen_family,
     read_vision,
     rotation,
     take_layer,
 )
+from mmspec.families.text_families import QWEN3_SIZES, read_qwen3
 from mmspec.families.tower import Array, Map, TowerLayer, TowerParts, cast, mlp, whole
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Length, Range
@@ -157,8 +156,8 @@ def _nearest(index: NDArray[np.int64], side: int) -> tuple[NDArray[np.int64], ND
 
 
 def _text(block: Block, tied: bool) -> TextConfig:
-    defaults = replace(DEFAULTS, max_position_embeddings=128000, rope_theta=500000.0)
-    text = read_qwen3(block, defaults, tied)
+    defaults = replace(QWEN3_SIZES, max_position_embeddings=128000, rope_theta=500000.0)
+    text = read_qwen3(block, tied, defaults)
     rope = rope_block(block)
     rope.only("mrope_interleaved", (True,), True)
     axes = interleaved(text.head_dim // 2, read_sections(rope, SECTIONS))
@@ -180,4 +179,4 @@ def _deepstack(vision: Block, depth: int, text: TextConfig) -> tuple[int, ...]:
     return layers
 
 
-QWEN3_VL = QwenFamily("qwen3_vl", replace(IMAGE_TOKENS, clip="timed"), _text, _vision, 151655)
+QWEN3_VL = qwen_family("qwen3_vl", "timed", _text, _vision, 151655)

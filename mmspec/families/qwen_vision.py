@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, TokenId, Width
-from mmspec.families.family import Architecture, ImageTokens, Vision
+from mmspec.families.family import Architecture, Clips, Decoder, Family, Vision
 from mmspec.families.grid import PlaneGrid
 from mmspec.families.tensors import Prefixes, Tensors, listed
+from mmspec.families.text_families import QWEN_IMAGE
 from mmspec.families.tower import Array, Map, Tower, TowerLayer, TowerParts, cast, cut
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
@@ -34,8 +35,6 @@ EPSILON = 1e-6
 
 POOL_SIZES = [1024, 256, 64, 16, 4, 1]
 """Numbers of positions to which an image is pooled if there is room for no more."""
-
-IMAGE_TOKENS = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
 
 # Saved by: transformers 5 and the hub's Qwen3-VL, MLX conversions, the hub's Qwen2.5-VL.
 STORED_PREFIXES: Prefixes = (
@@ -127,38 +126,36 @@ def read_vision(
     return replace(vision.record(kind, **defaults), rope_theta=theta)
 
 
-@dataclass(frozen=True, slots=True)
-class QwenFamily:
-    """Implements `mmspec.families.family.Family` for decoders of Qwen with a tower."""
+def qwen_family(
+    model_type: str,
+    clip: Clips,
+    decoder: Decoder,
+    vision: Callable[[Block, TextConfig], Vision],
+    image_token_id: int,
+    *,
+    is_flat: bool = False,
+    may_be_blind: bool = False,
+) -> Family:
+    """A family of Qwen's decoders with a tower.
 
-    model_type: str
-    image_tokens: ImageTokens
-    decoder: Callable[[Block, bool], TextConfig]
-    """Reads a decoder's sizes, given whether the output head is the embedding."""
-    vision: Callable[[Block, TextConfig], Vision]
-    """Reads a tower for a decoder."""
-    image_token_id: int
-    """The token of images if the config names none."""
-    is_flat: bool = False
-    """True if the decoder's keys may be among the others, as in the hub's Qwen2.5-VL."""
-    may_be_blind: bool = False
-    """True if a config without a tower is of a model without one."""
-    convolution: str = PATCHES
-    stored_prefixes: Prefixes = STORED_PREFIXES
-    hub_prefixes: Prefixes = HUB_PREFIXES
+    vision: reads a tower for a decoder.  image_token_id: the token of images if the config names
+    none.  is_flat: true if the decoder's keys may be among the others, as in the hub's Qwen2.5-VL.
+    may_be_blind: true if a config without a tower is of a model without one.
+    """
 
-    def read(self, whole: Block) -> Architecture:
-        """Read config.json.  Raises CheckpointError."""
-        nested = whole.get("text_config") or not self.is_flat
-        block, kind = whole.block("text_config") if nested else whole, f"{self.model_type}_text"
-        block.only("model_type", (self.model_type, kind) if self.is_flat else (kind,), kind)
+    def read(whole: Block) -> Architecture:
+        nested = whole.get("text_config") or not is_flat
+        block, kind = whole.block("text_config") if nested else whole, f"{model_type}_text"
+        block.only("model_type", (model_type, kind) if is_flat else (kind,), kind)
         ties = [each.flag("tie_word_embeddings", False) for each in (whole, block)]
-        text = self.decoder(block, any(ties))
-        if self.may_be_blind and not whole.get("vision_config"):
+        text = decoder(block, any(ties))
+        if may_be_blind and not whole.get("vision_config"):
             return Architecture(block, text)
-        vision = self.vision(whole.block("vision_config"), text)
-        token = whole.read("image_token_id", TokenId, self.image_token_id)
-        return Architecture(block, text, vision, token)
+        token = whole.read("image_token_id", TokenId, image_token_id)
+        return Architecture(block, text, vision(whole.block("vision_config"), text), token)
+
+    image_tokens = replace(QWEN_IMAGE, clip=clip)
+    return Family(model_type, image_tokens, read, PATCHES, STORED_PREFIXES, HUB_PREFIXES)
 
 
 Patches = NDArray[np.int64]

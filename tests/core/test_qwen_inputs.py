@@ -15,7 +15,7 @@ from mmspec.decoding.contract import Segment
 from mmspec.families.processor_file import CLIP_MEAN, CLIP_STD
 from mmspec.families.qwen2_5_vl import QWEN2_5_VL, Qwen25VLVision
 from mmspec.families.qwen3_vl import QWEN3_VL, Qwen3VLVision
-from mmspec.families.qwen_vision import IMAGE_TOKENS
+from mmspec.families.text_families import QWEN_IMAGE
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.chunks import render
 from mmspec.prompt.clips import clip_of
@@ -54,7 +54,7 @@ def test_pixels_and_ids_equal_the_processors_on_200_sizes(tmp_path, kind, larges
     areas = {"size": {"shortest_edge": 64 * 1024, "longest_edge": largest}}
     write_tokenizer(written(tmp_path, **SETTINGS[kind], **areas))
     theirs, ours = processor(tmp_path, kind), tower.preprocessing(tmp_path)
-    tokenizer, template = Tokenizer.read(tmp_path, IMAGE_TOKENS), load_template(tmp_path)
+    tokenizer, template = Tokenizer.read(tmp_path, QWEN_IMAGE), load_template(tmp_path)
     assert len(SIZES) >= 200
     for width, height in SIZES[::every]:
         image = noise(width, height)

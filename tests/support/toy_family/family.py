@@ -9,10 +9,10 @@ from pathlib import Path
 
 from mmspec.families.clip_images import ClipImages, read_clip_images
 from mmspec.families.decoder import TextConfig
-from mmspec.families.family import Architecture, ImageTokens
+from mmspec.families.family import Architecture, Family, ImageTokens
 from mmspec.families.grid import Grid
-from mmspec.families.llama import read_llama
-from mmspec.families.tensors import Prefixes, Tensors, listed
+from mmspec.families.tensors import Tensors, listed
+from mmspec.families.text_families import read_llama
 from mmspec.families.tower import Array, TowerParts
 from mmspec.ground.json_file import Block
 
@@ -61,16 +61,10 @@ class ColourTower:
         return quarters.reshape(3, -1).T
 
 
-class Colours:
-    """Implements `mmspec.families.family.Family`."""
+def _read(whole: Block) -> Architecture:
+    text = whole.block("text_config")
+    image = whole.integer("image_token_id", 3, 0, 10**6)
+    return Architecture(text, read_llama(text, tied=False), ColourVision(), image)
 
-    model_type = "colours"
-    image_tokens = ImageTokens("<image>")
-    convolution = ""
-    stored_prefixes: Prefixes = (("model.", "language_model."),)
-    hub_prefixes: Prefixes = (("language_model.", "model."),)
 
-    def read(self, whole: Block) -> Architecture:
-        text = whole.block("text_config")
-        image = whole.integer("image_token_id", 3, 0, 10**6)
-        return Architecture(text, read_llama(text, tied=False), ColourVision(), image)
+COLOURS = Family("colours", ImageTokens("<image>"), _read)
