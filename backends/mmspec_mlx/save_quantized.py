@@ -25,7 +25,7 @@ from mmspec.checkpoints.manifest import (
     manifest,
 )
 from mmspec.checkpoints.stored_config import stored_config
-from mmspec.families.tensors import Shape
+from mmspec.families.tower import Shape
 from mmspec.ground.errors import UsageError, choice
 from mmspec.ground.json_file import read_json
 from mmspec.ground.output_files import new_directory

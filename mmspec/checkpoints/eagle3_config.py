@@ -11,8 +11,7 @@ that of N, as in speculators and vLLM. SGLang and SpecForge count from the first
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
-from mmspec.families.decoder import TextConfig
-from mmspec.families.mrope import optional_axes, rope_block
+from mmspec.families.decoder import TextConfig, optional_axes, rope_block
 from mmspec.families.text_families import read_llama, read_qwen3
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Length, Range

@@ -12,8 +12,7 @@ from mmspec.checkpoints.block_config import BLOCK_KINDS, BlockDraft, is_block, r
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_dtype
 from mmspec.checkpoints.eagle3_config import Eagle3, is_eagle3, read_eagle3
 from mmspec.checkpoints.head_names import stored_names
-from mmspec.families.decoder import TextConfig, Vocabulary, Width
-from mmspec.families.mrope import described_axes
+from mmspec.families.decoder import TextConfig, Vocabulary, Width, described_axes
 from mmspec.families.text_families import read_llama
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import is_there

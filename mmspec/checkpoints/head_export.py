@@ -22,8 +22,7 @@ from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require
 from mmspec.checkpoints.head_manifest import LAYER, MIDLAYER, plan_head, read_draft_ids
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.safetensors_file import Content, stored_content, write_safetensors
-from mmspec.families.decoder import TextConfig
-from mmspec.families.mrope import described_axes
+from mmspec.families.decoder import TextConfig, described_axes
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_json
 from mmspec.ground.output_files import new_directory

@@ -29,7 +29,7 @@ from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_
 from mmspec.checkpoints.manifest import decoder_layer
 from mmspec.checkpoints.safetensors_file import StoredTensor, stored_content
 from mmspec.families.decoder import TextConfig
-from mmspec.families.tensors import Shape, renamed
+from mmspec.families.tower import Shape, renamed
 from mmspec.ground.errors import CheckpointError
 
 LAYER = "layers.0"

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from mmspec.checkpoints.config import ModelConfig, Quantization
 from mmspec.checkpoints.manifest import SHORT, canonical, is_buffer, is_less_one, manifest, optional
 from mmspec.checkpoints.safetensors_file import StoredTensor, TensorName, read_header
-from mmspec.families.tensors import Shape
+from mmspec.families.tower import Shape
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import is_there
 from mmspec.ground.json_file import Block

@@ -14,7 +14,7 @@ from math import prod
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.families.decoder import DeltaNetConfig, TextConfig
-from mmspec.families.tensors import Shape, Tensors, renamed
+from mmspec.families.tower import Shape, Tensors, renamed
 
 TOWER = "vision_tower."
 """Beginning of the canonical names of a vision tower."""

@@ -1,4 +1,4 @@
-"""The config of a decoder, and what of reading it the families share."""
+"""The config of a decoder, and what of reading it the families share, M-RoPE among it."""
 
 import math
 from collections.abc import Sequence
@@ -24,6 +24,10 @@ Epsilon = Annotated[float, Range(1e-30, 1.0)]
 RotaryBase = Annotated[float, Range(1.0, 1e15)]
 LLAMA_3 = "llama3"
 """The name of Llama 3's scaled rotary positions."""
+Section = Annotated[int, Range(0, 1_000_000)]
+"""A number of rotary frequencies."""
+ROPE_TYPES = "rope_type", "type"
+"""Keys of the kind of rotary positions, of transformers 5 and before."""
 TokenId = Annotated[int, Range(-(2**31), 2**31)]
 """A token, in the vocabulary or not."""
 
@@ -128,11 +132,10 @@ def read_sizes(
         raise text.error("head_dim", "even, for rotary positions turn pairs of features")
     return replace(
         config,
-        rope_theta=_rotary_base(text, defaults.rope_theta, rope, partial=partial),
-        rotary_scaling=_rotary_scaling(text),
         tie_word_embeddings=tied,
         delta_net=None,
         **{name: getattr(defaults, name) for name in _OWN},
+        **_rotary(text, defaults.rope_theta, rope, partial=partial),
     )
 
 
@@ -152,25 +155,73 @@ def divided_width(text: Block, defaults: TextConfig) -> TextConfig:
     return replace(defaults, num_attention_heads=heads, head_dim=hidden // heads)
 
 
-def _rotary_base(text: Block, default: float, kinds: Sequence[str], *, partial: bool) -> float:
-    """The rotary base: transformers 5's `rope_parameters`, else the older `rope_theta`."""
+def _rotary(text: Block, default: float, kinds: Sequence[str], *, partial: bool) -> dict[str, Any]:
+    """Base and scaling: from transformers 5's `rope_parameters`, else from the older keys."""
     blocks = [text.block(key) for key in ("rope_parameters", "rope_scaling")]
-    for rope in blocks:
-        rope.only("rope_type", kinds, "default")
-        rope.only("type", kinds, "default")
+    named = [(rope, rope.only(key, kinds, "default")) for rope in blocks for key in ROPE_TYPES]
+    scaled = next((rope for rope, kind in named if kind == LLAMA_3), None)
+    scaling = scaled.record(RotaryScaling) if scaled else None
+    if scaled and scaling and scaling.high_freq_factor <= scaling.low_freq_factor:
+        raise scaled.error("high_freq_factor", f"over {scaling.low_freq_factor:g}")
     for block in () if partial else (text, *blocks):
         block.only("partial_rotary_factor", (1.0,), 1.0)
     theta = text.read("rope_theta", RotaryBase, default)
-    base: float = text.block("rope_parameters").read("rope_theta", RotaryBase, theta)
-    return base
+    base = blocks[0].read("rope_theta", RotaryBase, theta)
+    return {"rope_theta": base, "rotary_scaling": scaling}
 
 
-def _rotary_scaling(text: Block) -> RotaryScaling | None:
-    for key in ("rope_parameters", "rope_scaling"):
-        rope = text.block(key)
-        if LLAMA_3 in (rope.get("rope_type"), rope.get("type")):
-            scaling = rope.record(RotaryScaling)
-            if scaling.high_freq_factor <= scaling.low_freq_factor:
-                raise rope.error("high_freq_factor", f"over {scaling.low_freq_factor:g}")
-            return scaling
-    return None
+def rope_block(text: Block) -> Block:
+    """Where a decoder's rotary positions are: transformers 5's `rope_parameters`, or before."""
+    return text.block("rope_parameters" if text.get("rope_parameters") else "rope_scaling")
+
+
+def read_sections(rope: Block, default: Sequence[int]) -> tuple[int, ...]:
+    """Numbers of frequencies for time, row and column.  Raises CheckpointError."""
+    kind = tuple[Section, Section, Section]
+    sections: tuple[int, ...] = rope.read("mrope_section", kind, default)
+    return sections
+
+
+def chunked_axes(rope: Block, head_dim: int, default: Sequence[int]) -> tuple[int, ...]:
+    """What turns each frequency of a head, in chunks.  Raises CheckpointError."""
+    axes = chunked(read_sections(rope, default))
+    if len(axes) != head_dim // 2:
+        raise rope.error("mrope_section", f"three numbers of sum {head_dim // 2}")
+    return axes
+
+
+def optional_axes(rope: Block, head_dim: int) -> tuple[int, ...]:
+    """What turns each frequency where the config may say it; empty for one position a token.
+
+    As in vLLM, `mrope_section` says that there are three, whatever the kind is called.
+    """
+    if rope.get("mrope_section") is None:
+        if "mrope" in map(rope.get, ROPE_TYPES):
+            raise rope.error("mrope_section", f"three numbers of sum {head_dim // 2}")
+        return ()
+    axes = chunked_axes(rope, head_dim, ())
+    if rope.flag("mrope_interleaved", False):
+        return interleaved(len(axes), read_sections(rope, ()))
+    return axes
+
+
+def described_axes(axes: Sequence[int]) -> dict[str, object]:
+    """The `rope_scaling` from which `optional_axes` reads these axes."""
+    sections = [axes.count(axis) for axis in range(3)]
+    apart = tuple(axes) != chunked(sections)
+    return {"rope_type": "default", "mrope_section": sections, "mrope_interleaved": apart}
+
+
+def interleaved(count: int, sections: Sequence[int]) -> tuple[int, ...]:
+    """For each of `count` frequencies, what turns it: 0 time, 1 row, 2 column.
+
+    Row and column take every third frequency, from the second and third on, as far as their
+    sections reach; time has all others.
+    """
+    reach = [3 * section for section in sections]
+    return tuple(index % 3 if index < reach[index % 3] else 0 for index in range(count))
+
+
+def chunked(sections: Sequence[int]) -> tuple[int, ...]:
+    """For each frequency, what turns it: first those of time, then of row, then of column."""
+    return tuple(axis for axis, size in enumerate(sections) for _ in range(size))

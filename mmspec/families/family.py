@@ -14,8 +14,7 @@ from PIL import Image
 
 from mmspec.families.decoder import TextConfig
 from mmspec.families.grid import Grid
-from mmspec.families.tensors import Prefixes, Tensors
-from mmspec.families.tower import Tower, TowerParts
+from mmspec.families.tower import Prefixes, Tensors, Tower, TowerParts
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import Block
 

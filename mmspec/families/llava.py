@@ -3,15 +3,14 @@
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from mmspec.families.clip_images import ClipImages, read_clip_images
 from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width
 from mmspec.families.family import Architecture, Family
 from mmspec.families.grid import Grid
-from mmspec.families.tensors import Tensors, listed
 from mmspec.families.text_families import LLAMA, read_llama
-from mmspec.families.tower import Array, TowerLayer, TowerParts, cut, mlp, whole
+from mmspec.families.tower import Array, Tensors, TowerLayer, TowerParts, cut, listed, mlp, whole
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
 
@@ -42,6 +41,7 @@ class LlavaVision:
     feature_layer: int = -2
     drops_class_token: bool = True
     projector_act: str = "gelu"
+    deepstack_layers: ClassVar[int] = 0
 
     @property
     def side(self) -> int:
@@ -58,11 +58,6 @@ class LlavaVision:
         """Number of the tower's layers up to the one whose output is used."""
         layer = self.feature_layer
         return layer if layer >= 0 else self.num_hidden_layers + 1 + layer
-
-    @property
-    def deepstack_layers(self) -> int:
-        """None."""
-        return 0
 
     @property
     def pool_sizes(self) -> list[int]:

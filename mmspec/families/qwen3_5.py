@@ -6,9 +6,18 @@ Qwen3.6 and Qwen3.8 have the same `model_type`.
 from dataclasses import replace
 from typing import Annotated
 
-from mmspec.families.decoder import DeltaNetConfig, Heads, TextConfig, Width, Window, read_sizes
+from mmspec.families.decoder import (
+    DeltaNetConfig,
+    Heads,
+    TextConfig,
+    Width,
+    Window,
+    interleaved,
+    read_sections,
+    read_sizes,
+    rope_block,
+)
 from mmspec.families.family import text_family
-from mmspec.families.mrope import interleaved, read_sections, rope_block
 from mmspec.families.qwen3_vl import Qwen3VLVision
 from mmspec.families.qwen_vision import qwen_family, read_vision
 from mmspec.families.text_families import QWEN3_SIZES, QWEN_IMAGE

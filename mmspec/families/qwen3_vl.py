@@ -16,8 +16,14 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.families.decoder import Layers, TextConfig, Width
-from mmspec.families.mrope import interleaved, read_sections, rope_block
+from mmspec.families.decoder import (
+    Layers,
+    TextConfig,
+    Width,
+    interleaved,
+    read_sections,
+    rope_block,
+)
 from mmspec.families.qwen_images import QwenImages, qwen3_images, read_qwen_images
 from mmspec.families.qwen_vision import (
     EPSILON,

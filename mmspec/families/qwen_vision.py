@@ -18,9 +18,19 @@ from numpy.typing import NDArray
 from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, TokenId, Width
 from mmspec.families.family import Architecture, Clips, Decoder, Family, Vision
 from mmspec.families.grid import PlaneGrid
-from mmspec.families.tensors import Prefixes, Tensors, listed
 from mmspec.families.text_families import QWEN_IMAGE
-from mmspec.families.tower import Array, Map, Tower, TowerLayer, TowerParts, cast, cut
+from mmspec.families.tower import (
+    Array,
+    Map,
+    Prefixes,
+    Tensors,
+    Tower,
+    TowerLayer,
+    TowerParts,
+    cast,
+    cut,
+    listed,
+)
 from mmspec.ground.json_file import Block
 from mmspec.ground.limits import Range
 
@@ -32,9 +42,6 @@ PATCHES = "vision_tower.patch_embed.proj.weight"
 
 EPSILON = 1e-6
 """Number that norms add to the variance."""
-
-POOL_SIZES = [1024, 256, 64, 16, 4, 1]
-"""Numbers of positions to which an image is pooled if there is room for no more."""
 
 # Saved by: transformers 5 and the hub's Qwen3-VL, MLX conversions, the hub's Qwen2.5-VL.
 STORED_PREFIXES: Prefixes = (
@@ -55,6 +62,7 @@ HUB_PREFIXES: Prefixes = (
 class QwenVision(ABC):
     """A tower and its merger; patch_size is in pixels, the other sizes in patches or features."""
 
+    pool_sizes: ClassVar[list[int]] = [1024, 256, 64, 16, 4, 1]
     activation: ClassVar[str]
     """Name of the MLPs' activation in config.json."""
     hidden_size: Width = 1280
@@ -80,11 +88,6 @@ class QwenVision(ABC):
     def deepstack_layers(self) -> int:
         """None."""
         return 0
-
-    @property
-    def pool_sizes(self) -> list[int]:
-        """Numbers of positions to which an image can be pooled, largest first."""
-        return POOL_SIZES
 
     def grid(self, height: int, width: int, moment: int = 0, step: float = 0.0) -> PlaneGrid:  # noqa: ARG002
         """The visual positions of pixel values [3, height, width], of a moment as of an image."""

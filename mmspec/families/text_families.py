@@ -6,9 +6,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mmspec.families.decoder import LLAMA_3, Heads, TextConfig, divided_width, read_sizes
+from mmspec.families.decoder import (
+    LLAMA_3,
+    Heads,
+    TextConfig,
+    chunked_axes,
+    divided_width,
+    read_sizes,
+    rope_block,
+)
 from mmspec.families.family import ImageTokens, text_family
-from mmspec.families.mrope import chunked_axes, rope_block
 from mmspec.ground.json_file import Block
 
 LLAMA_SIZES = TextConfig(

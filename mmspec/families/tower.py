@@ -1,10 +1,10 @@
-"""The networks of vision towers: what a family's tower offers, and what it needs of a backend.
+"""Vision towers: what a family's tower offers, needs of a backend, and takes of a checkpoint.
 
 Shape letters: P rows of a tower (patches, perhaps after a class token), D width of the tower, N
 visual positions of one image, B sequences that attend separately, H heads, S size of a head.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,6 +19,14 @@ Map = Callable[[Array], Array]
 
 Attend = Callable[[Array, Array, Array], Array]
 """Function from queries, keys and values [P, H, S] to what the rows attend to, [P, D]."""
+
+Shape = tuple[int, ...]
+Tensors = Iterator[tuple[str, Shape, bool]]
+"""Name, shape and whether it is loaded; others may be in a checkpoint, and only shapes are checked.
+"""
+
+Prefixes = tuple[tuple[str, str], ...]
+"""Beginnings of names and what replaces them; the first that matches counts."""
 
 
 class Tower(Protocol):
@@ -142,3 +150,50 @@ def cut(xp: Any, pixels: Array, size: int, merge: int = 1, frames: int = 1) -> A
 def cast(xp: Any, x: Array, dtype: Any) -> Array:
     """The array with numbers of another type."""
     return x if x.dtype == dtype else xp.astype(x, dtype)
+
+
+def renamed(name: str, prefixes: Prefixes) -> str:
+    """The name with the first matching prefix replaced."""
+    for old, new in prefixes:
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name
+
+
+def listed(take: Callable[[TowerParts], object], *, needed: bool = True) -> Tensors:
+    """The tensors that a function takes of a tower's parts; needed: true if they are loaded."""
+    listing = _Listing()
+    take(listing)
+    return ((name, shape, needed) for name, shape in listing.shapes)
+
+
+class _Listing:
+    """Implements `TowerParts` without a checkpoint: lists the tensors and computes nothing."""
+
+    xp: Any = None
+    upload: Any = None
+    attention: Any = None
+    silu: Any = None
+    gelu: Any = None
+    gelu_tanh: Any = None
+
+    def __init__(self) -> None:
+        self.shapes: list[tuple[str, Shape]] = []
+
+    def tensor(self, name: str, *shape: int) -> Any:
+        self.shapes.append((name, shape))
+
+    def convolution(self, weight: str, *shape: int, bias: str = "") -> Any:
+        self.tensor(weight, *shape)
+        if bias:
+            self.tensor(bias, shape[0])
+
+    def linear(self, inputs: int, outputs: int, *paths: str) -> Any:
+        for path in paths:
+            self.convolution(f"{path}.weight", outputs, inputs, bias=f"{path}.bias")
+
+    def layer_norm(self, path: str, width: int, epsilon: float) -> Any:  # noqa: ARG002
+        self.convolution(f"{path}.weight", width, bias=f"{path}.bias")
+
+    def rms_norm(self, path: str, width: int, epsilon: float) -> Any:  # noqa: ARG002
+        self.tensor(f"{path}.weight", width)

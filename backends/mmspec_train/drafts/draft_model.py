@@ -29,8 +29,8 @@ from mmspec.checkpoints.manifest import TOWER, canonical, hub_name, is_buffer, m
 from mmspec.checkpoints.stored_config import stored_config
 from mmspec.drafters.heads.packing import Span
 from mmspec.families.decoder import TextConfig
-from mmspec.families.tensors import renamed
 from mmspec.families.text_families import LLAMA
+from mmspec.families.tower import renamed
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_json
 from mmspec.ground.output_files import make_directory, replace_file, replace_text

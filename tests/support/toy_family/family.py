@@ -11,9 +11,8 @@ from mmspec.families.clip_images import ClipImages, read_clip_images
 from mmspec.families.decoder import TextConfig
 from mmspec.families.family import Architecture, Family, ImageTokens
 from mmspec.families.grid import Grid
-from mmspec.families.tensors import Tensors, listed
 from mmspec.families.text_families import read_llama
-from mmspec.families.tower import Array, TowerParts
+from mmspec.families.tower import Array, Tensors, TowerParts, listed
 from mmspec.ground.json_file import Block
 
 
