@@ -5,15 +5,17 @@
 The draft `s0-w300-v600` has seed 0, 300 steps of each of `train draft`'s two stages on text, and
 600 steps on images. What OUT lacks is trained and measured, so that the same command goes on where
 it was interrupted. Draws FIGURE with matplotlib and writes its numbers to `mixtures.csv` beside
-this file. Seed 0 gives the curve in `support.view_pairs`; drafts of other seeds and shapes test it.
+this file. Seed 0 gives the curve below; drafts of other seeds and shapes test it.
 """
 
 import argparse
 import csv
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +23,85 @@ from matplotlib.figure import Figure
 
 from mmspec_bench.report.merge import BenchRun, merge
 from mmspec_bench.suite.confidence import Interval, difference
-from mmspec_bench.suite.metrics import block_efficiency
-from support.view_pairs import BREAK_EVEN, ViewPair, compare
+from mmspec_bench.suite.metrics import block_efficiency, pairs, ratio
+from mmspec_bench.suite.rows import AnswerRow
+
+EVEN, CURVE = 0.54, 1.62
+"""The curve r = EVEN + CURVE · (1/2 - s)²: of the places that one view alone has right, the share r
+that the even mixture has right, by the weaker view's share s. Measured on drafts of `mini`."""
+BREAK_EVEN = 0.5 - (1 - sqrt(1 - 4 * CURVE * (EVEN - 0.5))) / (2 * CURVE)
+"""The weaker view's share above which r > 1 - s: the mixture beats the better view."""
+
+
+@dataclass(slots=True)
+class ViewPair:
+    """Counts of the places of answers by which of two views is right there."""
+
+    places: Counter[tuple[bool, bool]] = field(default_factory=Counter)
+    """Number of places by whether the first and the second view are right."""
+    mixed: Counter[bool] = field(default_factory=Counter)
+    """Number of places that one view alone has right, by whether their mixture is right there."""
+
+    def share(self, first: bool, second: bool) -> float:
+        """The share of places at which exactly the views that are True are right."""
+        return ratio(self.places[first, second], self.places.total())
+
+    @property
+    def lone(self) -> float:
+        """The share of places at which exactly one view is right."""
+        return self.share(True, False) + self.share(False, True)
+
+    @property
+    def weaker(self) -> float:
+        """The share of the places with one right view that the less often right one has right."""
+        return ratio(min(self.share(True, False), self.share(False, True)), self.lone)
+
+    @property
+    def recovered(self) -> float | None:
+        """The share of the places with one right view at which their mixture is right."""
+        return ratio(self.mixed[True], self.mixed.total()) if self.mixed else None
+
+    def expected_gain(self, draft_length: int) -> float:
+        """The even mixture's tokens per round over the better view's, less 1, by that curve.
+
+        As if places were right independently: tokens per round are then 1 + a + … + a^draft_length.
+        """
+        shares = EVEN + CURVE * (0.5 - self.weaker) ** 2, 1 - self.weaker
+        mixed, single = (
+            sum((self.share(True, True) + part * self.lone) ** n for n in range(draft_length + 1))
+            for part in shares
+        )
+        return mixed / single - 1
+
+
+def right_places(row: AnswerRow) -> dict[int, bool]:
+    """Whether the chain's token was the target's, by place in the answer, where that is known."""
+    known: dict[int, bool] = {}
+    start = 0
+    for round_ in row.rounds:
+        known |= dict.fromkeys(range(start, start + round_.accepted), True)
+        if round_.accepted < round_.drafted:
+            known[start + round_.accepted] = False
+        start += round_.emitted
+    return {place: right for place, right in known.items() if place < start}
+
+
+def compare(
+    first: Iterable[AnswerRow], second: Iterable[AnswerRow], mixture: Iterable[AnswerRow] = ()
+) -> ViewPair:
+    """Count the places of the answers that both views drafted, known of both."""
+    counts, mixed = ViewPair(), {row.key: row for row in mixture}
+    for one, other in pairs(first, second):
+        if one.token_ids != other.token_ids:
+            continue
+        left, right = right_places(one), right_places(other)
+        both = right_places(mixed[one.key]) if one.key in mixed else {}
+        for place in left.keys() & right.keys():
+            counts.places[left[place], right[place]] += 1
+            if left[place] != right[place] and place in both:
+                counts.mixed[both[place]] += 1
+    return counts
+
 
 GRID = [
     *((0, words, images) for words in (100, 300, 1000) for images in (100, 300)),

@@ -1,5 +1,6 @@
-"""Checkpoints in every format, devices, types, and what cannot be had."""
+"""Checkpoints in every format, and quantized copies as mlx-lm and mlx-vlm write and read them."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,11 +13,14 @@ import pytest
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec_mlx import save_quantized
 from mmspec_mlx.backend import MlxBackend, build
 from mmspec_mlx.device.weights import Weights
 from support import factory
 from support import sequence_helpers as helpers
+from support.factory_qwen import tiny_qwen2, tiny_qwen3
 from support.full_size import FULL_SIZE
+from support.segments import flat
 
 DTYPES = {"F32": mx.float32, "F16": mx.float16, "BF16": mx.bfloat16, "U32": mx.uint32}
 
@@ -136,3 +140,112 @@ def test_without_openblas_the_command_that_brings_it_is_named(monkeypatch):
         "blas": "reference (slow)",
         "hint": "faster with OpenBLAS: apt install libopenblas0-pthread",
     }
+
+
+def quantized(source, path, bits=4, group_size=64):
+    MlxBackend().quantize(source, path, bits=bits, group_size=group_size)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("layout", "tied", "bits", "group_size"),
+    [
+        *(("hub", True, 4, 64), ("transformers", False, 8, 32)),
+        *((tiny_qwen2, True, 4, 64), (tiny_qwen3, False, 4, 64)),
+    ],
+)
+def test_mlx_lm_reads_a_quantized_text_model_and_says_the_same(
+    tmp_path, layout, tied, bits, group_size
+):
+    from mlx_lm.utils import load_model
+
+    # mlx-lm reads no `rope_parameters` of a Qwen2: the base is its own default.
+    kind = {"layout": layout} if isinstance(layout, str) else {"theta": 1e6}
+    make = factory.tiny_llama if isinstance(layout, str) else layout
+    source = make(tmp_path / "a", tied=tied, key_value_heads=2, **kind)
+    path = quantized(source, tmp_path / "q", bits, group_size)
+    theirs, config = load_model(path)
+    assert config["quantization"]["bits"] == bits
+    tokens = flat(helpers.TEXT)
+    target = helpers.target(MlxBackend().load(path), helpers.TEXT)
+    said = helpers.plain(target, 20)
+    logits = np.array(theirs(mx.array([tokens + said]))[0])
+    np.testing.assert_allclose(target.logits(), logits[-1], atol=2e-5)
+    assert logits[len(tokens) - 1 : -1].argmax(-1).tolist() == said
+
+
+@pytest.mark.parametrize("layout", ["hub", "transformers"])
+def test_a_quantized_llava_holds_what_an_mlx_conversion_does(tmp_path, layout):
+    """Names, shapes, types and values, the projector quantized and the tower not."""
+    source = factory.tiny_llava(tmp_path / "a", layout=layout, dtype="float16", sharded=True)
+    hub = factory.tiny_llava(tmp_path / "h", dtype="float16")
+    path = quantized(source, tmp_path / "q")
+    ours = mx.load(str(path / "model.safetensors"))
+    conversion = factory.quantized(hub, tmp_path / "whole", 4, 64, vision=True)
+    plain = factory.quantized(hub, tmp_path / "plain", 0)
+    packed, floats = (mx.load(str(each / "model.safetensors")) for each in (conversion, plain))
+    expected = {
+        name: floats[name] if "vision_tower" in name else array
+        for name, array in packed.items()
+        if name in floats or "vision_tower" not in name
+    }
+    assert ours.keys() == expected.keys()
+    for name, array in expected.items():
+        assert ours[name].dtype == array.dtype
+        assert mx.array_equal(ours[name], array), name
+
+
+def test_the_second_head_of_a_tied_model_is_not_copied(tmp_path):
+    source = factory.tiny_llama(tmp_path / "llama", tied=True)
+    tensors = mx.load(str(source / "model.safetensors"))
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+    mx.save_safetensors(str(source / "model.safetensors"), tensors)
+    copy = mx.load(str(quantized(source, tmp_path / "copy", 4, 32) / "model.safetensors"))
+    assert "model.embed_tokens.scales" in copy
+    assert not [name for name in copy if "lm_head" in name]
+
+
+def test_side_files_come_along_and_weights_code_and_indexes_do_not(tmp_path):
+    source = factory.tiny_llava(tmp_path / "a", sharded=True)
+    (source / "modeling.py").write_text("raise SystemExit")
+    (source / "tokenizer.model").write_bytes(b"sentencepiece")
+    path = quantized(source, tmp_path / "q")
+    kept = {file.name for file in source.iterdir() if file.suffix in (".json", ".model")}
+    kept -= {"model.safetensors.index.json"}
+    assert {file.name for file in path.iterdir()} == kept | {"model.safetensors"}
+    config = json.loads((path / "config.json").read_text())
+    assert config.pop("quantization") == {"bits": 4, "group_size": 64, "mode": "affine"}
+    assert config == json.loads((source / "config.json").read_text())
+
+
+def test_large_copies_are_written_in_shards(tmp_path, llava_path, monkeypatch):
+    whole = MlxBackend().load(quantized(llava_path, tmp_path / "one"))
+    monkeypatch.setattr(save_quantized, "SHARD_BYTES", 50_000)
+    path = quantized(llava_path, tmp_path / "many")
+    index = json.loads((path / "model.safetensors.index.json").read_text())
+    files = sorted(file.name for file in path.glob("*.safetensors"))
+    assert len(files) > 2
+    assert files == sorted(set(index["weight_map"].values()))
+    assert files[-1] == f"model-{len(files):05}-of-{len(files):05}.safetensors"
+    models = (MlxBackend().load(path), whole)
+    np.testing.assert_array_equal(*(helpers.target(each, helpers.TEXT).logits() for each in models))
+
+
+def test_what_cannot_be_quantized_is_refused_before_anything_is_written(
+    tmp_path, llava_path, mlx_path
+):
+    path = tmp_path / "q"
+    for source, bits, group, said in (
+        (llava_path, 3, 64, "unknown number of bits '3': use 2, 4 or 8"),
+        (llava_path, 4, 48, "unknown group size '48': use 32, 64 or 128"),
+        (mlx_path, 4, 64, "already quantized"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            quantized(source, path, bits, group)
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        quantized(tmp_path / "nowhere", path)
+    assert not path.exists()
+    path.mkdir()
+    (path / "mine.txt").write_text("precious")
+    with pytest.raises(UsageError, match="not empty"):
+        quantized(llava_path, path)
