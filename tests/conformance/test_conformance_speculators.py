@@ -12,18 +12,16 @@ from mmspec.chat.plugins import load_backend
 from mmspec.checkpoints.head_export import LAYOUTS, export_head
 from mmspec.decoding.sampling import GREEDY
 from mmspec.drafters.heads.packing import Outline
-from support import block_oracle
-from support import speculators_oracle as eagle_oracle
-from support.factory_blocks import VOCABULARY, WIDTH, speculators_block, z_lab
-from support.factory_heads import speculators, tiny_head
+from support import speculators_oracle as oracle
+from support.factory_blocks import VOCABULARY, z_lab
+from support.factory_heads import tiny_head
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit, in speculators
-SUPPORT = Path(__file__).parents[1] / "support"
-EAGLE3_VALUES = json.loads((SUPPORT / "speculators_values.json").read_text())
-BLOCK_VALUES = json.loads((SUPPORT / "block_values.json").read_text())
+FILE = Path(__file__).parents[1] / "support" / "speculators_values.json"
+VALUES = json.loads(FILE.read_text())
 MAPPED = np.linspace(2, VOCABULARY - 1, 100).astype(int)
-EAGLE3, BLOCKS = eagle_oracle.VARIANTS, block_oracle.VARIANTS
-installed = pytest.mark.skipif(find_spec("speculators") is None, reason="speculators is missing")
+is_installed = find_spec("speculators") is not None
+installed = pytest.mark.skipif(not is_installed, reason="speculators is missing")
 
 
 def array(backend, values):
@@ -68,87 +66,61 @@ def target(backend, pair_paths):
     return load_backend(backend).load(pair_paths[0])
 
 
-def rows_of(backend, expander, tokens):
-    """The logits [s, V] of a drafter at its root and after each of `tokens`."""
-    rows = [expander.root()]
-    rows += [expander.expand(array(backend, np.array([token])), None) for token in tokens]
-    return np.array([row.tolist()[0] for row in rows])
+def expanded(backend, target, directory, columns, table=None):
+    """An expander of a draft after `columns` columns, the tokens from there, the head's modules.
 
-
-def eagle3(backend, target, directory, columns, table=None):
-    """The head's logits [s, V] at the last of `columns` slots and after the tokens that follow.
-
-    table: embeddings [V, H] of all tokens; None: the file's own.
+    table: embeddings [V, H] of all tokens, if an EAGLE-3 head's file has none.
     """
     head = load_backend(backend).load_head(directory, target)
-    sequence = eagle_oracle.random_sequence(head.config.eagle3.count, WIDTH, VOCABULARY)
+    block, (own, matrix) = head.config.block, oracle.random_matrices()
     if table is None:
-        table = load_file(directory / "model.safetensors")["embed_tokens.weight"]
-    given = Given(backend, *sequence, table)
+        stored = load_file(directory / "model.safetensors")
+        table = own if block else stored["embed_tokens.weight"]
+    layers = len(block.captured) if block else head.config.eagle3.count
+    given = Given(backend, *oracle.random_sequence(layers), table, array(backend, matrix))
     forwards = head.open_drafter(given, GREEDY)._forwards
-    outline = Outline(apart=True).grown(columns + 1)
-    forwards.follow(outline, 0, columns - 2)
-    with forwards._framework.inference():
-        expander = forwards._expander(outline, columns - 2, 3)
-        following = given.ids(columns + 1, columns + eagle_oracle.STEPS)
-        return rows_of(backend, expander, following)
-
-
-def block(backend, target, directory, columns):
-    """A block after `columns` columns of context and one token: expander, tokens, modules."""
-    head = load_backend(backend).load_head(directory, target)
-    table, matrix = block_oracle.random_matrices(WIDTH, VOCABULARY)
-    layers = len(head.config.block.captured)
-    sequence = block_oracle.random_sequence(layers, WIDTH, VOCABULARY)
-    given = Given(backend, *sequence, table, array(backend, matrix))
-    forwards = head.open_drafter(given, GREEDY)._forwards
-    outline = Outline().grown(columns + 1)
-    for start, stop in ((0, columns // 2), (columns // 2, columns - 1)):
+    end, count = (columns - 1, head.config.slots) if block else (columns - 2, oracle.STEPS)
+    outline = Outline(apart=not block).grown(columns + 1)
+    half = max(end // 2, 1)  # fed in two parts where there are two
+    for start, stop in ((0, half), (half, end))[:end]:
         forwards.follow(outline, start, stop)
     with forwards._framework.inference():
-        expander = forwards._expander(outline, columns - 1, head.config.slots)
-    return expander, given.ids(columns, columns + head.config.slots), forwards._parts
+        expander = forwards._expander(outline, end, count)
+    return expander, given.ids(columns, columns + count), forwards
 
 
-def block_rows(backend, target, directory, columns=block_oracle.COLUMNS):
-    """The drafter's logits [K, V] after `columns` columns of context and one token."""
-    expander, tokens, modules = block(backend, target, directory, columns)
-    with modules.framework.inference():
-        return rows_of(backend, expander, tokens[1:])
+def rows(backend, target, directory, columns=oracle.COLUMNS, table=None):
+    """The head's logits [K, V] after `columns` columns and after each of the tokens from there."""
+    expander, tokens, forwards = expanded(backend, target, directory, columns, table)
+    with forwards._framework.inference():
+        found = [expander.root()]
+        found += [expander.expand(array(backend, np.array([id])), None) for id in tokens[1:]]
+    return np.array([row.tolist()[0] for row in found])
 
 
-def drafted(rows):
+def drafted(logits):
     """The logits of the tokens that the head can draft; all others must be impossible."""
-    if np.isfinite(rows).all():
-        return rows
-    assert np.isneginf(np.delete(rows, MAPPED, axis=1)).all()
-    return rows[:, MAPPED]
+    if np.isfinite(logits).all():
+        return logits
+    assert np.isneginf(np.delete(logits, MAPPED, axis=1)).all()
+    return logits[:, MAPPED]
 
 
-@pytest.mark.parametrize("name", EAGLE3)
+@pytest.mark.parametrize("name", oracle.VARIANTS)
 def test_logits_are_those_that_the_package_gave(backend, target, tmp_path, name):
-    directory = speculators(tmp_path / "head", seed=4, **EAGLE3[name])
-    rows = eagle3(backend, target, directory, eagle_oracle.COLUMNS)
-    np.testing.assert_allclose(drafted(rows), EAGLE3_VALUES[name], atol=2e-4)
-
-
-@pytest.mark.parametrize("name", BLOCKS)
-def test_logits_and_confidence_of_blocks_are_those_that_the_package_gave(
-    backend, target, tmp_path, name
-):
-    kind, given = BLOCKS[name]
-    directory = speculators_block(tmp_path / "head", kind, seed=4, **given)
-    rows = drafted(block_rows(backend, target, directory))
-    np.testing.assert_allclose(rows[[0, -1]], BLOCK_VALUES[name]["logits"], atol=2e-4)
-    if name in ("dspark", "gated", "rnn", "rnn mapped", "masks alone"):
-        said = confidence(backend, target, directory)
-        np.testing.assert_allclose(said, BLOCK_VALUES[name]["confidence"], atol=1e-4)
+    """And the confidence."""
+    directory, values = oracle.written(name, tmp_path / "head"), VALUES[name]
+    found = drafted(rows(backend, target, directory))
+    np.testing.assert_allclose(found[[0, -1]], values["logits"], atol=2e-4)
+    if values["confidence"] and name != "no markov":
+        sure = confidence(backend, target, directory)
+        np.testing.assert_allclose(sure, values["confidence"], atol=1e-4)
 
 
 def confidence(backend, target, directory):
     """The probabilities with which a block's own tokens are accepted."""
-    expander, tokens, modules = block(backend, target, directory, block_oracle.COLUMNS)
-    framework = modules.framework
+    expander, tokens, forwards = expanded(backend, target, directory, oracle.COLUMNS)
+    framework, modules = forwards._framework, forwards._parts
     with framework.inference():
         read = expander._features
         if modules.options.confidence_head_with_markov:
@@ -157,59 +129,39 @@ def confidence(backend, target, directory):
         return 1 / (1 + np.exp(-np.array(modules.confidence(read).tolist())[:, 0]))
 
 
-EXPORTED = [{}, {"draft_vocab_size": 100, "fc_norm": True, "norm_output": True}]
+@installed
+@pytest.mark.parametrize("name", oracle.VARIANTS)
+def test_logits_are_those_of_the_installed_package(backend, target, tmp_path, name):
+    for seed in range(2):
+        directory = oracle.written(name, tmp_path / str(seed), seed)
+        for columns in range(3, oracle.COLUMNS + 1):
+            found = drafted(rows(backend, target, directory, columns))
+            np.testing.assert_allclose(found, oracle.rows(directory, columns)[0], atol=2e-4)
 
 
-@pytest.mark.parametrize("given", EXPORTED)
-def test_an_exported_head_drafts_the_same(backend, target, pair_paths, tmp_path, given):
-    head = tiny_head(tmp_path / "head", "eagle3", seed=4, **given)
-    embedding = load_file(pair_paths[0] / "model.safetensors")
-    table = next(tensor for name, tensor in embedding.items() if "embed_tokens" in name)
-    expected = eagle3(backend, target, head, 9, table)
-    for layout in LAYOUTS:
+EXPORTED = [
+    ("eagle3", {}),
+    ("eagle3", {"draft_vocab_size": 100, "fc_norm": True, "norm_output": True}),
+    *((kind, {}) for kind in ("dflash", "dspark")),
+]
+
+
+@pytest.mark.parametrize(("kind", "given"), EXPORTED)
+def test_an_exported_head_drafts_the_same(backend, target, pair_paths, tmp_path, kind, given):
+    """Also as the package computes it, if it is installed."""
+    head, table = tiny_head(tmp_path / "head", kind, seed=4, **given), None
+    if kind == "eagle3":
+        stored = load_file(pair_paths[0] / "model.safetensors")
+        table = next(tensor for name, tensor in stored.items() if "embed_tokens" in name)
+    expected = rows(backend, target, head, table=table)
+    for layout in LAYOUTS if kind == "eagle3" else ["speculators"]:
         out = tmp_path / layout
         export_head(head, pair_paths[0], layout, out, str(pair_paths[0]))
-        np.testing.assert_array_equal(eagle3(backend, target, out, 9, table), expected)
-    if find_spec("speculators"):
-        sequence = eagle_oracle.random_sequence(3, WIDTH, VOCABULARY)
-        told = eagle_oracle.verified_logits(tmp_path / "speculators", sequence)
-        np.testing.assert_allclose(drafted(expected), told[:, 8], atol=2e-4)
-
-
-@installed
-@pytest.mark.parametrize("name", EAGLE3)
-def test_logits_are_those_of_the_installed_package(backend, target, tmp_path, name):
-    given = EAGLE3[name]
-    for seed in range(3):
-        directory = speculators(tmp_path / f"head {seed}", seed=seed, **given)
-        layers = len(given.get("eagle_aux_hidden_state_layer_ids", [0, 1, 2]))
-        sequence = eagle_oracle.random_sequence(layers, WIDTH, VOCABULARY)
-        expected = eagle_oracle.logits(directory, sequence)
-        for columns in range(3, eagle_oracle.COLUMNS + 1):
-            rows = drafted(eagle3(backend, target, directory, columns))
-            np.testing.assert_allclose(rows, expected[:, columns - 1], atol=2e-4)
-
-
-@installed
-@pytest.mark.parametrize("name", BLOCKS)
-def test_logits_of_blocks_are_those_of_the_installed_package(backend, target, tmp_path, name):
-    kind, given = BLOCKS[name]
-    directory = speculators_block(tmp_path / "head", kind, seed=1, **given)
-    for columns in range(2, block_oracle.COLUMNS + 1):
-        rows = drafted(block_rows(backend, target, directory, columns))
-        expected, _ = block_oracle.rows(directory, columns)
-        np.testing.assert_allclose(rows, expected, atol=2e-4)
-
-
-@installed
-@pytest.mark.parametrize("kind", ["dflash", "dspark"])
-def test_the_installed_package_computes_an_exported_drafter(
-    backend, target, pair_paths, tmp_path, kind
-):
-    head = tiny_head(tmp_path / "head", kind, seed=4)
-    export_head(head, pair_paths[0], "speculators", tmp_path / "out", str(pair_paths[0]))
-    expected, _ = block_oracle.rows(tmp_path / "out")
-    np.testing.assert_allclose(block_rows(backend, target, head), expected, atol=2e-4)
+        np.testing.assert_array_equal(rows(backend, target, out, table=table), expected)
+    if is_installed:
+        out = tmp_path / "speculators"
+        found = oracle.verified_rows(out) if kind == "eagle3" else oracle.rows(out)[0]
+        np.testing.assert_allclose(drafted(expected), found, atol=2e-4)
 
 
 CAUSAL = {"nested": {"causal": True}}
@@ -231,11 +183,11 @@ def test_logits_are_those_of_mlx_vlm(backend, target, tmp_path, kind, given):
         nested = nested | {"projector_type": "dspark", "markov_rank": 8}
     for seed in range(3):
         directory = z_lab(tmp_path / str(seed), seed=seed, **(given | {"nested": nested}))
-        expected = block_oracle.mlx_vlm_rows(directory, kind)
-        np.testing.assert_allclose(block_rows(backend, target, directory), expected, atol=2e-4)
+        expected = oracle.mlx_vlm_rows(directory, kind)
+        np.testing.assert_allclose(rows(backend, target, directory), expected, atol=2e-4)
 
 
-SLIDING = block_oracle.SLIDING | {"sliding_window": 5, "nested": {"causal": False}}
+SLIDING = oracle.SLIDING | {"sliding_window": 5, "nested": {"causal": False}}
 
 
 @pytest.mark.parametrize("given", [*(each for each in ODD if each != CAUSAL), SLIDING])
@@ -243,5 +195,5 @@ def test_logits_are_those_of_transformers(backend, target, tmp_path, given):
     """Three seeds; in two rounds, of which the second continues the first's cache."""
     for seed in range(3):
         directory = z_lab(tmp_path / str(seed), seed=seed, **given)
-        expected = block_oracle.transformers_rows(directory)
-        np.testing.assert_allclose(block_rows(backend, target, directory), expected, atol=2e-4)
+        expected = oracle.transformers_rows(directory)
+        np.testing.assert_allclose(rows(backend, target, directory), expected, atol=2e-4)

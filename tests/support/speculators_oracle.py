@@ -1,120 +1,268 @@
-"""What the model class of vLLM's speculators package computes with an EAGLE-3 head.
+"""What model classes of vLLM's speculators package compute with EAGLE-3 heads and block drafters.
 
-`python tests/support/speculators_oracle.py FILE`, where the package is installed, writes the values
-that the tests compare with elsewhere.
+`PYTHONPATH=tests python -m support.speculators_oracle FILE`, where the package is installed, writes
+the values that the tests compare with elsewhere.  mlx-vlm's drafters and transformers' are here too.
 
-Shape letters: n columns, H width, c captured layers, d tokens that the head can draft, s steps.
+Shape letters: n columns, B block rows, H width, c captured layers, V vocabulary, K drafted tokens.
 """
 
 import json
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
+from support.factory_blocks import VOCABULARY, WIDTH, speculators_block
+from support.factory_heads import speculators
+
 STEPS, COLUMNS = 3, 9
-VARIANTS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "every token": {"draft_vocab_size": 320},
-    "norm before the residual": {"norm_before_residual": True},
-    "a norm of all states": {"norm_before_fc": True},
-    "3.1": {"fc_norm": True, "norm_output": True},
-    "grouped": {"layer": {"num_key_value_heads": 2}},
-    "wide heads": {"layer": {"head_dim": 32, "rope_theta": 5e6, "rms_norm_eps": 1e-6}},
-    "qwen3": {"layer": {"model_type": "qwen3", "num_key_value_heads": 2}, "norm_output": True},
-    "two layers": {"eagle_aux_hidden_state_layer_ids": [0, 2], "fc_norm": True},
+"""Tokens that an EAGLE-3 head drafts; columns before a draft."""
+SLIDING = {
+    "num_hidden_layers": 3,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "sliding_window": 4,
+    "use_sliding_window": True,
 }
-"""What the configs of the heads say, by name."""
+WIDE = {"head_dim": 32, "rope_theta": 5e6, "rms_norm_eps": 1e-6}
+ODD = {"num_hidden_layers": 1, "num_key_value_heads": 1, "head_dim": 22}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("eagle3", {}),
+    "every token": ("eagle3", {"draft_vocab_size": 320}),
+    "norm before the residual": ("eagle3", {"norm_before_residual": True}),
+    "a norm of all states": ("eagle3", {"norm_before_fc": True}),
+    "3.1": ("eagle3", {"fc_norm": True, "norm_output": True}),
+    "grouped": ("eagle3", {"layer": {"num_key_value_heads": 2}}),
+    "wide heads": ("eagle3", {"layer": WIDE}),
+    "qwen3": (
+        "eagle3",
+        {"layer": {"model_type": "qwen3", "num_key_value_heads": 2}, "norm_output": True},
+    ),
+    "two layers": ("eagle3", {"eagle_aux_hidden_state_layer_ids": [0, 2], "fc_norm": True}),
+    "dflash": ("dflash", {}),
+    "anchored": ("dflash", {"sample_from_anchor": True}),
+    "mapped": ("dflash", {"draft_vocab_size": 100}),
+    "odd sizes": (
+        "dflash",
+        {"layer": ODD, "aux_hidden_state_layer_ids": [0, 1, 2], "block_size": 3},
+    ),
+    "sliding": ("dflash", {"layer": SLIDING}),
+    "sliding both ways": ("dflash", {"layer": SLIDING, "sliding_window_non_causal": True}),
+    "dspark": ("dspark", {}),
+    "gated": ("dspark", {"markov_head_type": "gated", "block_size": 4}),
+    "rnn": ("dspark", {"markov_head_type": "rnn"}),
+    "rnn mapped": ("dspark", {"markov_head_type": "rnn", "draft_vocab_size": 100}),
+    "masks alone": ("dspark", {"sample_from_anchor": False}),
+    "no markov": ("dspark", {"markov_rank": 0, "confidence_head_with_markov": False}),
+}
+"""Kind of the heads, and what their configs say, by name."""
 
 
-class Sequence(NamedTuple):
-    """What a head reads of a target: random numbers."""
+def written(name: str, path: Path, seed: int = 4) -> Path:
+    """Write a variant's random head to `path`; returns `path`."""
+    kind, given = VARIANTS[name]
+    if kind == "eagle3":
+        return speculators(path, seed=seed, **given)
+    return speculators_block(path, kind, seed=seed, **given)
 
-    tokens: Any
-    """[n + s] ids."""
-    captured: Any
-    """[n + s, c H] states of the captured layers."""
 
-
-def random_sequence(layers: int, width: int, vocabulary: int) -> Sequence:
-    """A sequence of seeded random numbers, in float32."""
+def random_sequence(layers: int) -> tuple[Any, Any]:
+    """Tokens [2 n] and captured states [2 n, c H]: seeded random numbers."""
     draws = np.random.default_rng(5)
-    tokens = draws.integers(0, vocabulary, COLUMNS + STEPS)
-    captured = draws.standard_normal((COLUMNS + STEPS, layers * width)).astype(np.float32)
-    return Sequence(tokens, captured)
+    tokens = draws.integers(0, VOCABULARY, 2 * COLUMNS)
+    return tokens, draws.standard_normal((2 * COLUMNS, layers * WIDTH)).astype(np.float32)
 
 
-def logits(directory: Path, sequence: Sequence) -> Any:
-    """Logits [s, n, d] of the package's model: step, column that the draft begins after."""
-    return _told(_model(directory), sequence)
+def random_matrices() -> tuple[Any, Any]:
+    """The target's embedding and its output matrix, both [V, H]."""
+    drawn = np.random.default_rng(6).standard_normal((2, VOCABULARY, WIDTH)).astype(np.float32)
+    return drawn[0], drawn[1] * np.float32(WIDTH**-0.5)
 
 
-def verified_logits(directory: Path, sequence: Sequence) -> Any:
-    """As `logits`, of a head whose config names a target that is there: nothing is passed by."""
-    from speculators import SpeculatorModel, SpeculatorModelConfig
+def rows(directory: Path, columns: int = COLUMNS) -> tuple[Any, Any]:
+    """Logits [K, V] of a draft after `columns` columns, and its confidence [K] or None.
+
+    The tokens before each row are the sequence's.
+    """
+    model = _model(directory)
+    if model.config.speculators_model_type == "eagle3":
+        return _eagle3_rows(model)[:, columns - 1], None
+    return _block_rows(model, columns)
+
+
+def verified_rows(directory: Path) -> Any:
+    """As `rows` of an EAGLE-3 head whose config names a target that is there."""
+    from speculators import SpeculatorModel
+
+    model = SpeculatorModel.from_pretrained(directory, config=_config(directory))
+    # Newer transformers than the package allows leave zeros where it looks for NaN.
+    model._load_verifier_weights(overwrite_embed_tokens=True)
+    return _eagle3_rows(model.eval().float())[:, COLUMNS - 1]
+
+
+def _config(directory: Path) -> Any:
+    from speculators import SpeculatorModelConfig
 
     config = SpeculatorModelConfig.from_pretrained(directory)
     config.transformer_layer_config._attn_implementation = "eager"
-    model = SpeculatorModel.from_pretrained(directory, config=config)
-    # Newer transformers than the package allows leave zeros where it looks for NaN.
-    model._load_verifier_weights(overwrite_embed_tokens=True)
-    return _told(model.eval().float(), sequence)
-
-
-def _told(model: Any, sequence: Sequence) -> Any:
-    import torch
-
-    rows: list[Any] = []
-    model.lm_head.register_forward_hook(lambda _module, _given, output: rows.append(output[0]))
-    tokens = torch.tensor(sequence.tokens)
-    count = len(tokens)
-    with torch.no_grad():
-        model(
-            hidden_states=torch.tensor(sequence.captured)[None],
-            input_ids=torch.roll(tokens, -1)[None],
-            document_ids=torch.zeros(1, count, dtype=torch.long),
-            ttt_steps=STEPS,
-        )
-    return torch.stack(rows)[:, :COLUMNS].numpy()
+    return config
 
 
 def _model(directory: Path) -> Any:
+    import torch
     from safetensors.torch import load_file
-    from speculators import SpeculatorModelConfig
-    from speculators.models.eagle3 import Eagle3DraftModel
+    from speculators import SpeculatorModel
 
-    config = SpeculatorModelConfig.from_pretrained(directory)
-    config.transformer_layer_config._attn_implementation = "eager"
-    model = Eagle3DraftModel(config)
-    missing, unexpected = model.load_state_dict(
-        load_file(directory / "model.safetensors"), strict=False
-    )
+    config = _config(directory)
+    model = (SpeculatorModel.registry or {})[config.speculators_model_type](config)
+    tensors = load_file(directory / "model.safetensors")
+    for name, matrix in zip(("embed_tokens", "lm_head"), random_matrices(), strict=True):
+        tensors.setdefault(f"{name}.weight", torch.tensor(matrix))
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
     assert not unexpected
     assert set(missing) <= {"verifier_lm_head.weight", "verifier_norm.weight"}
-    return model.eval()
+    return model.eval().float()
 
 
-def values(name: str, place: Path) -> list[Any]:
-    """The package's logits of a variant at the last column, rounded, a list for each step."""
-    from support.factory_heads import VOCABULARY, WIDTH, speculators
+def _eagle3_rows(model: Any) -> Any:
+    """Logits [K, n, V] by step and column that the draft begins after."""
+    import torch
 
-    given = VARIANTS[name]
-    directory = speculators(place / "head", seed=4, **given)
-    layers = len(given.get("eagle_aux_hidden_state_layer_ids", [0, 1, 2]))
-    told = logits(directory, random_sequence(layers, WIDTH, VOCABULARY))
-    return [[round(float(value), 4) for value in step[-1]] for step in told]
+    found: list[Any] = []
+    model.lm_head.register_forward_hook(lambda _module, _given, output: found.append(output[0]))
+    layers = len(model.config.eagle_aux_hidden_state_layer_ids)
+    ids, captured = map(torch.tensor, random_sequence(layers))
+    with torch.no_grad():
+        model(
+            hidden_states=captured[None],
+            input_ids=torch.roll(ids, -1)[None],
+            document_ids=torch.zeros(1, len(ids), dtype=torch.long),
+            ttt_steps=STEPS,
+        )
+    return torch.stack(found)[:, :COLUMNS].numpy()
+
+
+def _block_rows(model: Any, columns: int) -> tuple[Any, Any]:
+    import torch
+
+    config = model.config
+    ids, captured = map(torch.tensor, random_sequence(len(config.aux_hidden_state_layer_ids)))
+    loss_mask = torch.zeros(1, len(ids))
+    loss_mask[0, columns] = 1
+    shift = 0 if config.sample_from_anchor else 1
+    with torch.no_grad():
+        hidden, logits, *_ = model._backbone_forward(
+            captured[None],
+            ids[None],
+            loss_mask,
+            torch.zeros(1, len(ids), WIDTH),
+            torch.zeros(1, len(ids), dtype=torch.long),
+            max_anchors=1,
+        )
+        before = ids[None, columns : columns + config.block_size]
+        if shift:
+            before = torch.cat((before[:, :1], before[:, :-1]), dim=1)
+        read = [hidden]
+        if getattr(model, "markov_head", None):
+            embedded = model.markov_head.prev_embeddings(before)
+            bias = model.markov_head.block_bias(prev_token_ids=before, hidden_states=hidden)
+            logits, read = logits + bias, [hidden, embedded]
+        if not getattr(model, "confidence_head", None):
+            return logits[0, shift:].numpy(), None
+        parts = read if config.confidence_head_with_markov else read[:1]
+        confidence = model.confidence_head(torch.cat(parts, dim=-1)).sigmoid()[0, shift:]
+    return logits[0, shift:].numpy(), confidence.numpy()
+
+
+def mlx_vlm_rows(directory: Path, kind: str) -> Any:
+    """Logits [K, V] of mlx-vlm's drafter after the columns, fed in two parts."""
+    import mlx.core as mx
+    from mlx_vlm.speculative.drafters.dspark import config as dspark_config
+    from mlx_vlm.speculative.drafters.dspark import dspark
+    from mlx_vlm.speculative.drafters.qwen3_dflash import config as dflash_config
+    from mlx_vlm.speculative.drafters.qwen3_dflash import dflash
+
+    said = json.loads((directory / "config.json").read_text())
+    if kind == "dspark":
+        config = dspark_config.DSparkConfig.from_dict(said)
+        model = dspark.DSparkDraftModel(config)
+    else:
+        config = dflash_config.DFlashConfig.from_dict(said)
+        model = dflash.DFlashDraftModel(config)
+    model.load_weights(list(mx.load(str(directory / "model.safetensors")).items()))
+    count = len(config.target_layer_ids)
+    tokens, captured = random_sequence(count)
+    table, matrix = map(mx.array, random_matrices())
+    model.embed_tokens, model.lm_head = (lambda ids: table[ids]), (lambda x: x @ matrix.T)
+    half, cache = COLUMNS // 2, model.make_cache()
+    rows = said["block_size"]
+    for start, stop in ((0, half), (half, COLUMNS)):
+        block = mx.array([[int(tokens[stop]), *[config.mask_token_id] * (rows - 1)]])
+        states = mx.array(captured[None, start:stop])
+        hidden = model._hidden(block, states, cache)
+    logits = model._logits(hidden)[0]
+    if kind == "dspark":
+        before = mx.array(tokens[COLUMNS : COLUMNS + rows])
+        return np.array(model.markov_head.apply_step_logits(logits, before))
+    return np.array(logits[1:])
+
+
+def transformers_rows(directory: Path) -> Any:
+    """Logits [B - 1, V] of transformers' DFlash after the columns, fed in two rounds.
+
+    directory: a drafter in z-lab's layout.
+    """
+    import torch
+    from safetensors.torch import load_file
+    from transformers import GenerationConfig, MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
+    from transformers.generation import DFlashTokenCandidateGenerator
+
+    said = json.loads((directory / "config.json").read_text())
+    said |= said.pop("dflash_config")
+    said["rope_parameters"] = {"rope_type": "default", "rope_theta": said["rope_theta"]}
+    said.setdefault("layer_types", ["full_attention"] * said["num_hidden_layers"])
+    # transformers' window also holds the column at its distance.
+    said["sliding_window"] = said.get("sliding_window", COLUMNS) - 1
+    names = MuseGlimmerAssistantConfig.__dataclass_fields__.keys() - {"architectures", "model_type"}
+    config = MuseGlimmerAssistantConfig(**{name: said[name] for name in names & said.keys()})
+    model = MuseGlimmerAssistantModel(config).eval()
+    own = {"fc.weight": "encoder.fc.weight", "hidden_norm.weight": "encoder.output_norm_enc.weight"}
+    tensors = load_file(directory / "model.safetensors").items()
+    model.load_state_dict({own.get(name, name): tensor for name, tensor in tensors})
+    table, matrix = map(torch.tensor, random_matrices())
+    head = torch.nn.Linear(*matrix.T.shape, bias=False)
+    head.weight = torch.nn.Parameter(matrix)
+    embedding = torch.nn.Embedding.from_pretrained(table)
+    length = GenerationConfig(max_length=1000)
+    generator = DFlashTokenCandidateGenerator(model, embedding, head, length)
+    layers, half = config.target_layer_ids, COLUMNS // 2
+    tokens, captured = random_sequence(len(layers))
+    for start, stop in ((0, half), (half, COLUMNS)):
+        states = torch.tensor(captured[None, start:stop]).chunk(len(layers), -1)
+        hidden = {layer + 1: state for layer, state in zip(layers, states, strict=True)}
+        ids, positions = torch.tensor(tokens[None, : stop + 1]), torch.arange(stop + 1)[None]
+        given = {"position_ids": positions, "attention_mask": None}
+        output = SimpleNamespace(hidden_states=hidden)
+        with torch.no_grad():
+            _, logits = generator.get_candidates(ids, given, output, False, stop - start - 1)
+    return logits[0].numpy()
 
 
 def main(file: Path) -> None:
-    """Write the values of all variants to a file."""
+    """Write each variant's first and last row of logits and its confidence, rounded."""
+    lines = []
     with TemporaryDirectory() as folder:
-        told = {name: values(name, Path(folder) / str(at)) for at, name in enumerate(VARIANTS)}
-    lines = ",\n".join(f'"{name}": {json.dumps(steps)}' for name, steps in told.items())
-    file.write_text(f"{{\n{lines}\n}}\n")
+        for place, name in enumerate(VARIANTS):
+            logits, sure = rows(written(name, Path(folder) / str(place)))
+            values = {
+                "logits": np.round(logits[[0, -1]].astype(float), 4).tolist(),
+                "confidence": [] if sure is None else np.round(sure.astype(float), 5).tolist(),
+            }
+            lines.append(f'"{name}": {json.dumps(values)}')
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
     main(Path(sys.argv[1]))
