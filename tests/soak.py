@@ -133,43 +133,12 @@ def processor_seconds() -> float:
     return sum(os.times()[:4])
 
 
-class Log:
-    """`log.csv` with a row a minute, and `failures.log`."""
-
-    def __init__(self, out: Path, soak: Soak) -> None:
-        self.out, self.soak, self.started, self.next = out, soak, time.monotonic(), 0.0
-        self.rows: list[dict[str, int]] = []
-
-    @property
-    def minutes(self) -> float:
-        """Minutes since the start."""
-        return (time.monotonic() - self.started) / 60
-
-    def write(self) -> None:
-        """Add a row, if a minute has passed."""
-        if self.minutes < self.next:
-            return
-        self.next += 1
-        counts = self.soak.counts
-        names = ("acts", "compared", "drafted", "near-tie", "bug", "failures")
-        row = {"minute": round(self.minutes), **{name: counts[name] for name in names}, **sizes()}
-        row["tracebacks"] = (self.out / "stderr.log").read_text(errors="replace").count("Traceback")
-        self.rows.append(row)
-        with (self.out / "log.csv").open("a", newline="") as file:
-            writer = csv.DictWriter(file, row)
-            if len(self.rows) == 1:
-                writer.writeheader()
-            writer.writerow(row)
-
-    def failure(self) -> None:
-        """Count the exception that is being handled, and keep its traceback."""
-        self.soak.counts["failures"] += 1
-        with (self.out / "failures.log").open("a") as file:
-            file.write(f"minute {self.minutes:.1f}\n{traceback.format_exc()}\n")
-
-    def summary(self) -> dict[str, Any]:
-        """The last row, and all counts."""
-        return {"last": self.rows[-1], "counts": dict(self.soak.counts)}
+def row(soak: Soak, minutes: float, out: Path) -> dict[str, int]:
+    """What happened so far, and what this process holds."""
+    names = ("acts", "compared", "drafted", "near-tie", "bug", "failures")
+    counts = {name: soak.counts[name] for name in names}
+    tracebacks = (out / "stderr.log").read_text(errors="replace").count("Traceback")
+    return {"minute": round(minutes), **counts, **sizes(), "tracebacks": tracebacks}
 
 
 def prepare(out: Path) -> None:
@@ -184,23 +153,27 @@ def prepare(out: Path) -> None:
 def run(out: Path, minutes: float, seed: int, idle: float) -> int:
     """Act until the time is over; `idle` seconds pass for every second on a processor."""
     prepare(out)
-    with ExitStack() as stack:
+    began, rows = time.monotonic(), list[dict[str, int]]()
+    with ExitStack() as stack, (out / "log.csv").open("w", newline="") as log:
         soak = Soak(Random(seed), stack)
-        log = Log(out, soak)
-        while log.minutes < minutes:
+        while (passed := (time.monotonic() - began) / 60) < minutes:
             started = processor_seconds()
             soak.counts["acts"] += 1
             try:
                 soak.act()
             except Exception:  # noqa: BLE001 - whatever went wrong is logged, and the soak goes on
-                log.failure()
-            log.write()
+                soak.counts["failures"] += 1
+                with (out / "failures.log").open("a") as file:
+                    file.write(f"minute {passed:.1f}\n{traceback.format_exc()}\n")
+            if passed >= len(rows):
+                rows.append(row(soak, passed, out))
+                csv.writer(log).writerows([rows[0], rows[-1].values()][len(rows) > 1 :])
+                log.flush()
             time.sleep(idle * (processor_seconds() - started))
-        summary = log.summary()
-    (out / "summary.json").write_text(json.dumps(summary, indent=1))
-    print(json.dumps(summary, indent=1))  # noqa: T201
-    bad = summary["last"]["tracebacks"]
-    return int(bool(bad + soak.counts["failures"] + soak.counts["bug"]))
+    summary = json.dumps({"last": rows[-1], "counts": dict(soak.counts)}, indent=1)
+    (out / "summary.json").write_text(summary)
+    print(summary)  # noqa: T201
+    return int(any((rows[-1]["tracebacks"], soak.counts["failures"], soak.counts["bug"])))
 
 
 if __name__ == "__main__":

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
-from transformers import AutoConfig
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend
-from mmspec.checkpoints.config import read_config
 from mmspec.decoding.contract import Segment
 from mmspec.prompt.images import Picture
 from support import factory
@@ -174,13 +171,3 @@ def test_llama_3_s_rotary_positions(tmp_path, backend, key):
     rope = SCALED | {"rope_theta": 10_000.0} if key == "rope_parameters" else SCALED
     engine = assert_says_what_transformers_says(changed(path, **{key: rope}), backend)
     assert engine.target.model.config.text.rotary_scaling
-
-
-def test_the_scaled_frequencies_are_transformers_own(tmp_path):
-    path = changed(factory.tiny_llama(tmp_path / "model"), rope_scaling=SCALED, head_dim=32)
-    config = AutoConfig.from_pretrained(path)
-    plain, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
-    scaling, theta = read_config(path).text.rotary_scaling, config.rope_parameters["rope_theta"]
-    steps = torch.arange(0, 32, 2, dtype=torch.int64).float()
-    found = scaling.scaled((1.0 / theta ** (steps / 32)).numpy())
-    np.testing.assert_allclose(found, plain.numpy(), rtol=2e-7)  # one bit

@@ -84,14 +84,6 @@ def test_positions_past_the_trained_ones_still_run(backend, tmp_path):
     assert len(helpers.draft_ids(drafter, 5)) == 5
 
 
-def test_rows_must_be_complete_and_end_alike(pair, views):
-    drafter = helpers.branches(pair[1], views)
-    with pytest.raises(ValueError, match="same token"):
-        drafter.extend([Segment([[5]]), Segment([[6]]), Segment([[5]])])
-    with pytest.raises(ValueError, match="3 branches"):
-        drafter.extend([Segment([[5]])])
-
-
 @each_with_seeds("drafting", ["lookup"])
 def test_lookup_says_what_the_target_says(engine, backend, drafting, first_seed):
     drafted = accepted = 0

@@ -216,28 +216,3 @@ def test_a_token_that_the_draft_lacks_is_the_same_said_or_read(engine, views):
         drafter.commit([], [token])
         drafter.commit([], [token])
     assert proposals(engine, read) == proposals(engine, said) == proposals(engine, nearest)
-
-
-def test_what_no_round_can_do_is_refused(engine, views):
-    model, drafter = engine.target.model, drafter_of(engine, views, CHUNKS[:1], BRANCHES[:1])
-    with pytest.raises(ValueError, match="empty sequence"):
-        model.open_target(GREEDY).verify(None, NO_NOISE)
-    with pytest.raises(ValueError, match="empty sequence"):
-        helpers.draft(model.open_branches(1, 320, GREEDY), 1, 1.0)
-    target = target_of(engine, views, CHUNKS[:1])
-    target.verify(None, NO_NOISE)
-    target.rewind(target.length)
-    for _ in range(2):
-        with pytest.raises(ValueError, match="nothing was verified"):
-            target.commit([], 40)
-        target.verify(None, NO_NOISE)
-        target.commit([], 40)
-    for sequence in (target, drafter):
-        with pytest.raises(ValueError, match="cannot rewind"):
-            sequence.rewind(sequence.length + 1)
-    with pytest.raises(ValueError, match="draft 0 deep"):
-        drafter.commit([0], [5, 6])
-    helpers.draft(drafter, 2, 1.0)
-    for path, tokens in (([1], [5, 6]), ([0, 1], [5]), ([0, 1, 2], [5] * 4)):
-        with pytest.raises(ValueError, match="none of a draft 2 deep"):
-            drafter.commit(path, tokens)

@@ -8,7 +8,6 @@ from mmspec.families.decoder import RotaryScaling
 from mmspec_mlx.device.kernels import CPU, CPU_FLOAT32, GPU, kernels
 from mmspec_mlx.device.products import FEW, for_few_rows, plain
 from mmspec_mlx.network.rotary import Rotary
-from mmspec_mlx.sequence.padding import Padding, causal_mask
 
 
 def close(ours, theirs, atol=2e-6):
@@ -46,28 +45,6 @@ def test_a_table_turns_as_the_kernel_does(starts, n, scaling):
     close(
         rotary.at(starts, n)(x), rotary._kernel(starts)(x), atol=2e-3 if max(starts) > 999 else 1e-5
     )
-
-
-def test_a_mask_hides_padding_and_the_future_and_nothing_else():
-    rows = [[0, 0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 0, 0, 0, 0, 0]]
-    padding = Padding([[bool(column) for column in row] for row in rows], mx.float32)
-    expected = np.array([[1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1], [1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1]])
-    assert seen(causal_mask(padding, 10, 1, mx.float32))[:, 0, 0].tolist() == expected.tolist()
-    three = seen(causal_mask(padding, 1, 3, mx.float32))[:, 0]
-    assert three[0].tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
-    assert three[1].tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]]
-    assert causal_mask(None, 2, 1, mx.float32) is None
-    assert seen(causal_mask(None, 1, 2, mx.float32)).tolist() == [[1, 1, 0], [1, 1, 1]]
-
-
-def seen(mask):
-    return (np.array(mask) == 0).astype(int)
-
-
-def test_a_mask_is_as_wide_as_asked_however_long_the_prompt():
-    padding = Padding([[False] * 600, [False] + [True] * 599], mx.float32)
-    for columns in (3, 255, 256, 257, 700):
-        assert padding.mask(columns).shape == (2, 1, 1, columns)
 
 
 SHAPES = [(1, 1), (3, 1), (1, 6), (2, 6), (1, FEW), (1, FEW + 1), (2, 40)]

@@ -1,4 +1,4 @@
-"""Many requests at once, good and bad, and bodies that no client would send."""
+"""Many requests at once, good and bad; bodies that no client would send; how soon a text comes."""
 
 import gc
 import json
@@ -7,15 +7,21 @@ import resource
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
-from time import sleep
+from statistics import median
+from time import perf_counter, sleep
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from support.bundled import SAMPLES
 from support.live_server import CHAT, Live, data_url, png, shown, text_of, words
 from support.serve_process import Served, free_port, serve
 
@@ -188,3 +194,67 @@ def test_no_body_makes_the_server_fail(scripted: Live, body):
     if reply.status_code != 200:  # some changes are of no account
         assert 400 <= reply.status_code < 500, (reply.status_code, body)
         assert set(reply.json()["error"]) == {"message", "type", "param", "code"}
+
+
+QUESTION = "What is in this picture?"
+IMAGE = SAMPLES / "shapes.png"
+LENGTHS = {"max_new_tokens": 40, "gamma": 4}  # both draft alike, whatever they measure
+
+
+@pytest.fixture
+def server(tmp_path):
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in LENGTHS.items()]
+    served = serve(["mini", "--backend", "torch", *words], tmp_path / "log", free_port())
+    served.wait()
+    yield served
+    served.process.kill()
+
+
+def of_server(server, asked):
+    """Seconds from a request's first byte to the first text of the answer, and the answer."""
+    body = json.dumps({"messages": asked, "stream": True}).encode()
+    with closing(HTTPConnection(urlsplit(server.url).netloc)) as connection:
+        connection.connect()
+        started = perf_counter()
+        connection.request("POST", CHAT, body, {"Content-Type": "application/json"})
+        texts = filter(None, map(event_text, connection.getresponse()))
+        first, seconds = next(texts), perf_counter() - started
+        return seconds, first + "".join(texts)
+
+
+def event_text(line):
+    """The text in a line of an event stream; empty if it has none."""
+    event = line.removeprefix(b"data: ").strip()
+    choices = json.loads(event)["choices"] if event.startswith(b"{") else []
+    return "".join(choice["delta"].get("content", "") for choice in choices)
+
+
+def of_chat(chat, text):
+    """Seconds to the first text of an answer, and the answer; the question is taken back."""
+    started = perf_counter()
+    texts = filter(None, chat.ask(text).texts())
+    first, seconds = next(texts), perf_counter() - started
+    answer = first + "".join(texts)
+    chat.conversation.undo()
+    return seconds, answer
+
+
+@pytest.mark.slow
+def test_the_first_text_of_a_second_turn_comes_about_as_soon_as_in_a_chat(server, capfd):
+    """In turn, so that other programs slow both; the figures are those of docs/server.md."""
+    chat = load("mini", backend="torch").chat(Options(**LENGTHS))
+    part = {"type": "image_url", "image_url": {"url": data_url(IMAGE.read_bytes())}}
+    before = [{"role": "user", "content": [part, words(QUESTION)]}]
+    before.append({"role": "assistant", "content": chat.reply(QUESTION, IMAGE).text})
+    times = {"chat": [], "server": []}
+    for number in range(40):
+        text = f"How many triangles, {number}?"
+        seconds, expected = of_chat(chat, text)
+        times["chat"].append(seconds)
+        seconds, answer = of_server(server, [*before, {"role": "user", "content": text}])
+        times["server"].append(seconds)
+        assert answer == expected
+    middle = {name: round(1000 * median(seconds), 1) for name, seconds in times.items()}
+    with capfd.disabled():
+        print(f"\nms to the first text of a second turn: median {middle}")  # noqa: T201
+    assert middle["server"] < 1.5 * middle["chat"]

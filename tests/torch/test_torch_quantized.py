@@ -106,12 +106,6 @@ def test_weights_all_alike_stay_what_they_are(dtype, value):
         assert (integers.scale > 0).all()
 
 
-def test_what_no_kernel_fits_is_unpacked():
-    for outputs, dtype in ((17, torch.bfloat16), (16, torch.float32)):
-        weight = torch.randn(outputs, 64, dtype=dtype)
-        assert isinstance(quantized(weight, read_scheme("int4"), "w"), Unpacked)
-
-
 @torch.inference_mode()
 @pytest.mark.parametrize("word", ["int8", "int4", "int4-32"])
 def test_a_whole_model_is_transformers_with_rounded_weights(tmp_path, word):

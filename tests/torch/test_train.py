@@ -58,21 +58,6 @@ def test_targets_are_the_next_tokens_of_answers(run: stages.PairRun, task: str) 
     assert (targets[inside] == ids[inside + 1]).all()
 
 
-def test_any_text_survives_the_tokenizer(run: stages.PairRun) -> None:
-    for text in ("né\t漢字 🙂", "ABC 12.5", "  two  spaces ", "\x00\u202e"):
-        assert (
-            run.tokenizer.decode(run.tokenizer.encode(text, add_special_tokens=False).ids) == text
-        )
-
-
-def test_batches_depend_on_their_number_alone(run: stages.PairRun) -> None:
-    source = run.conversations("train")
-    first = list(itertools.islice(source.batches(0), 4))
-    for late, again in zip(first[2:], source.batches(2), strict=False):
-        assert torch.equal(late.ids, again.ids)
-        assert torch.equal(late.pixels, again.pixels)
-
-
 def test_drafts_read_stories_as_the_view_without_images(run: stages.PairRun) -> None:
     story = mmspec_world.sample("vist", 1, split="train", size=48)
     shown, blind = (

@@ -254,19 +254,6 @@ def test_a_plan_is_what_the_shapes_say(settings):
     assert lines[4] == f"hours: {300 * seconds / 3600:.1f}"
 
 
-def test_a_plan_counts_the_targets_forwards(settings):
-    """Once for its states, once for captured layers; for what is not stored, in every step."""
-    hours = []
-    for kind, cache in ("eagle", 4.0), ("eagle3", 4.0), ("eagle", 0.0), ("eagle3", 0.0):
-        data = DataSettings(**vars(settings) | {"cache_gb": cache})
-        head = partial(planned_head, kind, HeadShape(draft_vocabulary=1), HeadMethodSettings())
-        lines = plan("mine=0.01,1000000,80", data, Budget(steps=3000), head)
-        hours.append(float(lines[4].split()[1].replace(",", "")))
-    once = 300 * 2 * 7.06e9 * 120 / 3600e10
-    assert hours[2] - hours[0] == pytest.approx(10 * once, rel=0.01)
-    assert hours[3] - hours[1] == pytest.approx(10 * once, rel=0.01)
-
-
 def test_the_targets_own_answers_cost_a_reading_of_its_weights_a_token(settings):
     own = DataSettings(**vars(settings) | {"answers": "target", "answer_tokens": 4000})
     planned = partial(planned_head, "msd", HeadShape(), HeadMethodSettings())

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from mmspec.ground import errors
 from mmspec_train.run import loop
-from mmspec_train.run.log import Log, Position, open_log
+from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase
 from mmspec_train.run.machine import Machine, Processes
 from mmspec_train.run.optimizer import MATCHED, Float32Muon, Optimizer, rate_share
 from mmspec_train.settings import Budget
 from support.hostile import EVIL, reached
-from support.teacher_data import Killed, quiet_log
+from support.teacher_data import Killed
 
 
 @dataclass(frozen=True)
@@ -144,17 +144,6 @@ def test_an_unfinished_run_of_another_version_is_refused(tmp_path):
     torch.save({"step": 2, "module": {}}, tmp_path / "toy.state")
     with pytest.raises(errors.MmspecError, match=rf"^{tmp_path} has .* begin anew in another"):
         train(tmp_path)
-
-
-def test_other_stages_and_what_a_checkpoint_holds_stay(tmp_path):
-    with quiet_log(tmp_path) as log:
-        for stage, step in (("toy", 1), ("toy", 2), ("other", 9), ("stage", 1)):
-            log.write_step(Position(step, stage, 1.0), 1.0, 1.0)
-        log.write_held_out(Position(2, "toy", 1.0), 1.0)
-        log.drop_rows_after("toy", 1)
-        log.drop_rows_after("stage", 0)
-        log.write_held_out(Position(1, "toy", 1.0), 1.0)
-    assert rows(tmp_path) == [("1", "toy"), ("9", "other"), ("1", "toy/held-out")]
 
 
 class Twin(Processes):
