@@ -1,7 +1,7 @@
 """What model classes of vLLM's speculators package compute with EAGLE-3 heads and block drafters.
 
 `PYTHONPATH=tests python -m support.speculators_oracle FILE`, where the package is installed, writes
-the values that the tests compare with elsewhere.  mlx-vlm's drafters and transformers' are here too.
+the values that the tests compare with elsewhere.  Also what mlx-vlm and transformers compute.
 
 Shape letters: n columns, B block rows, H width, c captured layers, V vocabulary, K drafted tokens.
 """
