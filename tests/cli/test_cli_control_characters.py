@@ -103,10 +103,8 @@ def test_answers_errors_and_json_spell_them_out(at_terminal, evil, picture):
     assert "^[]0;owned^G" in screen
     status, screen = at_terminal(*asked, "--json")
     assert TITLE in json.loads(screen[screen.index("{") : screen.rindex("}") + 1])["text"]
-    for wrong in (["--dtype", EVIL], ["--drafting", EVIL], [f"--{EVIL}"]):
-        assert at_terminal(*asked, *wrong)[0] == 2
-    assert at_terminal("generate", f"no {EVIL}", "--prompt", "?", *evil)[0] == 2
-    assert at_terminal(EVIL)[0] == 2
+    for wrong in ([*asked, "--dtype", EVIL], ["generate", f"no {EVIL}", *asked[2:]], [EVIL]):
+        assert at_terminal(*wrong)[0] == 2
 
 
 @pytest.mark.parametrize("found", [True, False])
@@ -133,17 +131,18 @@ def conversations(folder: Path) -> Path:
     return file
 
 
-def test_training_spells_them_out(at_terminal, evil, tmp_path):
+def test_the_log_of_training_spells_them_out(run, evil, tmp_path):
+    """A pipe gets them in the path of the result alone, as from every command."""
     out, data = tmp_path / f"out {EVIL}", conversations(tmp_path / f"data {EVIL}")
     asked = ["train", "distill", "--kind", "medusa", "--target", evil[1], "--data", data]
     asked += ["--samples", "6", "--held-out", "1", "--steps", "2"]
     asked += ["--batch", "256", "--gamma", "2", "--answer-tokens", "4", "--device", "cpu"]
-    status, screen = at_terminal(*asked, "--out", out)
-    assert status == 0, screen
-    assert "held-out loss" in screen
-    assert "owned" in screen
-    assert at_terminal(*asked, "--out", out, "--seed", "9")[0] == 2
-    assert at_terminal(*asked, "--out", tmp_path / "other", "--data", f"no {EVIL}")[0] == 2
+    result = run(*asked, "--out", out)
+    *lines, path, _ = result.out.split("\n")
+    assert (result.status, str(out) in path) == (0, True)
+    assert "held-out loss" in lines[2]
+    assert all("owned" in line or line.startswith("answers") for line in lines)
+    assert reached("\n".join(lines) + result.err) == []
 
 
 def test_a_server_and_its_log_spell_them_out(open_terminal, evil):

@@ -1,15 +1,17 @@
 """A chat at a real terminal: a person's keys go in, what a screen would show comes out."""
 
+import os
 import re
 import signal
-import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from mmspec_cli.main import main
 from support import endless
-from support.commands import execute
+from support.commands import execute, start_process
 from support.hub_server import serving
 from support.terminal import PATIENCE, PROMPT, TEXT
 
@@ -77,22 +79,28 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     assert "+and\n+now?\n" in history  # pasted lines are one question
 
 
-def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair):
-    arguments = ["chat", "--model", str(long_pair[0]), "--draft", "none"]
-    child = subprocess.Popen(
-        [sys.executable, endless.__file__, *arguments, "--max-new-tokens", "50000", "--details"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    child.stdin.write(b"one\ntwo\n")
-    child.stdin.flush()
-    child.stdout.read(100)
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=PATIENCE)
-    assert child.returncode == 130
-    assert err.count(b"peak") == 1
-    assert err.splitlines()[-1] == b"mmspec: interrupted"
+def from_pipe(arguments: list[str]) -> int:
+    """`endless.main` that reads the pipe `in` and writes the files `out` and `err`."""
+    sys.stdin = Path("in").open()  # noqa: SIM115 - for as long as the process runs
+    sys.stdout, sys.stderr = (Path(name).open("w") for name in ("out", "err"))  # noqa: SIM115
+    return endless.main(arguments)
+
+
+def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair, tmp_path):
+    os.mkfifo(tmp_path / "in")
+    chat = ["chat", "--model", str(long_pair[0]), "--draft", "none", "--details"]
+    child = start_process(from_pipe, [*chat, "--max-new-tokens", "50000"], directory=tmp_path)
+    with (tmp_path / "in").open("w") as pipe:
+        pipe.write("one\ntwo\n")
+        pipe.flush()
+        while not (tmp_path / "out").exists() or (tmp_path / "out").stat().st_size < 100:
+            assert child.is_alive()
+            time.sleep(0.02)
+        os.kill(child.pid, signal.SIGINT)
+        child.join(PATIENCE)
+    err = (tmp_path / "err").read_text()
+    assert (child.exitcode, err.count("peak")) == (130, 1)
+    assert err.splitlines()[-1] == "mmspec: interrupted"
 
 
 def test_ctrl_c_while_loading_leaves_without_a_traceback(open_terminal, program):
@@ -109,7 +117,7 @@ def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
     terminal.type("what is it?\r")
     terminal.wait(TEXT)
     terminal.type("zebra zebra")
-    assert "zebra" not in terminal.wait(r"[\s\S]{2000}")
+    assert "zebra" not in terminal.wait(r"[\s\S]{600}")
     terminal.type("\x03")
     came = terminal.wait(r"stopped; /retry[\s\S]*" + PROMPT + r"[\s\S]*zebra zebra")
     assert came.count("zebra") == 2
@@ -117,7 +125,7 @@ def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
     terminal.type("\x15and now?\r")
     terminal.wait(TEXT)
     terminal.type("\x04")  # leaves, but not in the middle of an answer
-    terminal.wait(r"[\s\S]{2000}")
+    terminal.wait(r"[\s\S]{600}")
     terminal.type("\x03")
     terminal.wait(r"stopped; /retry[\s\S]*peak")
     assert terminal.status() == 0
@@ -139,7 +147,7 @@ def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(open_terminal, pr
     stopped = terminal.wait("here\r\n")
     assert re.search(r"[^-]echo ", stopped)
     assert "eof = ^D" in stopped
-    terminal.wait(r"[\s\S]{2000}")
+    terminal.wait(r"[\s\S]{600}")
     assert not terminal.echoes()
     terminal.type("\x03")
     terminal.wait(STOPPED + PROMPT)
