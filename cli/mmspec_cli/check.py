@@ -102,7 +102,14 @@ next(each for each in check.params if each.name == "gamma").default = GAMMA
 
 def _show(screen: Screen, report: CheckReport) -> None:
     columns = ("prompt", "tokens", "drafted", "drafting", "tokens per round", "outcome")
-    screen.table(columns, [_row(comparison) for comparison in report.comparisons])
+    rows = [
+        (
+            *(each.prompt, str(each.tokens), str(each.drafted), each.drafting),
+            *(f"{each.block_efficiency:.2f}", each.outcome),
+        )
+        for each in report.comparisons
+    ]
+    screen.table(columns, rows)
     screen.say("Outcome: of drafted against plain decoding.")
     for comparison in report.comparisons:
         if comparison.divergence:
@@ -118,17 +125,6 @@ def _show(screen: Screen, report: CheckReport) -> None:
     ties = f"near-tie up to a logit gap of {report.threshold:g}"
     threshold = "exact decoding has no near-ties" if report.exact else ties
     screen.say(f"{report.outcome} ({report.backend}, {report.device}, {kind}; {threshold})")
-
-
-def _row(comparison: Comparison) -> tuple[str, ...]:
-    return (
-        comparison.prompt,
-        str(comparison.tokens),
-        str(comparison.drafted),
-        comparison.drafting,
-        f"{comparison.block_efficiency:.2f}",
-        comparison.outcome,
-    )
 
 
 def _difference(comparison: Comparison, divergence: Divergence) -> str:

@@ -15,7 +15,7 @@ import click
 
 from mmspec.ground.errors import MmspecError, UsageError, choice
 from mmspec.ground.escape import one_line, visible
-from mmspec_cli.terminal.interrupt import orderly_end
+from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_terminal.config_file import defaults, source
 from mmspec_terminal.wording import with_flags
 
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Bytes that are no text reach the tokenizer, which refuses them.
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdin else "replace")
     try:
-        with orderly_end(), visible_messages():
+        with ending_handled(), visible_messages():
             status = cli.main(arguments, prog_name="mmspec", standalone_mode=False)
             sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:

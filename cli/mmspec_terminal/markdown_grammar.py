@@ -12,7 +12,6 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, blockquote, list_block, table
 from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.emphasis import tokenize
-from markdown_it.rules_inline.state_inline import Delimiter
 from rich.cells import cell_len
 
 Rule = Callable[[StateBlock, int, int, bool], bool]
@@ -113,7 +112,7 @@ def _verbatim(state: StateInline, silent: bool) -> bool:
     if formula := _FORMULA.match(source, start):
         return _take(state, formula, "text", formula[0], silent)
     if opener := re.compile("`+").match(source, start) or _FORMULA_OPENER.match(source, start):
-        kind = OPENER if _may_close(state, opener.end()) else "text"
+        kind = OPENER if state.posMax - opener.end() <= LONGEST else "text"
         return _take(state, opener, kind, opener[0], silent)
     if escape := _ESCAPE.match(source, start):
         return _take(state, escape, "text", escape[1] or escape[0], silent)
@@ -159,20 +158,12 @@ def _emphasis(state: StateInline, silent: bool) -> bool:
     elif left in "/\\":  # src/**/*.py
         opens, closes = False, right in ("", *" \n.,;:!?)")
     for delimiter in state.delimiters[:before]:
-        delimiter.open = delimiter.open and start - _place(state, delimiter) <= LONGEST
+        place = state.tokens[delimiter.token].meta["place"]  # where in the source its run ends
+        delimiter.open = delimiter.open and start - place <= LONGEST
     for delimiter in state.delimiters[before:]:
         delimiter.open, delimiter.close = delimiter.open and opens, delimiter.close and closes
         state.tokens[delimiter.token].meta = {"place": state.pos}
     return True
-
-
-def _place(state: StateInline, delimiter: Delimiter) -> int:
-    """Where in the source the run of a delimiter ends."""
-    return int(state.tokens[delimiter.token].meta["place"])
-
-
-def _may_close(state: StateInline, place: int) -> bool:
-    return state.posMax - place <= LONGEST
 
 
 def _in_word(letter: str) -> bool:
@@ -182,6 +173,6 @@ def _in_word(letter: str) -> bool:
 def _mark_openers(state: StateInline) -> None:
     for delimiter in state.delimiters:
         token = state.tokens[delimiter.token]
-        may_close = delimiter.open and _may_close(state, _place(state, delimiter))
+        may_close = delimiter.open and state.posMax - token.meta["place"] <= LONGEST
         if may_close and token.type == "text" and token.content:
             token.type = OPENER

@@ -108,7 +108,10 @@ def conditions(run: BenchRun, paper: Paper) -> Iterator[str]:
 def compared_tables(run: BenchRun, paper: Paper) -> Iterator[Table]:
     """The paper's tables with this run's numbers beside, in parts of COLUMNS_PER_TABLE columns."""
     for table in paper.tables:
-        lines = [(line.label, _method(line, run), line.values) for line in table.rows]
+        lines = [
+            (line.label, next((n for n in line.methods if n in run.drafting), ""), line.values)
+            for line in table.rows
+        ]
         published = {method for _, method, _ in lines}
         blank = [nan] * len(table.columns)
         lines += [(name, name, blank) for name in run.drafting if name not in published]
@@ -129,11 +132,6 @@ def compared_tables(run: BenchRun, paper: Paper) -> Iterator[Table]:
                 f"{paper.title}: {table.source}.",
                 in_terminal=any(column.pools for column in columns),
             )
-
-
-def _method(line: Line, run: BenchRun) -> str:
-    """The row's method in this run; empty without one."""
-    return next((name for name in line.methods if name in run.drafting), "")
 
 
 def _ours(run: BenchRun, paper: Paper, table: PaperTable, column: Column, method: str) -> float:

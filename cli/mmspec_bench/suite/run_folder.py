@@ -111,15 +111,11 @@ def description(settings: SuiteSettings, engines: Sequence[Engine]) -> dict[str,
 def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
     if loaded is None:
         return None
-    entry = {"name": loaded.name, "digest": loaded.directory and _digest(loaded.directory)}
+    digest = loaded.directory and shape_digest(loaded.directory) + content_digest(loaded.directory)
+    entry = {"name": loaded.name, "digest": digest}
     if isinstance(loaded, LoadedModel) and loaded.model.quantize != "none":
         entry["quantize"] = loaded.model.quantize
     return entry
-
-
-def _digest(directory: Path) -> str:
-    """Digest of a checkpoint's config and weights, equal for equal files anywhere."""
-    return shape_digest(directory) + content_digest(directory)
 
 
 def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[AnswerRow]:

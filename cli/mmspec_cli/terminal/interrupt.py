@@ -27,29 +27,20 @@ class Interrupt:
     """True if Ctrl-C is ignored, because the work that it would stop has ended."""
 
 
-@contextmanager
-def orderly_end() -> Iterator[None]:
-    """Context in which SIGTERM and SIGHUP raise SystemExit with a shell's status, 128 and more.
-
-    So every block that restores or deletes something does it. Only in the main thread, which alone
-    receives signals.
-    """
-    if threading.current_thread() is threading.main_thread():
-        with ending_handled(_leave):
-            yield
-    else:
-        yield
-
-
-def _leave(number: int, _frame: FrameType | None) -> None:
+def leave(number: int, _frame: FrameType | None) -> None:
+    """Raise SystemExit with a shell's status: every block that restores something does it."""
     raise SystemExit(128 + number)
 
 
 @contextmanager
-def ending_handled(handler: Any) -> Iterator[None]:
-    """Context in which `handler` handles SIGTERM and SIGHUP; nohup's SIGHUP stays ignored."""
+def ending_handled(handler: Any = leave) -> Iterator[None]:
+    """Context in which `handler` handles SIGTERM and SIGHUP; nohup's SIGHUP stays ignored.
+
+    Only in the main thread, which alone receives signals.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
     with ExitStack() as stack:
-        for number in ENDING:
+        for number in ENDING if is_main else ():
             if signal.getsignal(number) is not signal.SIG_IGN:
                 stack.enter_context(handled(number, handler))
         yield
