@@ -51,7 +51,7 @@ def test_a_dropped_image_is_asked_about_tinted_and_raced(page):
         assert page.race().startswith("Same text, ")
         speeds = [float(each.text) for each in page.all(".speed b")]
         ratio = float(page.text(".verdict").split()[2])
-        assert ratio == pytest.approx(speeds[1] / speeds[0], abs=0.02)
+        assert ratio == pytest.approx(speeds[1] / speeds[0], abs=0.02, rel=0.05)
         assert not page.all(".lane:first-child .drafted")
         assert page.all(".lane:last-child .drafted")
 
