@@ -6,12 +6,12 @@ r Markov rank, n rows; in attention h heads of size d.
 
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Qwen3Config
-from transformers.models.llama.modeling_llama import LlamaMLP
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 from mmspec.checkpoints.block_config import BlockDraft
@@ -19,31 +19,24 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.distillation.objective import DraftStarts
-from mmspec_train.heads.layered import KeysValues, RotaryModule
-from mmspec_train.llama import llama_config
+from mmspec_train.heads.layered import DecoderLayerModule
 
 W1_SPREAD = 0.01
 """Standard deviation of the Markov head's embedding before training, as in DSpark."""
 
 
-class InjectedLayerModule(nn.Module):
+SIZES = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps")
+"""What a Qwen3 layer's attention takes from a `TextConfig`."""
+
+
+class InjectedLayerModule(DecoderLayerModule):
     """A Qwen3 layer whose attention also reads rows of context, which it does not norm."""
 
-    def __init__(self, text: TextConfig) -> None:
-        """Build random weights; what is added to the residual starts at zero."""
-        super().__init__()
-        width, eps = text.hidden_size, text.rms_norm_eps
-        names = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
-        sizes = {name: size for name, size in asdict(text).items() if name in names}
-        self.input_layernorm = nn.RMSNorm(width, eps)
-        self.self_attn = Qwen3Attention(Qwen3Config(**sizes, rms_norm_eps=eps), 0)
-        self.post_attention_layernorm = nn.RMSNorm(width, eps)
-        self.mlp = LlamaMLP(llama_config(text))  # type: ignore[no-untyped-call]
-        self.rotary = RotaryModule(text)
-        nn.init.zeros_(self.self_attn.o_proj.weight)
-        nn.init.zeros_(self.mlp.down_proj.weight)
+    def _attention(self, text: TextConfig) -> Any:
+        sizes = {name: size for name, size in asdict(text).items() if name in SIZES}
+        return Qwen3Attention(Qwen3Config(**sizes), 0)
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, x: Tensor, context: Tensor, places: Tensor, own: Tensor, visible: Tensor
     ) -> Tensor:
         """Return the layer's output [B, A, R, H] for blocks x [B, A, R, H].
@@ -51,33 +44,21 @@ class InjectedLayerModule(nn.Module):
         context: [B, L, H] at rotary positions `places` [B, 3, L], of which a block sees those that
         are `visible` [B, A, L]. own: [B, 3, A R] the blocks' positions.
         """
-        attention, apart = self.self_attn, partial(torch.unflatten, dim=2, sizes=x.shape[1:3])
-        normed = self.input_layernorm(x).flatten(1, 2)
-        queries = attention.q_norm(self._split(attention.q_proj(normed))).transpose(1, 2)
-        queries = self.rotary(queries, own) * attention.scaling
-        keys, values = self._keys_values(context, places)
+        apart = partial(torch.unflatten, dim=2, sizes=x.shape[1:3])
+        read = self.enter(x)[0].flatten(1, 2)
+        queries, (keys, values) = self.queries(read, own), self.keys_values(context, places)
         scores = apart((queries @ keys.transpose(-1, -2)).float())
         scores = scores.masked_fill(~visible[:, None, :, None], float("-inf"))
-        own_keys, own_values = map(apart, self._keys_values(normed, own))
+        own_keys, own_values = map(apart, self.keys_values(read, own))
         among = (apart(queries) @ own_keys.transpose(-1, -2)).float()
         shares = torch.cat((scores, among), dim=-1).softmax(dim=-1).to(values.dtype)
         seen, kept = torch.split(shares, [keys.shape[2], x.shape[2]], dim=-1)
         attended = apart(seen.flatten(2, 3) @ values) + kept @ own_values
-        x = x + attention.o_proj(attended.permute(0, 2, 3, 1, 4).flatten(-2))
-        output: Tensor = x + self.mlp(self.post_attention_layernorm(x))
-        return output
+        return self.leave(x, attended.permute(0, 2, 3, 1, 4).flatten(-2))
 
-    def _keys_values(self, rows: Tensor, positions: Tensor) -> KeysValues:
-        """Return the keys and values [B, h, n, d] of rows [B, n, H] at positions [B, 3, n]."""
-        attention = self.self_attn
-        keys = attention.k_norm(self._split(attention.k_proj(rows))).transpose(1, 2)
-        values = self._split(attention.v_proj(rows)).transpose(1, 2)
-        repeats = attention.num_key_value_groups
-        turned = self.rotary(keys, positions)
-        return turned.repeat_interleave(repeats, 1), values.repeat_interleave(repeats, 1)
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], -1, self.self_attn.head_dim)
+    def _heads(self, kind: str, read: Tensor) -> Tensor:
+        heads = super()._heads(kind, read)
+        return heads if kind == "v" else self.self_attn.get_submodule(f"{kind}_norm")(heads)
 
 
 class MarkovModule(nn.Module):
@@ -129,7 +110,7 @@ class BlockModule(nn.Module):
         self.fc = nn.Linear(len(options.captured) * width, width, bias=False)
         self.hidden_norm = nn.RMSNorm(width, eps)
         count = range(text.num_hidden_layers)
-        self.layers = nn.ModuleList(InjectedLayerModule(text) for _ in count)
+        self.layers = nn.ModuleList(InjectedLayerModule(text, input_norm=True) for _ in count)
         self.norm = nn.RMSNorm(width, eps)
         if options.markov_rank:
             self.markov_head = MarkovModule(options, text)
@@ -164,8 +145,7 @@ class BlockModule(nn.Module):
         features: Tensor = self.norm(x)[:, :, rows - starts.depth :].movedim(2, 0)
         if not self.options.markov_rank:
             return features
-        depths = range(starts.depth)
-        before = torch.stack([batch.ids.gather(1, starts.after(depth)) for depth in depths])
+        before = torch.stack([batch.ids.gather(1, starts.after(d)) for d in range(starts.depth)])
         return torch.cat((features, *self.markov_head(before, features)), dim=-1)
 
     def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ in attention h heads of size d.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -54,30 +55,42 @@ class DecoderLayerModule(nn.Module):
     def __init__(self, text: TextConfig, *, input_norm: bool) -> None:
         """Build random weights; what is added to the residual starts at zero."""
         super().__init__()
-        width, eps, config = text.hidden_size, text.rms_norm_eps, llama_config(text)
+        width, eps = text.hidden_size, text.rms_norm_eps
         self.input_layernorm = nn.RMSNorm(width, eps) if input_norm else nn.Identity()
-        self.self_attn = LlamaAttention(config, 0)
+        self.self_attn = self._attention(text)
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
-        self.mlp = LlamaMLP(config)  # type: ignore[no-untyped-call]
+        self.mlp = LlamaMLP(llama_config(text))  # type: ignore[no-untyped-call]
         self.rotary = RotaryModule(text)
         nn.init.zeros_(self.self_attn.o_proj.weight)
         nn.init.zeros_(self.mlp.down_proj.weight)
+
+    def _attention(self, text: TextConfig) -> Any:
+        return LlamaAttention(llama_config(text), 0)
 
     def enter(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return what attention reads of x [..., H], and what its output is added to."""
         return self.input_layernorm(x), x
 
-    def keys_values(self, x: Tensor, positions: Tensor) -> KeysValues:
-        """Return the keys and values of x [B, R, H] at positions [B, 3, R]."""
-        attention, (normed, _) = self.self_attn, self.enter(x)
-        keys = self.rotary(self._split(attention.k_proj(normed)), positions)
-        values = self._split(attention.v_proj(normed))
-        repeats = attention.num_key_value_groups
+    def leave(self, x: Tensor, attended: Tensor) -> Tensor:
+        """Return the layer's output: x [..., H] plus attention's [..., h * D] and the MLP's."""
+        x = x + self.self_attn.o_proj(attended)
+        output: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return output
+
+    def keys_values(self, read: Tensor, positions: Tensor) -> KeysValues:
+        """Return keys and values of rows that attention reads, [B, R, ...] at [B, 3, R]."""
+        keys, values = self.rotary(self._heads("k", read), positions), self._heads("v", read)
+        repeats = self.self_attn.num_key_value_groups
         return keys.repeat_interleave(repeats, 1), values.repeat_interleave(repeats, 1)
 
-    def _split(self, x: Tensor) -> Tensor:
-        """Split [B, A, h * D] into [B, h, A, D]."""
-        return x.view(*x.shape[:2], -1, self.self_attn.head_dim).transpose(1, 2)
+    def queries(self, read: Tensor, positions: Tensor) -> Tensor:
+        """Return the scaled queries [B, h, R, D] of rows that attention reads."""
+        return self.rotary(self._heads("q", read), positions) * self.self_attn.scaling  # type: ignore[no-any-return]
+
+    def _heads(self, kind: str, read: Tensor) -> Tensor:
+        """Return queries, keys or values [B, h, R, D] before rotation; kind: "q", "k" or "v"."""
+        heads: Tensor = self.self_attn.get_submodule(f"{kind}_proj")(read)
+        return heads.view(*heads.shape[:2], -1, self.self_attn.head_dim).transpose(1, 2)
 
     def forward(
         self,
@@ -94,14 +107,9 @@ class DecoderLayerModule(nn.Module):
         entry. chain: an item per token drafted so far, with its keys and values in all A chains;
         the last item is that of x. Empty if x is the context.
         """
-        attention = self.self_attn
-        normed, x = self.enter(x)
-        queries = self._split(attention.q_proj(normed))
-        queries = self.rotary(queries, positions) * attention.scaling
-        attended = attend_with_chains(queries, rows, visible, chain)
-        x = x + attention.o_proj(attended.transpose(1, 2).flatten(-2))
-        output: Tensor = x + self.mlp(self.post_attention_layernorm(x))
-        return output
+        read, x = self.enter(x)
+        attended = attend_with_chains(self.queries(read, positions), rows, visible, chain)
+        return self.leave(x, attended.transpose(1, 2).flatten(-2))
 
 
 def attend_with_chains(
@@ -210,7 +218,7 @@ class CachedHead(nn.Module, ABC):
         HASS, section 3.2).
         """
         layer = self._layer
-        rows: KeysValues = layer.keys_values(x, positions[..., :-1])
+        rows = layer.keys_values(layer.enter(x)[0], positions[..., :-1])
         visible = torch.arange(x.shape[1], device=x.device) <= at.unsqueeze(-1)
         here, after = (
             positions.gather(2, row.unsqueeze(1).expand(-1, 3, -1)) for row in (at, at + 1)
@@ -222,7 +230,7 @@ class CachedHead(nn.Module, ABC):
             token = gather_columns(batch.embeddings, starts.after(depth))
             x = self._fused(token, feature)
             place = after + (depth - 1)
-            chain.append(layer.keys_values(x, place))
+            chain.append(layer.keys_values(layer.enter(x)[0], place))
             feature = layer(x, place, rows, visible, chain)
         yield feature
 
