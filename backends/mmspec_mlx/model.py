@@ -25,7 +25,8 @@ class MlxModel(SeeingModel[mx.array]):
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> MlxTarget:
         """Open an empty target sequence."""
-        return MlxTarget(self.language, self.placed, sampling, exact)
+        cache = self.language.new_cache(rows=1)
+        return MlxTarget(self.language, cache, self.placed, sampling, exact)
 
     def open_branches(
         self,
@@ -37,5 +38,5 @@ class MlxModel(SeeingModel[mx.array]):
         probabilities: bool = False,
     ) -> MlxBranches:
         """Open `count` empty sequences to draft with, for a target of `vocabulary` ids."""
-        model = self.language, self.placed
+        model = self.language, self.language.new_cache(count), self.placed
         return MlxBranches(*model, count, vocabulary, sampling, tree, probabilities=probabilities)

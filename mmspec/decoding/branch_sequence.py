@@ -70,7 +70,8 @@ class BranchSequence(ABC, Generic[A, P]):
 
         vocabulary, sampling, tree, probabilities: see `contract.Model.open_branches`.
         """
-        self.framework, self._place, self._embed = language.framework, place, language.embed
+        self._language, self._cache, self._place = language, cache, place
+        self.framework = language.framework
         self._ensemble = Ensemble(language, count, vocabulary)
         self._tree, self._probabilities = tree, probabilities
         self._sampler, self._states = self.framework.sampler(sampling), cache.states
@@ -157,7 +158,7 @@ class BranchSequence(ABC, Generic[A, P]):
             self._states.steps = None
         last, tail = self._begin(state, tree.depth(gamma) if tree else gamma)
         project = partial(self._ensemble.logits, weights, record)
-        expander = EnsembleExpander(tail, last, self._embed, project)
+        expander = EnsembleExpander(tail, last, self._language.embed, project)
         draft = framework.draft(self._sampler, expander, tree, framework.keys(noise, gamma))
         if not self._probabilities:
             return draft

@@ -9,10 +9,9 @@ import mlx.core as mx
 import numpy as np
 
 from mmspec.decoding.branch_sequence import BranchSequence, BranchState
-from mmspec.decoding.contents import Projection, chunks
+from mmspec.decoding.contents import chunks
 from mmspec.decoding.language import deepstack, embedded
-from mmspec.decoding.sampling import Sampling
-from mmspec.decoding.tree import Tree
+from mmspec_mlx.network.cache import Cache
 from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.rotary import Rotation
 from mmspec_mlx.sequence.draft_tail import MlxDraftTail
@@ -24,22 +23,8 @@ MlxState = BranchState[mx.array, Padding]
 class MlxBranches(BranchSequence[mx.array, Padding]):
     """Implements `mmspec.decoding.contract.Branches`."""
 
-    def __init__(
-        self,
-        language: LanguageModel,
-        place: Projection[mx.array],
-        count: int,
-        vocabulary: int,
-        sampling: Sampling,
-        tree: Tree | None = None,
-        *,
-        probabilities: bool = False,
-    ) -> None:
-        """place: returns the rows [N, W] of an image's features."""
-        self._language = language
-        self._cache = language.new_cache(count)
-        settings = count, vocabulary, sampling, tree
-        super().__init__(language, self._cache, place, *settings, probabilities=probabilities)
+    _cache: Cache
+    _language: LanguageModel
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
         return Padding(is_padding, self._language.dtype)

@@ -7,11 +7,8 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from mmspec.decoding.contents import Projection
-from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.language import deepstack
-from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.target_sequence import TargetSequence
 from mmspec_mlx.network.attention import Visible, additive, behind, causal
 from mmspec_mlx.network.cache import Cache
@@ -24,16 +21,6 @@ class MlxTarget(TargetSequence[mx.array]):
 
     _cache: Cache
     _language: LanguageModel
-
-    def __init__(
-        self,
-        language: LanguageModel,
-        place: Projection[mx.array],
-        sampling: Sampling,
-        exact: ExactRows | None,
-    ) -> None:
-        """place: returns the rows [N, W] of an image's features."""
-        super().__init__(language, language.new_cache(rows=1), place, sampling, exact)
 
     def _forward(self, x: mx.array, columns: Columns) -> mx.array:
         start, end = columns.first, columns.first + len(x)

@@ -17,6 +17,7 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec_torch.device.framework import TorchDraft
+from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.rotary import Angles
 from mmspec_torch.sequence.draft_tail import TorchDraftTail
@@ -26,6 +27,9 @@ from mmspec_torch.sequence.padding import Padding
 
 class TorchBranches(BranchSequence[Tensor, Padding]):
     """Implements `mmspec.decoding.contract.Branches`."""
+
+    _cache: Cache
+    _language: LanguageModel
 
     def __init__(
         self,
@@ -40,11 +44,9 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
         probabilities: bool = False,
     ) -> None:
         """place: returns the rows [N, W] of an image's features."""
-        self._language = language
         self._executor = executor.drafter(self, count, vocabulary, sampling, probabilities)
-        self._cache = self._executor.cache
-        settings = count, vocabulary, sampling, tree
-        super().__init__(language, self._cache, place, *settings, probabilities=probabilities)
+        cache, settings = self._executor.cache, (count, vocabulary, sampling, tree)
+        super().__init__(language, cache, place, *settings, probabilities=probabilities)
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
         return Padding(is_padding, self._language.dtype, self._language.device)
