@@ -7,13 +7,14 @@ from typing import Annotated
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import expand_home
-from mmspec.ground.json_file import read_lines
-from mmspec.ground.json_reader import MismatchError, parse_json, read_value
+from mmspec.ground.json_file import read_lines, typed_lines
 from mmspec.ground.limits import Length
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import Picture
+
+FORMAT = 'give lines {"prompt": TEXT, "images": [FILE, ...]}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,11 @@ def read_prompts(path: Path) -> list[Prompt]:
     Raises UsageError naming the file and line of a malformed entry, and ImageError.
     """
     prompts = list[Prompt]()
-    for number, line in enumerate(read_lines(path), start=1):
-        if line.strip():
-            entry = _entry(line, f"{path}:{number}")
-            pictures = [open_visual(path.parent / expand_home(image)) for image in entry.images]
-            prompts.append(user_prompt(entry.prompt, pictures, f"{path.name}:{number}"))
+    for number, entry in typed_lines(_PromptLine, read_lines(path), path, f": {FORMAT}"):
+        pictures = [open_visual(path.parent / expand_home(image)) for image in entry.images]
+        prompts.append(user_prompt(entry.prompt, pictures, f"{path.name}:{number}"))
     if not prompts:
-        raise UsageError(f'{path} holds no prompt: give lines {{"prompt": ..., "images": [...]}}')
+        raise UsageError(f"{path} holds no prompt: {FORMAT}")
     return prompts
 
 
@@ -62,12 +61,3 @@ class _PromptLine:
 
     prompt: Annotated[str, Length(1, 10_000_000)]
     images: tuple[str, ...] = ()
-
-
-def _entry(line: str, where: str) -> _PromptLine:
-    try:
-        return read_value(_PromptLine, parse_json(line))
-    except MismatchError as error:
-        raise UsageError(f'{where}: give {{"prompt": TEXT, "images": [FILE, ...]}}') from error
-    except ValueError as error:
-        raise UsageError(f"{where}: not JSON ({error})") from error

@@ -1,7 +1,7 @@
 """Reads JSON files; errors name the file, the key, the value and what is allowed."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -48,6 +48,28 @@ def read_lines(file: Path) -> list[str]:
         return read_text(file, LINES_BYTES).split("\n")
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
+
+
+def typed(kind: type[T], text: str, where: str, remedy: str = "") -> T:
+    """The JSON `text` as the annotation `kind` describes it; raises UsageError naming `where`.
+
+    remedy: ends the error.
+    """
+    try:
+        return read_value(kind, parse_json(text))
+    except MismatchError as error:
+        raise UsageError(f"{where}: {error}{remedy}") from error
+    except ValueError as error:
+        raise UsageError(f"{where}: not JSON ({error}){remedy}") from error
+
+
+def typed_lines(
+    kind: type[T], lines: Iterable[str], file: Path, remedy: str = ""
+) -> Iterator[tuple[int, T]]:
+    """Number and value of each line of `file` that is not blank, as `typed` reads it."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield number, typed(kind, line, f"{file}:{number}", remedy)
 
 
 class JsonObject(ABC):

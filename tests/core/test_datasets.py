@@ -266,7 +266,7 @@ def test_mmspec_is_asked_by_topic_with_the_image_before_the_first_question(tmp_p
 @pytest.mark.parametrize(
     ("suite", "file", "content", "message"),
     [
-        ("llava-w", "questions.jsonl", "{", "questions.jsonl:1 is not JSON"),
+        ("llava-w", "questions.jsonl", "{", "questions.jsonl:1: not JSON"),
         ("llava-w", "questions.jsonl", '{"image": "a"}', "questions.jsonl:1: text is missing"),
         ("scienceqa", "problems.json", "[]", "problems.json: the value is"),
         ("scienceqa", "problems.json", '{"3": {}}', "problems.json: 3.question is missing"),

@@ -196,9 +196,9 @@ def test_a_torn_last_line_is_left_out(tmp_path, cut):
     ("line", "entry"),
     [
         ('{"sample":', "rows.jsonl:2: not JSON"),
-        ('{"sample": "a"}', "rows.jsonl:2: not a row: task is missing"),
-        ("[]", "rows.jsonl:2: not a row"),
-        (json.dumps(asdict(row()) | {"rounds": [[1, 2]]}), "rows.jsonl:2: not a row"),
+        ('{"sample": "a"}', "rows.jsonl:2: task is missing"),
+        ("[]", "rows.jsonl:2: the value is"),
+        (json.dumps(asdict(row()) | {"rounds": [[1, 2]]}), "rows.jsonl:2: rounds[0] is"),
         (json.dumps(asdict(row(rounds=[(10**12, 0, 1)]))), "rounds[0][0] is 1000000000000"),
         (json.dumps(asdict(row(rounds=[(3, 5, 6)]))), "accepted is 5, but must be at most the 3"),
         (json.dumps(asdict(row(seconds={"decode": 1.0}))), "seconds.vision is missing"),

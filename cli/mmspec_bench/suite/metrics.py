@@ -45,10 +45,8 @@ def summarise(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow]) -> Summary:
         "tokens_per_second_p95": percentile(speeds, 5),  # 95 % of the answers are faster
         "first_token_p50": percentile(first, 50),
         "first_token_p95": percentile(first, 95),
-        "speed_up_paired": mean(paired_speed_ups(paired, "decode")),
-        "speed_up_global": global_speed_up(paired, "decode"),
-        "end_to_end_paired": mean(paired_speed_ups(paired, "total")),
-        "end_to_end_global": global_speed_up(paired, "total"),
+        **speed_ups("speed_up", paired, "decode"),
+        **speed_ups("end_to_end", paired, "total"),
         "seconds": stage_seconds(rows),
         "identical": mean(compared) if compared else None,
         "peak_memory_bytes": max((row.peak_memory_bytes for row in rows), default=0),
@@ -109,15 +107,18 @@ def throughput(rows: Sequence[AnswerRow], stage: str = "decode") -> float:
     return ratio(sum(row.emitted for row in rows), sum(row.seconds[stage] for row in rows))
 
 
-def global_speed_up(paired: Sequence[Pair], stage: str) -> float:
-    """The method's throughput over plain decoding's on all pairs; long answers weigh more."""
+def speed_ups(name: str, paired: Sequence[Pair], stage: str) -> Summary:
+    """Throughput over plain decoding's: mean over questions; of all, where long answers weigh more.
+
+    name: of the measures, before `_paired` and `_global`.
+    """
     ours, plain = ([pair[side] for pair in paired] for side in (0, 1))
-    return ratio(throughput(ours, stage), throughput(plain, stage))
+    each = [_speed_up([row], [other], stage) for row, other in paired]
+    return {f"{name}_paired": mean(each), f"{name}_global": _speed_up(ours, plain, stage)}
 
 
-def paired_speed_ups(paired: Iterable[Pair], stage: str) -> list[float]:
-    """Tokens per second of the method divided by those of plain decoding, for each question."""
-    return [ratio(throughput([row], stage), throughput([plain], stage)) for row, plain in paired]
+def _speed_up(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow], stage: str) -> float:
+    return ratio(throughput(rows, stage), throughput(plain, stage))
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

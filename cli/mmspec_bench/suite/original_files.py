@@ -7,18 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from mmspec.ground.errors import UsageError
-from mmspec.ground.json_file import read_lines, read_whole
-from mmspec.ground.json_reader import MismatchError, parse_json, read_value
+from mmspec.ground.json_file import read_lines, read_whole, typed, typed_lines
 from mmspec.ground.limits import Length
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.images import open_picture
 from mmspec_bench.suite.samples import SuiteSample
 from mmspec_world.prompts import DETAILED_CAPTION, STEPS
-
-T = TypeVar("T")
 
 FILE_BYTES = 100_000_000
 """The most bytes of a JSON file: COCO's longest captions have 67 MB."""
@@ -96,19 +93,19 @@ class Original:
 
 def _mmspec(file: Path) -> Iterator[SuiteSample]:
     """MMSpec's conversations; tasks are its topics, and a name has its own id."""
-    for one in parsed_lines(_Conversation, file):
+    for _, one in typed_lines(_Conversation, read_lines(file), file):
         questions = partial(_questions, [file.parent / "images" / one.image], *one.turns)
         yield SuiteSample(f"{one.topic}/{one.id}", one.topic, questions)
 
 
 def _llava_bench(file: Path) -> Iterator[SuiteSample]:
-    for number, asked in enumerate(parsed_lines(_BenchQuestion, file)):
+    for number, (_, asked) in enumerate(typed_lines(_BenchQuestion, read_lines(file), file)):
         image = file.parent / "images" / asked.image
         yield _single("llava-w", number, [image], asked.text)
 
 
 def _scienceqa(file: Path) -> Iterator[SuiteSample]:
-    problems = parsed(dict[str, _Problem], read_whole(file, FILE_BYTES), str(file))
+    problems = typed(dict[str, _Problem], read_whole(file, FILE_BYTES), str(file))
     asked = [(key, one) for key, one in problems.items() if one.split == SPLIT and one.image]
     for number, (key, problem) in enumerate(asked):
         place = Path(SPLIT, key, problem.image or "")
@@ -117,7 +114,7 @@ def _scienceqa(file: Path) -> Iterator[SuiteSample]:
 
 
 def _coco(file: Path) -> Iterator[SuiteSample]:
-    captions = parsed(_Captions, read_whole(file, FILE_BYTES), str(file))
+    captions = typed(_Captions, read_whole(file, FILE_BYTES), str(file))
     root = file.parent.parent if file.parent.name == "annotations" else file.parent
     year = file.stem.removeprefix("captions_")
     for number, image in enumerate(captions.images):
@@ -146,20 +143,3 @@ def _questions(images: list[Path], text: str, *later: str) -> tuple[Message, ...
         raise UsageError(f"{images[0]}: its question has more than one {IMAGE_MARKER}")
     picture = open_picture(next((image for image in images if image.is_file()), images[0]))
     return interleaved(text, [picture]), *(Message("user", (each,)) for each in later)
-
-
-def parsed_lines(kind: type[T], file: Path) -> Iterator[T]:
-    """Each line of JSON that is not empty as `kind`; raises UsageError naming any other."""
-    for number, line in enumerate(read_lines(file), start=1):
-        if line.strip():
-            yield parsed(kind, line, f"{file}:{number}")
-
-
-def parsed(kind: type[T], text: str, where: str) -> T:
-    """The JSON `text` as `kind`; raises UsageError naming `where` for any other text."""
-    try:
-        return read_value(kind, parse_json(text))
-    except MismatchError as error:
-        raise UsageError(f"{where}: {error}") from error
-    except ValueError as error:
-        raise UsageError(f"{where} is not JSON: {error}") from error

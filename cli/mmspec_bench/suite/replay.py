@@ -16,13 +16,13 @@ from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import expand_home
+from mmspec.ground.json_file import read_lines, typed_lines
 from mmspec.ground.limits import Length
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.chunks import answer_ids
 from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec_bench.suite.original_files import parsed_lines
 from mmspec_bench.suite.replay_target import Places, ReplayModel
 from mmspec_bench.suite.run_folder import SuiteSettings
 from mmspec_bench.suite.samples import SuiteSample
@@ -54,7 +54,8 @@ class _PlaceCache(FeatureCache):
 
 def read_answers(file: Path) -> Answers:
     """The answers in a file; raises UsageError naming a malformed line."""
-    return {row.question_id: row.choices[0].turns for row in parsed_lines(_Line, file)}
+    rows = typed_lines(_Line, read_lines(file), file)
+    return {row.question_id: row.choices[0].turns for _, row in rows}
 
 
 def open_replay(name: str, backend: str, max_image_tokens: int | None) -> LoadedModel:

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, TypedDict
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import require_file
-from mmspec.ground.json_reader import MismatchError, parse_json, read_value
+from mmspec.ground.json_file import typed_lines
 from mmspec.ground.limits import Length, Range
 from mmspec.ground.output_files import replace_text, write_errors
 
@@ -116,25 +116,19 @@ def read_rows(file: Path) -> list[AnswerRow]:
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
     complete, _, _rest = text.rpartition("\n")
-    lines = enumerate(complete.split("\n"), start=1)
-    return [_row(line, f"{file}:{number}") for number, line in lines if line]
+    rows = typed_lines(AnswerRow, complete.split("\n"), file, "; delete the line to go on")
+    return [_checked(row, f"{file}:{number}") for number, row in rows]
 
 
-def _row(line: str, where: str) -> AnswerRow:
-    try:
-        row = read_value(AnswerRow, parse_json(line))
-    except MismatchError as error:
-        raise UsageError(f"{where}: not a row: {error}") from error
-    except ValueError as error:
-        raise UsageError(f"{where}: not JSON ({error}); delete the line to go on") from error
+def _checked(row: AnswerRow, where: str) -> AnswerRow:
     for name in STAGES:
         if name not in row.seconds:
-            raise UsageError(f"{where}: not a row: seconds.{name} is missing")
+            raise UsageError(f"{where}: seconds.{name} is missing")
     for number, round_ in enumerate(row.rounds):
         if round_.accepted > round_.depth:
             raise UsageError(
-                f"{where}: not a row: rounds[{number}].accepted is {round_.accepted}, but must be "
-                f"at most the {round_.depth} drafted"
+                f"{where}: rounds[{number}].accepted is {round_.accepted}, but must be at most the "
+                f"{round_.depth} drafted"
             )
     return row
 
