@@ -1,7 +1,7 @@
 """Model cards: the purpose of each model and its source for each backend."""
 
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
@@ -65,7 +65,8 @@ class Card:
 
 def load_cards() -> dict[str, Card]:
     """All cards by name, in alphabetical order."""
-    cards = (_parse(text, name) for name, text in _texts())
+    tables = (entry for entry in files(PACKAGE).iterdir() if entry.name.endswith(".toml"))
+    cards = (_parse(each.read_text("utf-8"), each.name.removesuffix(".toml")) for each in tables)
     return {card.name: card for card in sorted(cards, key=lambda card: card.name)}
 
 
@@ -112,12 +113,6 @@ def downloaded(repository: str, revision: str) -> Path | None:
 
 _FIELDS = {"for": "serves", "source": "sources", "revision": "revisions"}
 """Fields of a card by their keys in the file, where they differ."""
-
-
-def _texts() -> Iterator[tuple[str, str]]:
-    for entry in files(PACKAGE).iterdir():
-        if entry.name.endswith(".toml"):
-            yield entry.name.removesuffix(".toml"), entry.read_text(encoding="utf-8")
 
 
 def _parse(text: str, name: str) -> Card:

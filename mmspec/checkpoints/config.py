@@ -69,7 +69,7 @@ def config_of(values: dict[str, Any], file: Path) -> ModelConfig:
     return ModelConfig(
         family=family,
         text=read.text,
-        quantization=_quantization(whole),
+        quantization=read_quantization(whole),
         eos_token_ids=_stop_tokens(read.block, file.parent),
         dtype=read_dtype(whole, read.block),
         vision=read.vision,
@@ -82,14 +82,8 @@ def model_type(directory: Path) -> str:
     return str(read_json(directory / CONFIG_FILE).get("model_type"))
 
 
-def read_quantization(directory: Path) -> Quantization | None:
-    """MLX's quantization of a checkpoint; CheckpointError for other methods."""
-    file = directory / CONFIG_FILE
-    return _quantization(Block.of(file))
-
-
-def _quantization(whole: Block) -> Quantization | None:
-    """Read MLX's block; raises CheckpointError for other quantization methods."""
+def read_quantization(whole: Block) -> Quantization | None:
+    """MLX's quantization in a config.json; raises CheckpointError for other methods."""
     key = "quantization" if whole.get("quantization") is not None else "quantization_config"
     if whole.get(key) is None:
         return None

@@ -3,6 +3,9 @@
 Shape letters: H width of the target, V its vocabulary, K predicted positions, C queries.
 """
 
+import pickletools
+import zipfile
+import zlib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +14,11 @@ from mmspec.checkpoints import mtp
 from mmspec.checkpoints.block_config import BLOCK_KINDS, BlockDraft, is_block, read_block
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_dtype
 from mmspec.checkpoints.eagle3_config import Eagle3, is_eagle3, read_eagle3
-from mmspec.checkpoints.head_names import stored_names
+from mmspec.checkpoints.loading_plan import has_safetensors, read_tensors
 from mmspec.families.decoder import TextConfig, Vocabulary, Width, described_axes
 from mmspec.families.text_families import read_llama
-from mmspec.ground.errors import UsageError
-from mmspec.ground.input_files import is_there
+from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.input_files import is_there, open_file
 from mmspec.ground.json_file import Block
 
 MODEL_TYPE = "mmspec_head"
@@ -31,6 +34,11 @@ KINDS = ("eagle", "eagle3", "msd", "vispec", "medusa", "hydra", "flash", *BLOCK_
 
 VISION = ("none", "mean", "attention")
 """How a Medusa or Hydra head uses image embeddings in addition to the hidden state."""
+
+PICKLE_FILE = "pytorch_model.bin"
+"""File name of the tensors of published heads."""
+PICKLE_BYTES = 1_000_000
+"""The most bytes of a pickle that are read for names: a few hundred for each tensor."""
 
 _PUBLISHED = {
     "llava": "msd",
@@ -131,6 +139,32 @@ _LAYER_SIZES = (
     "rope_theta",
     "qkv_bias",
 )
+
+
+def stored_names(directory: Path) -> frozenset[str]:
+    """The names of the tensors in safetensors files, else in a published head's pickle.
+
+    Only the strings of a pickle are read; it is never executed.
+    """
+    if has_safetensors(directory):
+        return frozenset(read_tensors(directory))
+    file = directory / PICKLE_FILE
+    return _strings(file) if is_there(file) else frozenset()
+
+
+_UNREADABLE = OSError, ValueError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile
+"""Errors of reading a damaged archive: without a pickle, encrypted, cut."""
+
+
+def _strings(file: Path) -> frozenset[str]:
+    try:
+        with open_file(file) as opened, zipfile.ZipFile(opened) as archive:
+            inner = (name for name in archive.namelist() if name.endswith("/data.pkl"))
+            with archive.open(next(inner, "data.pkl")) as stream:
+                code = stream.read(PICKLE_BYTES)
+        return frozenset(text for _, text, _ in pickletools.genops(code) if isinstance(text, str))
+    except _UNREADABLE as error:
+        raise CheckpointError(f"{file} is not a file that torch.save wrote: {error}") from error
 
 
 def is_head(directory: Path) -> bool:

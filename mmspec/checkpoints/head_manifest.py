@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from mmspec.checkpoints import mtp
 from mmspec.checkpoints.block_config import BlockDraft
 from mmspec.checkpoints.eagle3_config import Eagle3
-from mmspec.checkpoints.head_config import VIEW_QUERIES, HeadConfig
-from mmspec.checkpoints.head_names import PICKLE_FILE
+from mmspec.checkpoints.head_config import PICKLE_FILE, VIEW_QUERIES, HeadConfig
 from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
 from mmspec.checkpoints.manifest import decoder_layer
 from mmspec.checkpoints.safetensors_file import StoredTensor, stored_content
@@ -109,13 +108,10 @@ def _weights(
         return dict(tensors)
     weights: dict[str, StoredTensor] = {}
     for name, stored in tensors.items():
-        if name not in VOCABULARY_MAPS and weights.setdefault(_renamed(name), stored) != stored:
-            raise CheckpointError(f"{directory}: {name} and {_renamed(name)} are one tensor twice")
+        own = renamed(name, ((MIDLAYER, f"{LAYER}."),))
+        if name not in VOCABULARY_MAPS and weights.setdefault(own, stored) != stored:
+            raise CheckpointError(f"{directory}: {name} and {own} are one tensor twice")
     return weights
-
-
-def _renamed(name: str) -> str:
-    return renamed(name, ((MIDLAYER, f"{LAYER}."),))
 
 
 def _tensors(config: HeadConfig) -> _Tensors:
@@ -132,14 +128,18 @@ def _tensors(config: HeadConfig) -> _Tensors:
         elif config.queries:
             yield "compressor.queries", (config.queries, width)
             yield "compressor.norm.weight", (width,)
-        yield from _layer(config, config.layer)
-    if config.vision == "mean":
-        yield "vision.weight", (width, width)
-    elif config.vision == "attention":
-        yield "vision.query.weight", (width, width)
-        yield "vision.output.weight", (width, width)
+        for name, shape in decoder_layer(config.layer).items():
+            if name != "input_layernorm.weight" or config.input_norm:
+                yield f"{LAYER}.{name}", shape
+    for name in {"none": (), "mean": ("",), "attention": (".query", ".output")}[config.vision]:
+        yield from _linear(f"vision{name}", width, width, bias=False)
     for slot in range(config.slots):
-        yield from _slot(config.kind, slot, width)
+        if config.kind == "hydra":
+            yield from _linear(f"heads.{slot}.linear_1", width, (2 + slot) * width)
+            yield from _linear(f"heads.{slot}.linear_2", width, width)
+        else:
+            path = f"slots.{slot}" if config.kind == "flash" else f"heads.{slot}.linear"
+            yield from _linear(path, width, width)
 
 
 def _eagle3(options: Eagle3, layer: TextConfig) -> _Tensors:
@@ -188,22 +188,6 @@ def _views(config: HeadConfig, layer: TextConfig) -> _Tensors:
         yield from _linear(f"{VIEW}.{part}_proj", inner, width, bias=layer.qkv_bias)
     yield from _linear(f"{VIEW}.o_proj", width, inner, bias=False)
     yield from _linear(VIEW_FUSION, width, 2 * width, bias=config.bias)
-
-
-def _slot(kind: str, slot: int, width: int) -> _Tensors:
-    if kind == "flash":
-        yield from _linear(f"slots.{slot}", width, width)
-    elif kind == "medusa":
-        yield from _linear(f"heads.{slot}.linear", width, width)
-    else:
-        yield from _linear(f"heads.{slot}.linear_1", width, (2 + slot) * width)
-        yield from _linear(f"heads.{slot}.linear_2", width, width)
-
-
-def _layer(config: HeadConfig, layer: TextConfig) -> _Tensors:
-    for name, shape in decoder_layer(layer).items():
-        if name != "input_layernorm.weight" or config.input_norm:
-            yield f"{LAYER}.{name}", shape
 
 
 def _linear(path: str, outputs: int, inputs: int, *, bias: bool = True) -> _Tensors:

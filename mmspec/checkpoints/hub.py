@@ -43,7 +43,10 @@ def resolve(name: str, backend: str) -> Path:
     repository = _repository(name, cards)
     snapshot = downloaded(repository, revision_of(repository, cards.values()))
     if snapshot is None:
-        raise _not_here(name, backend, cards)
+        repositories = [source for card in cards.values() for source in card.sources.values()]
+        nearest = difflib.get_close_matches(name, repositories, n=1, cutoff=0.8)
+        hint = f" (known and near: {nearest[0]})" if nearest and nearest[0] != name else ""
+        raise HubError(_pull_first(name, backend) + hint)
     return snapshot
 
 
@@ -94,13 +97,6 @@ def _present_or_raise(card: Card, backend: str) -> Path:
 def _pull_first(name: str, backend: str) -> str:
     command = f"mmspec models pull {name} --backend {backend}"
     return f"{name} is not on this machine: run `{command}` where there is network"
-
-
-def _not_here(name: str, backend: str, cards: dict[str, Card]) -> HubError:
-    repositories = [source for card in cards.values() for source in card.sources.values()]
-    nearest = difflib.get_close_matches(name, repositories, n=1, cutoff=0.8)
-    hint = f" (known and near: {nearest[0]})" if nearest and nearest[0] != name else ""
-    return HubError(_pull_first(name, backend) + hint)
 
 
 def _repository(name: str, cards: dict[str, Card]) -> str:

@@ -8,15 +8,13 @@ goes on with them, and huggingface_hub finds only those that have their digests.
 import hashlib
 import re
 import shutil
-import time
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
 from mmspec.checkpoints.hub_cache import PULLED
 from mmspec.ground.errors import HubError, WriteError
-from mmspec.ground.output_files import ABANDONED_SECONDS, replace_text
+from mmspec.ground.output_files import delete_abandoned, replace_text
 from mmspec.ground.progress import Progress
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -110,7 +108,7 @@ def fetch(download: Download, note: Progress) -> None:
     for file in missing:
         _fetch_blob(download, file)
     snapshot_download(download.repository, revision=download.commit, allow_patterns=PULLED)
-    _delete_abandoned(download.folder / "blobs")
+    delete_abandoned(download.folder / "blobs", "*.incomplete")  # of files replaced since
     if download.revision != download.commit:  # last, so that an older snapshot stands until now
         reference = download.folder / "refs" / download.revision
         reference.parent.mkdir(parents=True, exist_ok=True)
@@ -187,12 +185,3 @@ def _digest(file: HubFile) -> str:
         while piece := stream.read(PIECE):
             digest.update(piece)
     return digest.hexdigest()
-
-
-def _delete_abandoned(blobs: Path) -> None:
-    """Delete what interrupted downloads left of files that the hub has replaced since."""
-    limit = time.time() - ABANDONED_SECONDS
-    for partial in blobs.glob("*.incomplete"):
-        with suppress(OSError):  # another download has just ended
-            if partial.stat().st_mtime < limit:
-                partial.unlink()

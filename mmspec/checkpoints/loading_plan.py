@@ -68,15 +68,10 @@ def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
     sources = plan_named(
         by_name, *shapes, directory, config.quantization, convolution=config.family.convolution
     )
-    return _with_norms(sources) if config.text.delta_net else sources
-
-
-def _with_norms(sources: dict[str, TensorSource]) -> dict[str, TensorSource]:
-    """Qwen3.5's norms, stored less one where MLX has not converted the short convolutions."""
-    layouts = {source.layout for name, source in sources.items() if name.endswith(SHORT)}
-    if "torch" not in layouts:
+    # Qwen3.5's norms are stored less one where MLX has not converted the short convolutions.
+    if "torch" not in {each.layout for name, each in sources.items() if name.endswith(SHORT)}:
         return sources
-    return {name: replace(source, less_one=is_less_one(name)) for name, source in sources.items()}
+    return {name: replace(each, less_one=is_less_one(name)) for name, each in sources.items()}
 
 
 def plan_named(
@@ -124,7 +119,12 @@ def not_finite(file: Path, name: str) -> CheckpointError:
 
 def read_tensors(directory: Path) -> dict[str, StoredTensor]:
     """The headers of all tensors of a checkpoint by their stored names."""
-    tensors = _merged(weight_files(directory))
+    tensors: dict[str, StoredTensor] = {}
+    for file in weight_files(directory):
+        for name, stored in read_header(file).items():
+            if name in tensors:
+                raise CheckpointError(f"{name} is both in {tensors[name].file} and in {file}")
+            tensors[name] = stored
     for name, shard in _shards(directory).items():
         if name not in tensors:
             raise CheckpointError(f"{directory}: {name} is missing from {shard}")
@@ -164,16 +164,6 @@ def _shards(directory: Path) -> dict[str, str]:
                 f"{directory}: the shard {shard} is missing, but {INDEX_FILE} names it"
             )
     return shards
-
-
-def _merged(files: list[Path]) -> dict[str, StoredTensor]:
-    tensors: dict[str, StoredTensor] = {}
-    for file in files:
-        for name, stored in read_header(file).items():
-            if name in tensors:
-                raise CheckpointError(f"{name} is both in {tensors[name].file} and in {file}")
-            tensors[name] = stored
-    return tensors
 
 
 def _no_weights(directory: Path) -> CheckpointError:

@@ -67,12 +67,9 @@ def optional(config: ModelConfig) -> dict[str, Shape]:
 
 def _tensors(config: ModelConfig) -> Tensors:
     """Yield name, shape and whether the tensor is loaded, in the order of the forward pass."""
+    text = config.text
     if config.vision is not None:
-        yield from config.vision.tensors(config.text)
-    yield from _decoder(config.text)
-
-
-def _decoder(text: TextConfig) -> Tensors:
+        yield from config.vision.tensors(text)
     yield EMBEDDING, (text.vocab_size, text.hidden_size), True
     for layer in range(text.num_hidden_layers):
         for name, shape in decoder_layer(text, layer).items():

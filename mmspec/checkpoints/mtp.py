@@ -77,7 +77,8 @@ def plan_mtp(directory: Path, layer: TextConfig) -> dict[str, TensorSource]:
         "norm.weight": (width,),
     }
     by_name = {name.rpartition(MTP_PREFIX)[2]: tensor for name, tensor in stored.items()}
-    sources = plan_named(by_name, needed, {}, directory, read_quantization(directory))
+    quantization = read_quantization(Block.of(directory / CONFIG_FILE))
+    sources = plan_named(by_name, needed, {}, directory, quantization)
     if not any(MTP_PREFIX in name for name in stored):
         return sources
     norms = {name for name in sources if "norm" in name}

@@ -25,14 +25,11 @@ def stored_config(directory: Path) -> ModelConfig:
         return config
     tensors = {canonical(name, config): each for name, each in read_tensors(directory).items()}
     for part in ("weight", "scales", "biases"):
-        head, embedding = (tensors.get(_part(name, part)) for name in (LM_HEAD, EMBEDDING))
+        names = (name.removesuffix("weight") + part for name in (LM_HEAD, EMBEDDING))
+        head, embedding = map(tensors.get, names)
         if head and embedding and not _are_equal(head, embedding):
             return replace(config, text=replace(config.text, tie_word_embeddings=False))
     return config
-
-
-def _part(name: str, part: str) -> str:
-    return name.removesuffix("weight") + part
 
 
 def _are_equal(first: StoredTensor, second: StoredTensor) -> bool:

@@ -69,10 +69,6 @@ def choice(kind: str, got: object, allowed: Iterable[str]) -> UsageError:
     alike = difflib.get_close_matches
     nearest = alike(typed, names, n=1) or alike(typed.lower(), names, n=1)
     hint = f" (nearest: {nearest[0]})" if nearest else ""
-    return UsageError(f"unknown {kind} {got!r}: use {_either(names)}{hint}")
-
-
-def _either(names: list[str]) -> str:
-    if len(names) < 2:
-        return "".join(names) or "none: nothing is available"
-    return f"{', '.join(names[:-1])} or {names[-1]}"
+    either = f"{', '.join(names[:-1])} or {names[-1]}" if names[1:] else "".join(names)
+    allowed = either or "none: nothing is available"
+    return UsageError(f"unknown {kind} {got!r}: use {allowed}{hint}")

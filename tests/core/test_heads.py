@@ -10,9 +10,8 @@ from safetensors.numpy import load_file, save_file
 from mmspec.checkpoints.block_config import FULL, SLIDING
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.eagle3_config import default_layers
-from mmspec.checkpoints.head_config import is_head, read_head_config, require_fit
+from mmspec.checkpoints.head_config import PICKLE_BYTES, is_head, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import head_manifest, plan_head, read_draft_ids
-from mmspec.checkpoints.head_names import PICKLE_BYTES
 from mmspec.drafters.heads.block import sights
 from mmspec.ground.errors import CheckpointError, UsageError
 from support.factory_blocks import deepspec, speculators_block, z_lab
