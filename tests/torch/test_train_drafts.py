@@ -67,7 +67,7 @@ def draft_of(data, positions, seed=0):
 
 def log_probabilities(draft, data, record):
     """What a draft predicts after learned columns of a conversation with images."""
-    trainee = DraftTrainee.of(draft, data, CE)
+    trainee = DraftTrainee(draft, data, CE)
     with torch.no_grad():
         return trainee.log_probabilities(*trainee.read(trainee.data.held_out.batch([record])))
 
@@ -101,7 +101,7 @@ def test_an_exported_draft_predicts_the_same_when_decoding_and_in_transformers(d
 def test_every_guess_of_a_draft_that_is_the_target_is_accepted(data):
     config = data.teacher.config
     twin = read_draft(data.teacher.directory, config, config.image_tokens)
-    assert DraftTrainee.of(twin, data, CE).score().agreement == [1.0] * 3
+    assert DraftTrainee(twin, data, CE).score().agreement == [1.0] * 3
 
 
 def train_baselines(data, out, names, method=CE, pool=None):
@@ -149,7 +149,7 @@ def test_an_interrupted_draft_ends_at_the_same_weights(data, tmp_path, monkeypat
 
 def test_a_draft_learns_its_target(data, tmp_path):
     method = replace(CE, loss="kl", rate=5e-3, every=40)
-    trainee = DraftTrainee.of(draft_of(data, 0), data, method)
+    trainee = DraftTrainee(draft_of(data, 0), data, method)
     with quiet_log(tmp_path) as log:
         train(trainee, Budget(steps=80), tmp_path / "out", log)
     rows = (tmp_path / "log.csv").read_text().splitlines()[1:]
@@ -167,7 +167,7 @@ def test_tokens_that_a_draft_lacks_are_padded_and_said(data, tmp_path, capsys):
         assert torch.equal(matrix[:312], weights[name])
         assert torch.allclose(matrix[312:], weights[name].mean(0).expand(8, -1), atol=1e-6)
     with open_log(tmp_path, Console(soft_wrap=True)) as log:
-        train(DraftTrainee.of(model, data, CE), Budget(steps=1), tmp_path / "out", log)
+        train(DraftTrainee(model, data, CE), Budget(steps=1), tmp_path / "out", log)
     line = "the draft has 312 of the target's 320 tokens: its embeddings are padded by their mean"
     assert capsys.readouterr().out.count(line) == 1
     trained = read_draft(tmp_path / "out", data.teacher.config, 0)

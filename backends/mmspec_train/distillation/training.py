@@ -51,7 +51,7 @@ class Stage:
     """True if the stage ends with the weights of the best held-out evaluation."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Trainee(ABC):
     """A head or a draft that is trained from a teacher."""
 
@@ -120,8 +120,12 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     Resumes an interrupted run. Raises UsageError if `out` contains a finished run or one with other
     options, and MmspecError as `run_phase` does.
     """
-    data = trainee.data
-    folder = claim_output(out, trainee.manifest | data.manifest, data)
+    data, folder = trainee.data, out / STATE_FOLDER
+    processes, manifest = data.machine.processes, trainee.manifest | data.manifest
+    _check_output(out, manifest)
+    processes.wait()
+    if processes.rank == 0:
+        claim(folder / MANIFEST_FILE, manifest, NEW_OUT)
     if trainee.note:
         log.say(trainee.note)
     for stage in trainee.stages():
@@ -131,8 +135,8 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
         phase = _phase(trainee, stage, f"{out.name} {stage.name}".strip(), length)
         run_phase(phase, length, data.machine, checkpoint, log)
     score = trainee.score()
-    data.machine.processes.wait()
-    if data.machine.processes.rank == 0:
+    processes.wait()
+    if processes.rank == 0:
         trainee.save(out)
         _write_report(trainee, budget, score, out)
         shutil.rmtree(folder)
@@ -164,26 +168,11 @@ def _check_output(out: Path, manifest: dict[str, Any]) -> None:
     check_manifest(out / STATE_FOLDER / MANIFEST_FILE, manifest, NEW_OUT)
 
 
-def claim_output(out: Path, manifest: dict[str, Any], data: TeacherData) -> Path:
-    """Return the folder of an unfinished run in `out`; process 0 writes its manifest there.
-
-    Raises UsageError if `out` contains a finished run or one with other options.
-    """
-    _check_output(out, manifest)
-    data.machine.processes.wait()
-    if data.machine.processes.rank == 0:
-        claim(out / STATE_FOLDER / MANIFEST_FILE, manifest, NEW_OUT)
-    return out / STATE_FOLDER
-
-
 def _write_report(trainee: Trainee, budget: Budget, score: DraftScore, out: Path) -> None:
     report = {
         "method": asdict(trainee.method),
         "budget": asdict(budget),
         "data": trainee.data.manifest,
-        "held_out": {
-            "tokens_per_round": score.tokens_per_round,
-            "agreement": score.agreement,
-        },
+        "held_out": {"tokens_per_round": score.tokens_per_round, "agreement": score.agreement},
     }
     replace_text(out / REPORT_FILE, json.dumps(report, indent=2) + "\n")

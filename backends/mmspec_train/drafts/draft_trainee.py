@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.stored import SCHEDULES
-from mmspec_train.data.teacher_data import TeacherData
 from mmspec_train.distillation.objective import (
     DraftStarts,
     all_starts,
@@ -23,32 +22,26 @@ from mmspec_train.distillation.objective import (
 )
 from mmspec_train.distillation.training import Stage, Trainee
 from mmspec_train.drafts.draft_model import DraftColumns, DraftModel, save_draft, to_draft_columns
-from mmspec_train.settings import MethodSettings, as_options
+from mmspec_train.settings import as_options
 
 PROJECTOR_SHARE = 0.1
 """Share of the training budget that the projector's stage gets."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class DraftTrainee(Trainee):
-    """A draft model that is trained from a teacher."""
+    """A draft model that is trained from a teacher.
+
+    Conversations longer than the draft's positions are left out.
+    """
 
     module: DraftModel
     stage_names: Sequence[str] = ("tuning",)
     """Stages to run: "pretraining" (text only, every token), "projector", "tuning"."""
 
-    @classmethod
-    def of(
-        cls,
-        module: DraftModel,
-        data: TeacherData,
-        method: MethodSettings,
-        stage_names: Sequence[str] = ("tuning",),
-    ) -> "DraftTrainee":
-        """Build a trainee; conversations longer than the draft's positions are left out."""
-        limit = module.text.max_position_embeddings, module.positions or 1
-        data = replace(data, limit=limit, always_pixels=module.sees)
-        return cls(module, data, method, stage_names)
+    def __post_init__(self) -> None:
+        limit = self.module.text.max_position_embeddings, self.module.positions or 1
+        self.data = replace(self.data, limit=limit, always_pixels=self.module.sees)
 
     @property
     def manifest(self) -> dict[str, Any]:

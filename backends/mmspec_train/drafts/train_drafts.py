@@ -78,7 +78,7 @@ class Baselines:
             model = read_draft(self.out / start, target, self.positions, sees, seed)
         else:
             model = untrained_draft(llama_of_shape(self.shape, target.text.vocab_size), seed)
-        trainee = DraftTrainee.of(model, self.data, self.method, stages)
+        trainee = DraftTrainee(model, self.data, self.method, stages)
         return train(trainee, self.budget, self.out / name, log)
 
 
@@ -133,7 +133,7 @@ def distill_draft(
     data.teacher.check_vocabulary(directory)
     if model.sees:
         check_same_tower(directory, data.teacher.directory)
-    return distill(DraftTrainee.of(model, data, method), budget, run)
+    return distill(DraftTrainee(model, data, method), budget, run)
 
 
 def planned_draft(shape: LlamaShape, source: str | None, target: ModelConfig) -> Trained:

@@ -115,11 +115,6 @@ def untrained_head(config: HeadConfig, seed: int) -> Head:
     return LayeredModule(config, config.layer)
 
 
-def max_depth(head: Head, limit: int) -> int:
-    """Return the number of tokens a head can draft, at most `limit`."""
-    return min(limit, head.config.slots) if head.config.slots else limit
-
-
 def save_head(head: Head, directory: Path) -> None:
     """Write a head as a checkpoint directory, in the dtype that its config names."""
     make_directory(directory)

@@ -15,33 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from mmspec.checkpoints.config import ModelConfig
+from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.ground.errors import UsageError
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.plan import Trained
 from mmspec_train.data.stored import SCHEDULES
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
-from mmspec_train.distillation.objective import (
-    DraftScore,
-    DraftStarts,
-    HeadOutput,
-    all_starts,
-    block_loss,
-    drawn_starts,
-    head_loss,
-    log_probabilities,
-    noisy_states,
-)
+from mmspec_train.distillation import objective
+from mmspec_train.distillation.objective import DraftScore, DraftStarts, HeadOutput, all_starts
 from mmspec_train.distillation.training import Stage, Trainee, distill
 from mmspec_train.heads.block import BlockModule
 from mmspec_train.heads.eagle3 import FusedModule
-from mmspec_train.heads.head_checkpoint import (
-    Head,
-    head_config,
-    max_depth,
-    save_head,
-    untrained_head,
-)
+from mmspec_train.heads.head_checkpoint import Head, head_config, save_head, untrained_head
 from mmspec_train.settings import (
     Budget,
     DataSettings,
@@ -52,7 +38,7 @@ from mmspec_train.settings import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class HeadTrainee(Trainee):
     """A head that is trained from a teacher."""
 
@@ -91,27 +77,22 @@ class HeadTrainee(Trainee):
         """Return the loss of a batch; noise needs gradients enabled."""
         head, method = self.module, self.method
         whole = self.data.teacher.read(conversations)
-        blocks = isinstance(head, BlockModule)
-        depth = head.config.slots if blocks else max_depth(head, method.rollout)
-        starts = drawn_starts(all_starts(whole, depth), method.anchors)
-        batch = starts.reached(whole)
-        if isinstance(head, BlockModule):
-            return self._block_loss(head, batch, starts)
-        noisy = batch
-        if torch.is_grad_enabled() and method.noise:
-            noisy = replace(batch, states=noisy_states(batch, method.noise))
-        return head_loss(head(noisy, starts), batch, starts, self._output, method)
-
-    def _block_loss(self, head: BlockModule, batch: Batch, starts: DraftStarts) -> Tensor:
-        method, kind = self.method, head.config.kind
-        features = head(batch, starts)
+        depth = trained_depth(head.config, method)
+        starts = objective.drawn_starts(all_starts(whole, depth), method.anchors)
+        batch = noisy = starts.reached(whole)
+        if torch.is_grad_enabled() and method.noise:  # which no block drafter takes
+            noisy = replace(batch, states=objective.noisy_states(batch, method.noise))
+        judged = head(noisy, starts), batch, starts, self._output
+        if not isinstance(head, BlockModule):
+            return objective.head_loss(*judged, method)
         confidence = head.confidence if head.options.enable_confidence_head else None
-        return block_loss(features, batch, starts, self._output, kind, method.decay, confidence)
+        return objective.block_loss(*judged, head.config.kind, method.decay, confidence)
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return the tokens of the head's chains from every start."""
         batch = self.data.teacher.read(conversations)
-        starts = all_starts(batch, max_depth(self.module, self.method.gamma))
+        most = self.module.config.slots or self.method.gamma
+        starts = all_starts(batch, min(self.method.gamma, most))
         return batch, starts, self._output.likeliest(self.module(batch, starts))
 
     @property
@@ -122,7 +103,7 @@ class HeadTrainee(Trainee):
             return HeadOutput(matrix, head.log_probabilities, head.ids)
         if isinstance(head, BlockModule):
             return HeadOutput(matrix, partial(head.log_probabilities, output_matrix=matrix))
-        return HeadOutput(matrix, partial(log_probabilities, output_matrix=matrix))
+        return HeadOutput(matrix, partial(objective.log_probabilities, output_matrix=matrix))
 
 
 def distill_head(
@@ -148,9 +129,13 @@ def planned_head(
     vocabulary = config.draft_vocab_size or config.vocab_size
     of_words = {vocabulary, config.vocab_size}
     parameters = sum(prod(s) for s in head_manifest(config).values() if of_words.isdisjoint(s))
-    depth = config.slots if config.block else min(method.rollout, config.slots or method.rollout)
-    captured = len(config.captured(target))
+    depth, captured = trained_depth(config, method), len(config.captured(target))
     return Trained(parameters, depth, vocabulary, captured, method.anchors)
+
+
+def trained_depth(config: HeadConfig, method: HeadMethodSettings) -> int:
+    """Return the number of tokens that a head drafts from a starting point in training."""
+    return config.slots if config.block else min(method.rollout, config.slots or method.rollout)
 
 
 def new_trainee(
