@@ -48,7 +48,7 @@ STEP = some.one_of(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=100)
 @given(some.lists(STEP, max_size=20))
 def test_whatever_came_before_it_finds_what_a_search_finds(steps):
     index, tokens = TextIndex(), []
