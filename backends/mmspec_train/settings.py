@@ -29,12 +29,6 @@ DEFAULT_MINUTES = 20.0
 """Default minutes of training a head or a draft."""
 
 
-def as_options(settings: Settings) -> dict[str, Any]:
-    """Return the settings as a dict from option name (`--batch`) to value."""
-    values = asdict(settings).items()
-    return {f"--{name.replace('_', '-')}": value for name, value in values}
-
-
 @dataclass(frozen=True)
 class PlaceSettings(Settings):
     """The output directory, the device and the CPU threads."""
@@ -177,6 +171,11 @@ class MethodSettings(Settings):
     pool: int | None = option(
         None, "Positions of a pooled image. Default: the target's.", least=1, kinds=("draft",)
     )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings by the names of their options, as `--rate`."""
+        return {f"--{name.replace('_', '-')}": value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def test_methods_are_paired_and_interleaved():
     log = []
     plain = FixedMethod("plain", [9, 1.0, 2.0, 3.0, 4.0], log)
     twice = FixedMethod("twice", [9, 0.5, 1.0, 1.0, 2.0], log)
-    first, second = measure([plain, twice], PROMPTS, 2, quiet)
+    first, second = measure({each.name: each.answer for each in (plain, twice)}, PROMPTS, 2, quiet)
     warm, rest = log[:2], log[2:]
     assert warm == [("plain", "one"), ("twice", "one")]
     assert rest == [

@@ -22,7 +22,6 @@ from mmspec_train.distillation.objective import (
 )
 from mmspec_train.distillation.training import Stage, Trainee
 from mmspec_train.drafts.draft_model import DraftColumns, DraftModel, save_draft, to_draft_columns
-from mmspec_train.settings import as_options
 
 PROJECTOR_SHARE = 0.1
 """Share of the training budget that the projector's stage gets."""
@@ -50,7 +49,7 @@ class DraftTrainee(Trainee):
             "text": asdict(self.module.text),
             "positions": self.module.positions,
             "stages": list(self.stage_names),
-            **as_options(self.method),
+            **self.method.options,
         }
 
     @property

@@ -28,14 +28,7 @@ from mmspec_train.distillation.training import Stage, Trainee, distill
 from mmspec_train.heads.block import BlockModule
 from mmspec_train.heads.eagle3 import FusedModule
 from mmspec_train.heads.head_checkpoint import Head, head_config, save_head, untrained_head
-from mmspec_train.settings import (
-    Budget,
-    DataSettings,
-    HeadMethodSettings,
-    HeadShape,
-    RunSettings,
-    as_options,
-)
+from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape, RunSettings
 
 
 @dataclass
@@ -48,7 +41,7 @@ class HeadTrainee(Trainee):
     @property
     def manifest(self) -> dict[str, Any]:
         """The head's config and the method."""
-        return {"head": self.module.config.described(), **as_options(self.method)}
+        return {"head": self.module.config.described(), **self.method.options}
 
     def stages(self) -> Sequence[Stage]:
         """The only stage: all of the head's modules."""

@@ -1,6 +1,6 @@
 """`mmspec bench speed`: tokens per second of drafting methods, paired and interleaved."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -16,7 +16,7 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
 from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
-from mmspec_bench.measure.speed import engine_method, measure
+from mmspec_bench.measure.speed import measure, timed
 from mmspec_bench.measure.steadiness import watch
 from mmspec_bench.measure.timing import Figures
 from mmspec_bench.prompts import prompts_for
@@ -79,10 +79,12 @@ def speed(
     options = Options(max_new_tokens=max_new_tokens, exact=exact)
     engine = loaded(screen, loading, options)
     questions = given or prompts_for(engine.target.model.config, count, split(tasks))
-    plan = [(PLAIN_DRAFTING.spec, 1), *product(_draftings(drafting, engine), lengths)]
-    methods = [engine_method(engine, options, *step) for step in plan]
+    methods = {"plain": replace(options, drafting=PLAIN_DRAFTING.spec, gamma=1)}
+    for spec, gamma in product(_draftings(drafting, engine), lengths):
+        methods[f"{spec} gamma {gamma}"] = replace(options, drafting=spec, gamma=gamma)
     model, disturbance = engine.target.model, watch(engine.target.model.device)
-    figures = measure(methods, questions, repeats, screen.progress)
+    answers = {name: partial(timed, engine, own) for name, own in methods.items()}
+    figures = measure(answers, questions, repeats, screen.progress)
     problem = with_flags(disturbance())
     report = {
         "model": engine.target.name,
