@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from mmspec.chat.options import Options
-from mmspec.ground.limits import Length, Range
+from mmspec.ground.json_file import Length, Range
 from mmspec.prompt.chat_template import THINKING, Tool
 from mmspec_server.endpoint import Fields
 

@@ -16,8 +16,7 @@ from typing import Annotated, Any
 from mmspec.checkpoints.eagle3_config import ROPE, SPECULATORS_TYPE, captured_layers, with_axes
 from mmspec.families.decoder import TextConfig
 from mmspec.families.text_families import QWEN3_SIZES, read_qwen3
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Length
+from mmspec.ground.json_file import Block, Length
 
 BLOCK_KINDS = ("dflash", "dspark")
 """DSpark is DFlash and a Markov head, a confidence head or both."""

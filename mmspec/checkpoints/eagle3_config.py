@@ -13,8 +13,7 @@ from typing import Annotated, Any
 
 from mmspec.families.decoder import TextConfig, optional_axes, rope_block
 from mmspec.families.text_families import read_llama, read_qwen3
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Length, Range
+from mmspec.ground.json_file import Block, Length, Range
 
 SPECULATORS_TYPE = "speculators_model_type"
 """Key that names the kind of a head in the layout of vLLM's speculators package."""

@@ -15,8 +15,7 @@ from mmspec.checkpoints.safetensors_file import StoredTensor, TensorName, read_h
 from mmspec.families.tower import Shape
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import is_there
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Matches
+from mmspec.ground.json_file import Block, Matches
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"

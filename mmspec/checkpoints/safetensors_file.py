@@ -9,8 +9,8 @@ from typing import Annotated, Any, NamedTuple
 
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import require_file
+from mmspec.ground.json_file import Length, Matches, Range
 from mmspec.ground.json_reader import MismatchError, read_value, shown
-from mmspec.ground.limits import Length, Matches, Range
 
 ITEM_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,

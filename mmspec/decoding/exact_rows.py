@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, NamedTuple
 
-from mmspec.ground.limits import Range
+from mmspec.ground.json_file import Range
 
 
 class Tile(NamedTuple):

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import expand_home
-from mmspec.ground.json_file import read_lines, typed_lines
-from mmspec.ground.limits import Length
+from mmspec.ground.json_file import Length, read_lines, typed_lines
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.conversation import Message

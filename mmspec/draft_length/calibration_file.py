@@ -13,8 +13,7 @@ from mmspec.decoding.tree import WIDTH, width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.ground.errors import CheckpointError
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Range
+from mmspec.ground.json_file import Block, Range
 from mmspec.ground.output_files import make_directory, replace_text
 
 TREE_NODES = (8, 16, 32, 60)

@@ -15,8 +15,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness.probe import find_exact_rows
 from mmspec.ground.errors import CheckpointError, UsageError, WriteError
 from mmspec.ground.input_files import require_file
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Range
+from mmspec.ground.json_file import Block, Range
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec.ground.progress import Notice, Progress
 

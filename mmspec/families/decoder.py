@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Range
+from mmspec.ground.json_file import Block, Range
 
 # Far beyond any model, and small enough that listing a model's tensors takes no time.
 Width = Annotated[int, Range(1, 1_000_000)]

@@ -11,8 +11,7 @@ from mmspec.families.family import Architecture, Family
 from mmspec.families.grid import Grid
 from mmspec.families.text_families import LLAMA, read_llama
 from mmspec.families.tower import Array, Tensors, TowerLayer, TowerParts, cut, listed, mlp, whole
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Range
+from mmspec.ground.json_file import Block, Range
 
 Pixels = Annotated[int, Range(1, 10_000)]
 """The side of an image or a patch, in pixels."""

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from mmspec.ground.input_files import is_there
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Range
+from mmspec.ground.json_file import Block, Range
 
 IMAGES = "preprocessor_config.json"
 """The image processor's own file, which is the video processor's where that has none."""

@@ -28,8 +28,7 @@ from mmspec.families.qwen_vision import (
 )
 from mmspec.families.text_families import QWEN2_SIZES, read_qwen2_vl
 from mmspec.families.tower import Array, Attend, TowerLayer, TowerParts, mlp, swiglu, whole
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Range
+from mmspec.ground.json_file import Block, Range
 
 Rate = Annotated[int, Range(0, 100)]
 

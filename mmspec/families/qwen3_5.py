@@ -21,8 +21,7 @@ from mmspec.families.family import text_family
 from mmspec.families.qwen3_vl import Qwen3VLVision
 from mmspec.families.qwen_vision import qwen_family, read_vision
 from mmspec.families.text_families import QWEN3_SIZES, QWEN_IMAGE
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Length
+from mmspec.ground.json_file import Block, Length
 
 DEFAULTS = replace(
     QWEN3_SIZES,

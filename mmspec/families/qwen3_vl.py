@@ -41,8 +41,7 @@ from mmspec.families.qwen_vision import (
 )
 from mmspec.families.text_families import QWEN3_SIZES, read_qwen3
 from mmspec.families.tower import Array, Map, TowerLayer, TowerParts, cast, mlp, whole
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Length, Range
+from mmspec.ground.json_file import Block, Length, Range
 
 SECTIONS = (24, 20, 20)
 """Frequencies that turn by time, row and column if the config names none."""

@@ -31,8 +31,7 @@ from mmspec.families.tower import (
     cut,
     listed,
 )
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Range
+from mmspec.ground.json_file import Block, Range
 
 Small = Annotated[int, Range(1, 1000)]
 """A number of pixels, frames or patches."""

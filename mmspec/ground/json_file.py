@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+from msgspec import Meta
+
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.input_files import read_text
 from mmspec.ground.json_reader import MismatchError, parse_json, read_value, shown
-from mmspec.ground.limits import Range
 
 T = TypeVar("T")
 
@@ -17,6 +18,21 @@ JSON_BYTES = 16_000_000
 """The most bytes of a JSON file: reading one takes up to 25 times as much memory."""
 LINES_BYTES = 500_000_000
 """The most bytes of a file of JSON lines."""
+
+
+def Range(least: float, most: float) -> Meta:
+    """Annotation: the least and the most that a number may be."""
+    return Meta(ge=least, le=most)
+
+
+def Length(least: int, most: int) -> Meta:
+    """Annotation: the least and the most entries of a list or object, or characters of a text."""
+    return Meta(min_length=least, max_length=most)
+
+
+def Matches(pattern: str) -> Meta:
+    """Annotation: a regular expression for a whole text."""
+    return Meta(pattern=rf"^({pattern})\Z")
 
 
 def read_json(file: Path) -> dict[str, Any]:

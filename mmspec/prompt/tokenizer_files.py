@@ -10,8 +10,7 @@ from mmspec.families.decoder import TokenId
 from mmspec.families.family import ImageTokens
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import is_there, require_file
-from mmspec.ground.json_file import Block, read_json
-from mmspec.ground.limits import Length
+from mmspec.ground.json_file import Block, Length, read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend

@@ -16,10 +16,9 @@ from mmspec.checkpoints.safetensors_file import read_header
 from mmspec.ground.errors import CheckpointError, MmspecError
 from mmspec.ground.escape import one_line, visible
 from mmspec.ground.input_files import is_there, open_file
-from mmspec.ground.json_file import JSON_BYTES, read_json, read_lines
+from mmspec.ground.json_file import JSON_BYTES, Length, Matches, Range, read_json, read_lines
 from mmspec.ground.json_reader import MismatchError, parse_json, read_value
 from mmspec.ground.latest_values import LatestValues
-from mmspec.ground.limits import Length, Matches, Range
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.images import open_picture
 from mmspec.prompt.tokenizer import Tokenizer

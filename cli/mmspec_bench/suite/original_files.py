@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mmspec.ground.errors import UsageError
-from mmspec.ground.json_file import read_lines, read_whole, typed, typed_lines
-from mmspec.ground.limits import Length
+from mmspec.ground.json_file import Length, read_lines, read_whole, typed, typed_lines
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.images import open_picture
 from mmspec_bench.suite.samples import SuiteSample

@@ -16,8 +16,7 @@ from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import expand_home
-from mmspec.ground.json_file import read_lines, typed_lines
-from mmspec.ground.limits import Length
+from mmspec.ground.json_file import Length, read_lines, typed_lines
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.chunks import answer_ids
 from mmspec.prompt.conversation import Conversation, Message, Turn

@@ -9,8 +9,7 @@ from typing import Annotated, NamedTuple, TypedDict
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import require_file
-from mmspec.ground.json_file import typed_lines
-from mmspec.ground.limits import Length, Range
+from mmspec.ground.json_file import Length, Range, typed_lines
 from mmspec.ground.output_files import replace_text, write_errors
 
 ROWS = "rows.jsonl"

@@ -13,8 +13,7 @@ from mmspec.chat.options import Gamma, Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.provenance import provenance
 from mmspec.ground.errors import UsageError
-from mmspec.ground.json_file import Block
-from mmspec.ground.limits import Matches
+from mmspec.ground.json_file import Block, Matches
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow, read_rows, rewrite
 

@@ -11,8 +11,8 @@ from typing import Annotated
 from mmspec.chat.chat import Chat
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.ground.input_files import expand_home, require_file
+from mmspec.ground.json_file import Length
 from mmspec.ground.json_reader import parse_json, read_value
-from mmspec.ground.limits import Length
 from mmspec.ground.output_files import make_directory, replace_text, write_errors
 from mmspec.prompt.saved_conversation import SavedTurn
 
