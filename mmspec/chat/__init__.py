@@ -1,4 +1,1 @@
-"""The Python API: loaded models and conversations with them.
-
-The terminal's interface is in `mmspec_cli`.
-"""
+"""The Python API: loaded models and conversations; the terminal's interface is `mmspec_cli`."""

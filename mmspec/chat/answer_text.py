@@ -16,10 +16,7 @@ LONGEST = 64
 
 
 class StopStrings:
-    """Passes an answer's text on up to the first stop string.
-
-    Withholds text that could be the beginning of one.
-    """
+    """Passes an answer's text on up to the first stop string; withholds what may begin one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         """stops: strings that are not empty."""

@@ -81,10 +81,7 @@ class FileCaptioner:
 
 
 def read_captions(file: Path) -> FileCaptioner:
-    """Read a file of JSON lines, {"image": path or name, "caption": text}.
-
-    Raises UsageError naming the first line of another form.
-    """
+    """Read lines {"image": path or name, "caption": text}; UsageError names the first other one."""
     lines = enumerate(read_lines(file), start=1)
     pairs = (_read_caption(line, f"{file}:{number}") for number, line in lines if line.strip())
     return FileCaptioner(file, dict(pairs))

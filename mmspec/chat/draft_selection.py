@@ -1,7 +1,4 @@
-"""Chooses and opens the drafter of an answer.
-
-A `Drafting` names it: views that a draft model reads, a head, lookup, or none.
-"""
+"""Chooses and opens the drafter of an answer, which a `Drafting` names."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

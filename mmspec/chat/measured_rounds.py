@@ -13,10 +13,7 @@ from mmspec.decoding.statistics import Likelihood, Round, likelihoods
 
 
 class MeasuredRounds:
-    """Passes the loop's calls on to a target and a draft length, and completes their rounds.
-
-    Implements `Verifier` and `DraftLengthPolicy`.
-    """
+    """Implements `Verifier` and `DraftLengthPolicy` by a target and a policy; completes rounds."""
 
     def __init__(
         self,

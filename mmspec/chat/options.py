@@ -127,10 +127,7 @@ class Options:
         return self.drafting is not None and is_kind(self.drafting)
 
     def require_draft(self, default: str) -> None:
-        """Raise UsageError if an option needs a draft; names the option.
-
-        default: the drafting without a draft.
-        """
+        """Raise UsageError for an option that needs a draft.  default: the drafting without one."""
         if self.drafting:
             needing = "" if self.drafting in UNLETTERED else f"`drafting={self.drafting}`"
         else:

@@ -31,10 +31,7 @@ def registered(group: str) -> dict[str, EntryPoint]:
 
 
 def installed_backends() -> list[str]:
-    """The backends whose framework is installed, the preferred one first.
-
-    MLX is preferred on a Mac, PyTorch elsewhere.
-    """
+    """The backends whose framework is installed: MLX first on a Mac, PyTorch elsewhere."""
     preferred = "mlx" if sys.platform == "darwin" else "torch"
     names = [name for name in registered(BACKENDS) if _has_framework(name)]
     return sorted(names, key=lambda name: (name != preferred, name))

@@ -110,10 +110,7 @@ class Session:
         return max(self._views.length(held, self._view) - 1, 0)
 
     def _split(self, wanted: Sequence[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
-        """The longest beginning of `wanted` that the target holds, and the rest.
-
-        A chunk that it holds in part is in both.
-        """
+        """What the target holds of `wanted`, and the rest; a chunk held in part is in both."""
         shared = self._track.matching(wanted)
         held, rest = list(wanted[:shared]), list(wanted[shared:])
         if rest and shared < len(self._track.chunks) and not self._whole_chunks:

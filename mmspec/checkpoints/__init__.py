@@ -1,4 +1,1 @@
-"""Checkpoint files: configs, manifests, tensor headers, the hub and model cards.
-
-Only the backends read weights.
-"""
+"""Checkpoint files: configs, manifests, tensor headers, the hub, cards; backends read weights."""

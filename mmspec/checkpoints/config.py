@@ -29,10 +29,7 @@ class Quantization:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The config of a checkpoint: a decoder and, if it sees images, a tower and a projector.
-
-    `dtype` is the one that the file names, or None.
-    """
+    """A decoder and, if it sees images, a tower; `dtype` is the one that the file names."""
 
     family: Family
     text: TextConfig

@@ -142,10 +142,7 @@ _LAYER_SIZES = (
 
 
 def stored_names(directory: Path) -> frozenset[str]:
-    """The names of the tensors in safetensors files, else in a published head's pickle.
-
-    Only the strings of a pickle are read; it is never executed.
-    """
+    """The tensors' names in safetensors files, else a pickle's strings; it is never executed."""
     if has_safetensors(directory):
         return frozenset(read_tensors(directory))
     file = directory / PICKLE_FILE
@@ -168,10 +165,7 @@ def _strings(file: Path) -> frozenset[str]:
 
 
 def is_head(directory: Path) -> bool:
-    """True if a checkpoint directory holds a head, by its config or its tensors' names.
-
-    Raises CheckpointError if the files cannot be read.
-    """
+    """True for a head's directory, by config or tensors' names.  Raises CheckpointError."""
     if not is_there(directory / CONFIG_FILE):
         return False
     whole = Block.of(directory / CONFIG_FILE)

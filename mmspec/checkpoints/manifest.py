@@ -58,10 +58,7 @@ def manifest(config: ModelConfig) -> dict[str, Shape]:
 
 
 def optional(config: ModelConfig) -> dict[str, Shape]:
-    """Name and shape of tensors that may be present and are never loaded.
-
-    They are what a tower computes after its feature layer, and a tied `lm_head`.
-    """
+    """Tensors that are never loaded: a tower's after its feature layer, and a tied `lm_head`."""
     return {name: shape for name, shape, needed in _tensors(config) if not needed}
 
 

@@ -162,10 +162,7 @@ class Branches(Protocol[A]):
         """Forget all columns from `length` on; `self.length` must have had this value before."""
 
     def draft(self, plan: Plan, weights: A, noise: Noise) -> DeviceDraft[A]:
-        """Enqueue a draft from the mixture of the branches, as `Drafter.draft`.
-
-        weights: [R] on the device, summing to one.
-        """
+        """Enqueue a draft from the mixture, as `Drafter.draft`.  weights: [R], summing to one."""
 
     def commit(self, path: Sequence[int], tokens: Sequence[int]) -> None:
         """Append `tokens`, as `Drafter.commit`."""

@@ -113,10 +113,7 @@ class CheckReport(ExactFields):
 
 
 def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckReport:
-    """Answer every prompt plainly and speculatively, and compare the answers.
-
-    Raises UsageError if nothing was drafted.
-    """
+    """Compare plain and speculative answers.  Raises UsageError if nothing was drafted."""
     model, threshold = engine.target.model, near_tie(engine, options)
     comparisons = [compare(engine, prompt, options, threshold) for prompt in prompts]
     if not comparisons:

@@ -1,4 +1,1 @@
-"""Drafters: a draft model with several views of the prompt, lookup, heads.
-
-Tensors and networks are in the backends.
-"""
+"""Drafters: a draft model with views of the prompt, lookup, heads; backends have the networks."""

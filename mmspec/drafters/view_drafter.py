@@ -185,10 +185,7 @@ class ViewDrafter(Generic[A]):
         self._tally, self._draft = tally, None
 
     def _with_room(self, gamma: int) -> list[float]:
-        """The weights without branches that have fewer than `gamma` unused positions.
-
-        Empty if no weight is left.
-        """
+        """The weights of branches that have room for `gamma` positions; empty if none is left."""
         most, lengths = self._positions, self._branches.row_lengths
         if most is None or max(lengths) + gamma <= most:
             return self._given

@@ -76,10 +76,7 @@ def parse_drafting(
 
 
 def read_letters(spec: str) -> list[str]:
-    """The view letters of `spec` in capitals.
-
-    Raises UsageError if a letter is unknown or repeated, or if there is none.
-    """
+    """The letters of `spec` in capitals.  Raises UsageError for unknown, repeated or no ones."""
     letters = list(spec.upper())
     for letter in letters:
         if letter not in LETTERS:

@@ -48,10 +48,7 @@ CLIP = PixelValues()
 
 
 def read_values(block: Block, lacking: PixelValues) -> PixelValues:
-    """The settings of an image processor; `lacking` has those of absent keys.
-
-    Raises CheckpointError.
-    """
+    """An image processor's settings; `lacking`: of absent keys.  Raises CheckpointError."""
     scales, normalises = block.flag("do_rescale", True), block.flag("do_normalize", True)
     return PixelValues(
         Image.Resampling(block.only("resample", list(Image.Resampling), 3)),

@@ -31,10 +31,7 @@ HALVES = PixelValues(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 @dataclass(frozen=True, slots=True)
 class QwenImages:
-    """Resizes an image to multiples of `cell` pixels, within a least and a largest area.
-
-    A cell becomes one visual position.
-    """
+    """Resizes an image within limits of area to cells, which become a visual position each."""
 
     cell: int
     least: int = 65536

@@ -179,10 +179,7 @@ def cut_patches(config: QwenVision, xp: Any, pixels: Array) -> Array:
 
 
 def rotation(config: QwenVision, parts: TowerParts, at: Patches) -> Map:
-    """Function that turns heads [P, H, S] by the rows and columns of patches.
-
-    It computes in float32, as transformers does.
-    """
+    """Function that turns heads [P, H, S] by patches' rows and columns, in float32."""
     xp, half = parts.xp, config.hidden_size // config.num_heads // 2
     steps = np.arange(0, half, 2, dtype=np.float32) / np.float32(half)
     frequencies = (1 / np.float32(config.rope_theta) ** steps).astype(np.float32)

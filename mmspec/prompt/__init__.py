@@ -1,4 +1,1 @@
-"""Converts messages and images to tokens and pixels: chat templates, tokenizers, images.
-
-No model runs here.
-"""
+"""Converts messages and images to tokens and pixels: templates, tokenizers, images; no model."""

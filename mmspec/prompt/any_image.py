@@ -38,10 +38,7 @@ def _picture_of(image: object) -> Picture:
 
 
 def open_visual(path: str | Path, sampling: FrameSampling = EVENLY) -> Picture:
-    """The picture in an image file, or the clip in a film; which of them its suffix says.
-
-    Raises ImageError naming the file.
-    """
+    """The picture or clip in a file, by its suffix; raises ImageError naming the file."""
     if str(path).lower().endswith(CLIP_SUFFIXES):
         return open_clip(path, sampling.fps, sampling.max_frames)
     return open_picture(path)

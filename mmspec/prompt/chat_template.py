@@ -125,10 +125,7 @@ class ChatTemplate:
         return roles
 
     def _takes_parts(self, probed: str, conversation: Sequence[str], roles: frozenset[str]) -> bool:
-        """True if the template writes the text of a part, not the part itself.
-
-        roles: those already known to take parts.
-        """
+        """True if the template writes a part's text, not the part.  roles: known to take parts."""
         other = {role: [_part("x")] if role in roles else "x" for role in conversation}
         contents = other | {probed: [_part(_PROBE)]}
         try:
@@ -163,19 +160,12 @@ class ChatTemplate:
             if type(error) is TemplateError:  # its own refusal, such as of two questions in a row
                 reason = f"the model's chat template refuses: {_printable(error)}"
                 raise UsageError(reason) from error
-            raise self._refused(error) from error
-
-    def _refused(self, error: Exception) -> CheckpointError:
-        return CheckpointError(
-            f"the chat template in {self.file} cannot be used: {_printable(error)}"
-        )
+            reason = f"the chat template in {self.file} cannot be used: {_printable(error)}"
+            raise CheckpointError(reason) from error
 
 
 def load_template(directory: Path) -> ChatTemplate:
-    """The chat template of a checkpoint directory, LLaVA-1.5's if it has none.
-
-    Raises CheckpointError for a malformed file.
-    """
+    """A checkpoint's chat template, else LLaVA-1.5's.  Raises CheckpointError for a broken file."""
     tokens = special_tokens(directory)
     file = directory / "chat_template.jinja"
     if is_there(file):

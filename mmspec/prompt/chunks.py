@@ -24,10 +24,7 @@ THOUGHTS_END = "</think>"
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Tokens and pictures that one side adds to the sequence.
-
-    A Picture stands for all positions of its image.
-    """
+    """Tokens and pictures that one side adds; a Picture stands for all positions of its image."""
 
     kind: Literal["prompt", "answer"]
     parts: tuple[tuple[int, ...] | Picture, ...]

@@ -114,7 +114,11 @@ def _opened(saved: SavedPart) -> str | Picture:
     if saved.text is not None:
         return saved.text
     if saved.png is not None:
-        picture = decode_picture(_decoded(saved.png), saved.name)
+        try:
+            content = b64decode(saved.png, validate=True)
+        except ValueError as error:
+            raise _refused("a picture is not base64") from error
+        picture = decode_picture(content, saved.name)
     elif saved.image is not None:
         picture = open_picture(_path(saved.image))
     elif saved.clip is not None:
@@ -126,10 +130,3 @@ def _opened(saved: SavedPart) -> str | Picture:
             f"{picture.name}: the {picture.kind} has changed since the conversation was saved"
         )
     return picture
-
-
-def _decoded(png: str) -> bytes:
-    try:
-        return b64decode(png, validate=True)
-    except ValueError as error:
-        raise _refused("a picture is not base64") from error

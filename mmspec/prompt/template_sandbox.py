@@ -50,7 +50,8 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
     def __init__(self) -> None:
         extensions = [GenerationTag, LoopControlExtension]
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
-        self.globals |= {"raise_exception": _raise, "strftime_now": _now}
+        now = {"strftime_now": lambda format: datetime.now().strftime(format)}
+        self.globals |= now | {"raise_exception": _raise}
         self.globals |= {"namespace": TemplateNamespace, "dict": TemplateDict()}
         self.filters |= {"tojson": _to_json, "round": _rounded}
         self.tests["divisibleby"] = self._divisible
@@ -131,10 +132,6 @@ def _check_name(name: Any) -> None:
 
 def _raise(message: str) -> NoReturn:
     raise TemplateError(message)
-
-
-def _now(format: str) -> str:
-    return datetime.now().strftime(format)
 
 
 def _rounded(value: Any, precision: Any = 0, method: Any = "common") -> Any:

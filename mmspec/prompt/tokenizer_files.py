@@ -56,11 +56,12 @@ def read_names(directory: Path, image: ImageTokens = LLAVA_IMAGE) -> Names:
     settings, tokens = _settings(directory), special_tokens(directory)
     # A sentencepiece model does not name these tokens; all without tokenizer.json are Llama's.
     bare = not is_there(directory / FILE)
+    stated = settings.get("add_bos_token") is not None
     return Names(
         bos=tokens.get("bos_token", "<s>" if bare else None),
         eos=tokens.get("eos_token", "</s>" if bare else None),
         image=replace(image, image=tokens.get("image_token", image.image)),
-        adds_bos=_adds_bos(settings, bare),
+        adds_bos=settings.flag("add_bos_token", True) if bare or stated else None,
     )
 
 
@@ -186,12 +187,6 @@ def _content(settings: Block, key: str) -> str | None:
         return None
     text: str = Block({key: content}, settings.file).read(key, TokenText, None)
     return text
-
-
-def _adds_bos(settings: Block, bare: bool) -> bool | None:
-    if settings.get("add_bos_token") is None:
-        return True if bare else None
-    return settings.flag("add_bos_token", True)
 
 
 def _converted(file: Path) -> "Backend":

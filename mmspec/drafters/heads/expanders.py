@@ -27,10 +27,7 @@ def of(framework: Framework[A], rows: A, parents: A | None) -> A:
 
 
 class RecurrentExpander(Generic[A]):
-    """EAGLE, EAGLE-3 and MSD: pairs a drafted token with the layer's output.
-
-    The output stands in for a hidden state.
-    """
+    """EAGLE, EAGLE-3 and MSD: a drafted token with the layer's output in a state's place."""
 
     def __init__(
         self,
@@ -108,10 +105,7 @@ class MarkovExpander(Generic[A]):
     """DSpark: the rows of a block, each corrected by the drafted token before it."""
 
     def __init__(self, modules: BlockModules[A], features: A, rows: A, anchor: A) -> None:
-        """features: [K, H] of each position, and their logits, rows [K, d].
-
-        anchor: [1] id of the token before the first.
-        """
+        """features: [K, H] and their logits, rows [K, d].  anchor: [1] id of the token before."""
         assert modules.markov
         self._modules, self._markov = modules, modules.markov
         self._features, self._rows, self._anchor = features, rows, anchor
