@@ -3,6 +3,7 @@
 import json
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from PIL import Image
@@ -14,7 +15,6 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.draft_length.calibration_file import CalibrationFile
 from mmspec.exactness.finding import Finding, FindingFile
-from mmspec.ground.errors import UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.film import open_clip
@@ -97,12 +97,13 @@ def use_conversation(file: Path, _: str) -> None:
     """List it, read it, go on with it."""
     kept_conversations.KeptConversations(file.parent).listed()
     file = file.parent / "kept.json"
-    text = files._read(file, str(file))
-    try:
-        conversation = Conversation.from_json(text, [])
-        _scripted(file.parent.parent / "source").chat(OPTIONS).resume(conversation)
-    except UsageError as error:
-        raise UsageError(f"{file}: {error}") from error
+    chat, nothing = _scripted(file.parent.parent / "source").chat(OPTIONS), lambda *_: False
+    dialogue = SimpleNamespace(
+        resume=lambda conversation, _: bool(chat.resume(conversation)),
+        screen=SimpleNamespace(note=nothing),
+        notice=nothing,
+    )
+    files.go_on(dialogue, file, str(file))
 
 
 def make_lines(folder: Path) -> None:
