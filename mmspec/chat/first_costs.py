@@ -30,10 +30,7 @@ SECONDS = 1.0
 
 
 def measure_first_costs(models: Models, options: Options) -> None:
-    """Put the costs of this drafting's rounds where calibrated ones would be, if there are none.
-
-    Takes SECONDS and one draft's rounds at most.
-    """
+    """Measure this drafting's rounds, for about SECONDS, unless calibrated costs are there."""
     if options.gamma != "auto" or models.drafts is None or options.drafting == PLAIN.spec:
         return
     exact, room = models.exact_rows(options.exact), models.target.model.config.text

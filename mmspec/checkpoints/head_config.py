@@ -176,10 +176,9 @@ def is_head(directory: Path) -> bool:
 
 
 def read_head_config(directory: Path) -> HeadConfig:
-    """Read a head's `config.json`.
+    """Read a head's `config.json`; keys that a published head's lacks take Llama's defaults.
 
-    This project's own format must have every key; missing keys of a published head take Llama's
-    defaults.  Raises CheckpointError, naming file, key, value and what is allowed.
+    Raises CheckpointError, naming file, key, value and what is allowed.
     """
     whole = Block.of(directory / CONFIG_FILE)
     if is_block(whole) or whole.get("kind") in BLOCK_KINDS:

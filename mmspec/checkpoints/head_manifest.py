@@ -64,11 +64,7 @@ def head_optional(config: HeadConfig) -> dict[str, Shape]:
 
 
 def plan_head(directory: Path, config: HeadConfig) -> dict[str, TensorSource]:
-    """Where each tensor that the head loads is in its safetensors files, by name.
-
-    Raises CheckpointError for files that are missing, malformed or pickled, and for tensors that
-    are missing, unexpected or misshapen.
-    """
+    """Where each tensor that the head loads is in its files, by name; raises as `plan`."""
     if head_pickle(directory):
         raise CheckpointError(
             f"{directory} has only pickled weights ({PICKLE_FILE}), which torch alone reads: where "
@@ -87,10 +83,7 @@ def head_pickle(directory: Path) -> Path | None:
 
 
 def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path) -> dict[str, str]:
-    """The tensors to load and their names in `file`, given the shapes of the tensors in it.
-
-    Raises CheckpointError as `plan_head` does.
-    """
+    """The tensors to load and their names in `file`, by the shapes in it; raises as `plan_head`."""
     stored = {name: StoredTensor(file, name, "F32", shape, 0, 0) for name, shape in shapes.items()}
     weights = _weights(stored, config, file)
     planned = plan_named(weights, head_manifest(config), head_optional(config), file)

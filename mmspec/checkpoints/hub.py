@@ -53,9 +53,8 @@ def resolve(name: str, backend: str) -> Path:
 def pull(name: str, backend: str, revision: str | None = None, note: Progress = silent) -> Path:
     """Download a card's model or a hub id into the hub's cache; returns its directory.
 
-    An interrupted download goes on. note: shows the size and the free disk before it starts.
-    Raises HubError with the reason if the download fails or is not what the hub names, WriteError
-    if the disk refuses it.
+    An interrupted download goes on. note: shows the size and the free disk first. Raises HubError
+    if the download fails or is not what the hub names, WriteError if the disk refuses it.
     """
     cards = load_cards()
     card = cards.get(name)

@@ -42,11 +42,10 @@ class Packing:
 
 @dataclass(frozen=True)
 class TensorSource:
-    """Where one tensor of a model is in the checkpoint's files.
+    """Where one tensor of a model is in the files; `shape` is the model's, in PyTorch's order.
 
-    `shape` is the model's, in PyTorch's order of axes. `layout` is "mlx" for a convolution stored
-    with the inputs as the last axis. A quantized weight has a `packing`. `less_one`: the model's
-    weight is the stored one plus 1.
+    `layout` is "mlx" for a convolution stored with the inputs as the last axis. A quantized weight
+    has a `packing`. `less_one`: the model's weight is the stored one plus 1.
     """
 
     stored: StoredTensor
@@ -84,9 +83,7 @@ def plan_named(
 ) -> dict[str, TensorSource]:
     """Where each tensor of `needed` is, by name; for those of `spare` only shapes are checked.
 
-    convolution: the name of the weight that may have MLX's order of axes.
-
-    Raises CheckpointError for tensors that are missing, unexpected or misshapen.
+    convolution: the name of the weight that may have MLX's order of axes.  Raises as `plan`.
     """
     sources: dict[str, TensorSource] = {}
     problems: list[str] = []

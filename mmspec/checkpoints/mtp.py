@@ -63,10 +63,9 @@ def read_mtp(whole: Block) -> TextConfig:
 
 
 def plan_mtp(directory: Path, layer: TextConfig) -> dict[str, TensorSource]:
-    """Where each tensor is in the checkpoint's files.
+    """Where each tensor is in the checkpoint's files; raises as `plan`.
 
-    Norms are stored less one under the hub's names, which begin with `mtp.`, and whole in files of
-    MLX. Raises CheckpointError as `plan` does.
+    Norms are stored less one under the hub's names, which begin with `mtp.`, whole by MLX.
     """
     stored, width = _stored(directory), layer.hidden_size
     needed = {

@@ -55,10 +55,7 @@ def recommended(backend: str, memory: int | None) -> str:
 
 
 def advice(backend: str, memory: int | None = None) -> str:
-    """One line: the model to take on this machine, and the command that gets it.
-
-    memory: bytes of the machine; None reads them.
-    """
+    """One line: the model to take here, and its command.  memory: bytes; None reads them."""
     memory = memory or memory_bytes()
     name = recommended(backend, memory)
     if name == BUNDLED:

@@ -38,8 +38,7 @@ class _Entry:
 class StoredTensor:
     """A tensor in a safetensors file; its bytes are `file[start:end]`, row-major.
 
-    `dtype` is safetensors' own name (F32, F16, BF16, U32, …). `writer` is the file's "format"
-    entry: "pt" or "mlx", empty if it has none.
+    `dtype` is safetensors' name, such as BF16; `writer` the file's "format", pt, mlx or empty.
     """
 
     file: Path

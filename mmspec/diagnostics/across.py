@@ -1,8 +1,4 @@
-"""Compares backends on the same checkpoint, stage by stage.
-
-Each backend computes all its stages before the next one is loaded, so that only one copy of the
-weights is in memory.
-"""
+"""Compares backends on a checkpoint, stage by stage, with one copy of the weights in memory."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -45,10 +41,7 @@ class StageDifference:
     relative: float | None
     """`largest` divided by the largest magnitude of the first array; None for tokens."""
     passed: bool | None
-    """True if arrays are within the tolerance, or if answers are equal or diverge at a near-tie.
-
-    None if the difference is only reported.
-    """
+    """True within the tolerance, or if answers are equal or near ties; None if only reported."""
     divergence: Divergence | None = None
     """Where the answers diverge, by the logits of the second engine; None if they are equal."""
 

@@ -34,10 +34,9 @@ class Missing(TypedDict):
 def examine() -> dict[str, Any]:
     """Examine the installation without changing it and without network access.
 
-    Returns a JSON-serializable report with the command's `exit_code`: 1 if something needed is
-    missing.  `backends` has each installed backend's description of itself, or its error; `models`
-    every card, with its directory for each backend that can load it here; `exact` a line on the
-    exact decoding of each model that was measured here.
+    Returns a JSON-serializable report: `backends` as they describe themselves, or their errors;
+    `models` with their directories by backend; `exact`, a line for each model measured here; what
+    is `missing`; and `exit_code`, 1 if something needed is missing.
     """
     names = [*registered(BACKENDS)]
     backends = {name: _described(name) for name in installed_backends()}

@@ -83,10 +83,7 @@ class Tally(Generic[A]):
         return replace(self, scores=scores, tokens=self.tokens + xp.sum(counts))
 
     def weights(self, start: A) -> A:
-        """The branch weights [R] to draft with: `start` until a token is scored.
-
-        Branches with weight zero in `start` keep weight zero.
-        """
+        """The weights [R] to draft with: `start` until a token is scored; zeros there stay zero."""
         if self.scores is None:
             return start
         xp, (agreed, distance) = self.framework.xp, self.scores

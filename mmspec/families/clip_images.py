@@ -20,8 +20,7 @@ MOST_RESIZED = 4
 class ClipImages(Preprocessing):
     """How an image becomes pixel values: pad to a square, resize, crop, scale, normalize.
 
-    `resize` is the length of the shorter edge, or (height, width); None keeps the size. `crop` is
-    (height, width).
+    `resize`: the shorter edge, or (height, width); None keeps the size. `crop`: (height, width).
     """
 
     resize: int | tuple[int, int] | None

@@ -1,7 +1,4 @@
-"""What the core asks of a family of models.
-
-Shape letters: N visual positions of one image.
-"""
+"""What the core asks of a family of models.  N: visual positions of one image."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,10 +20,7 @@ class Preprocessing(Protocol):
     """How an image becomes pixel values; two that compare equal give the same pixels."""
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        """Height and width of the pixel values of an image of this size.
-
-        Raises ImageError for a size that the family cannot see.
-        """
+        """Height and width of an image's pixel values; ImageError for a size that it cannot see."""
 
     def pixels(self, image: Image.Image) -> NDArray[np.float32]:
         """The pixel values [3, height, width] of an upright RGB image."""
@@ -81,8 +75,7 @@ class Vision(Protocol):
     def grid(self, height: int, width: int, moment: int = 0, step: float = 0.0) -> Grid:
         """The visual positions of pixel values [3, height, width].
 
-        moment: number of moments of the clip before this one, which are `step` seconds apart; 0 for
-        an image.
+        moment: number of the clip's moments before, `step` seconds apart; 0 for an image.
         """
 
     def tower_rows(self, height: int, width: int) -> int:

@@ -24,8 +24,7 @@ PATCHES = "vision_tower.embeddings.patch_embedding.weight"
 class LlavaVision:
     """A CLIP tower and LLaVA's projector; image_size and patch_size are in pixels.
 
-    `feature_layer` indexes the tower's hidden states: 0 is the embeddings, -1 the last layer's
-    output.
+    `feature_layer` indexes hidden states: 0 is the embeddings, -1 the last layer's output.
     """
 
     hidden_size: Width

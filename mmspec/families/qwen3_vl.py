@@ -1,10 +1,7 @@
 """Qwen3-VL: a tower of any resolution, DeepStack, and Qwen3 with interleaved M-RoPE.
 
-Besides embeddings the tower computes features that the decoder's first layers add to their outputs
-(DeepStack).
-
-Shape letters: P patches of one image, N visual positions, H width of the decoder, L layers of
-DeepStack.
+DeepStack: the decoder's first layers add features of the tower's layers to their outputs. Shape
+letters: P patches of one image, N visual positions, H width of the decoder, L layers of DeepStack.
 """
 
 from dataclasses import dataclass, replace

@@ -196,10 +196,7 @@ def rotation(config: QwenVision, parts: TowerParts, at: Patches) -> Map:
 
 
 class QwenTower(ABC):
-    """Implements `mmspec.families.tower.Tower`, but for the layers' MLPs and the mergers.
-
-    take: function that takes a layer by its path.
-    """
+    """Implements `Tower` but for MLPs and mergers.  take: function that takes a layer by path."""
 
     def __init__(
         self,

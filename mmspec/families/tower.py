@@ -37,10 +37,7 @@ class Tower(Protocol):
         """The sizes and options that decide the features together with the tower's tensors."""
 
     def encode(self, pixels: Array) -> Array:
-        """Features [N, D] of pixel values [3, height, width].
-
-        Where a family's clips are moments also of [2, 3, height, width].
-        """
+        """Features [N, D] of pixel values [3, height, width]; of a moment [2, 3, height, width]."""
 
     def project(self, rows: Array) -> Array:
         """Embeddings of features [N, D]; beside them the outputs that DeepStack adds to layers."""

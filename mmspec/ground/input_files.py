@@ -52,10 +52,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_text(path: Path, most: int) -> str:
-    """The text of a UTF-8 file of at most `most` bytes.
-
-    Raises OSError for a larger file, for what is no file and for another encoding.
-    """
+    """The text of a UTF-8 file; OSError for more than `most` bytes, no file or another encoding."""
     size = require_file(path)
     if size > most:
         reason = f"it has {size:,} bytes, and {most:,} are allowed"

@@ -183,10 +183,9 @@ class Conversation:
 
     @classmethod
     def from_json(cls, text: str, lost: list[ImageError] | None = None) -> "Conversation":
-        """Return what `to_json` wrote, its images opened anew.
+        """Return what `to_json` wrote, its images opened anew; UsageError for other text.
 
-        lost: where to put the errors of images that are missing or changed, which are then left
-        out; None raises ImageError.  Raises UsageError for other text.
+        lost: gets the errors of missing or changed images, which are left out; None raises them.
         """
         saved = read_saved(text)
         turns = [

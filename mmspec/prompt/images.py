@@ -130,10 +130,7 @@ def open_picture(path: str | Path) -> Picture:
 
 
 def readable_file(path: str | Path) -> tuple[Path, str, bytes]:
-    """The regular file at `path`, its name for errors and its first bytes.
-
-    Raises ImageError for anything else and for an empty file.
-    """
+    """The regular file at `path`, its name for errors and its first bytes; else ImageError."""
     name, file = str(path), expand_home(path)
     label = name if name.isprintable() else repr(name)
     if not name:

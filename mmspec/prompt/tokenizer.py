@@ -78,11 +78,7 @@ class Tokenizer:
 
     @classmethod
     def read(cls, directory: Path, image: ImageTokens = LLAVA_IMAGE) -> "Tokenizer":
-        """Return the tokenizer of a checkpoint directory.
-
-        image: the family's tokens of an image.  Raises CheckpointError if its files are missing or
-        malformed.
-        """
+        """Read a checkpoint's tokenizer.  image: the family's tokens.  Raises CheckpointError."""
         file, names = tokenizer_file(directory), read_names(directory, image)
         return cls(read_backend(directory), names, file)
 

@@ -49,10 +49,7 @@ class Names:
 
 
 def read_names(directory: Path, image: ImageTokens = LLAVA_IMAGE) -> Names:
-    """The tokens' roles; raises CheckpointError for a malformed file.
-
-    image: the family's tokens of an image, where the files name none.
-    """
+    """The tokens' roles; CheckpointError for a malformed file.  image: where files name none."""
     settings, tokens = _settings(directory), special_tokens(directory)
     # A sentencepiece model does not name these tokens; all without tokenizer.json are Llama's.
     bare = not is_there(directory / FILE)

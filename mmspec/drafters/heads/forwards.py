@@ -34,10 +34,7 @@ P = TypeVar("P", bound=Layered[Any] | Fused[Any] | Slotted[Any] | BlockModules[A
 
 
 class HeadForwards(ABC, Generic[P, A]):
-    """A head's computation on a device, which reads the target's hidden states.
-
-    The target always holds every column that a call refers to.
-    """
+    """A head's computation over the target's hidden states, which hold every column of a call."""
 
     def __init__(
         self,
