@@ -12,7 +12,6 @@ from mmspec.chat.answer_text import AnswerText, Repetition
 from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pictures
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
-from mmspec.chat.requirements import require_own_answer, require_room, require_sight
 from mmspec.chat.session import OpenDrafter, Session
 from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.draft_length.cost_curves import at_context
@@ -148,8 +147,8 @@ class Chat:
         they are outside the target's vocabulary, or if the target cannot see the images.
         """
         for number, turn in enumerate(conversation.turns, start=1):
-            require_sight(self.models.target, turn.pictures)
-            require_own_answer(self.models.target, number, turn)
+            self.models.target.require_sight(turn.pictures)
+            self.models.target.require_own_answer(number, turn)
         self.conversation = conversation
 
     def _sent(
@@ -162,7 +161,7 @@ class Chat:
         else:
             if message.is_empty:
                 raise UsageError("the question is empty: give a text or an image")
-            require_sight(self.models.target, message.pictures)
+            self.models.target.require_sight(message.pictures)
             self.conversation.add(message)
         try:
             yield from self._answered(chunks, answer)
@@ -180,7 +179,7 @@ class Chat:
         chunks = chunks or models.target.chunks(self.conversation)
         answer.notes += models.target.clip_notes(self.conversation.turns[-1])
         answer.statistics.prompt_tokens = length = models.positions(chunks)
-        require_room(models.target, length, self.options.max_new_tokens)
+        models.target.require_room(length, self.options.max_new_tokens)
         models.backend.reset_peak_memory()
         try:
             drafter = self._select_drafter(chunks)

@@ -16,7 +16,7 @@ from mmspec.decoding.delta_states import MOST_BORDERS
 from mmspec.drafters.views import Branch, Views
 from mmspec.families.family import Preprocessing
 from mmspec.families.grid import Grid
-from mmspec.ground.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError, ContextError, UsageError
 from mmspec.ground.latest_values import LatestValues
 from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.chat_template import ChatTemplate, load_template
@@ -164,6 +164,43 @@ class LoadedModel:
     def _translated(self, turn: Turn) -> Turn:
         ids = answer_ids(turn.answer_text, self.template, self.tokenizer)
         return replace(turn, answer=ids, answer_text=self.tokenizer.decode(ids).removeprefix(" "))
+
+    def require_sight(self, pictures: Sequence[Picture]) -> None:
+        """Raise UsageError for images to a text-only model."""
+        if pictures and self.features is None:
+            raise UsageError(f"{self.name} is text-only and cannot see images")
+
+    def require_own_answer(self, number: int, turn: Turn) -> None:
+        """Raise UsageError if the answer's tokens are not the target's, or not those of its text.
+
+        number: that of the turn in its conversation, from 1 on.
+        """
+        answer, size = turn.answer or (), self.model.config.text.vocab_size
+        for token in answer:
+            if not 0 <= token < size:
+                raise UsageError(
+                    f"answer {number} holds {token}, which is no token of {self.name}'s (0 to "
+                    f"{size - 1}): the file was damaged, or comes from another model"
+                )
+        text = self.tokenizer.decode(answer).removeprefix(" ")
+        saved = turn.answer_text.removeprefix(" ")
+        # An interrupted answer may end within a character, a whole one with a stop token.
+        if not (text.startswith(saved) or saved.startswith(text)):
+            raise UsageError(
+                f"answer {number} was written in other tokens than {self.name}'s:"
+                " go on with the model that gave it"
+            )
+
+    def require_room(self, length: int, max_new_tokens: int) -> None:
+        """Raise ContextError if so long an answer has no room after `length` positions."""
+        room = self.model.config.text.max_position_embeddings
+        if length + max_new_tokens > room:
+            raise ContextError(
+                f"prompt and images take {length} positions and the answer may take "
+                f"{max_new_tokens}: {self.name} has {room}; use fewer images, "
+                "a shorter prompt or a smaller `max_new_tokens`",
+                length + max_new_tokens - room,
+            )
 
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
         """Converts prompts to what this model is fed; `caption` gives the token ids for view C."""

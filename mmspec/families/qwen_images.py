@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mmspec.families.processor_file import CLIP, PixelValues, processor_block, read_values
+from mmspec.families.clip_images import CLIP, PixelValues, processor_block, read_values
 from mmspec.families.qwen_vision import QwenVision
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.json_file import Block

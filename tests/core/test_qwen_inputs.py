@@ -12,7 +12,7 @@ from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
 
 from mmspec.decoding.contents import Row
 from mmspec.decoding.contract import Segment
-from mmspec.families.processor_file import CLIP_MEAN, CLIP_STD
+from mmspec.families.clip_images import CLIP_MEAN, CLIP_STD
 from mmspec.families.qwen2_5_vl import QWEN2_5_VL, Qwen25VLVision
 from mmspec.families.qwen3_vl import QWEN3_VL, Qwen3VLVision
 from mmspec.families.text_families import QWEN_IMAGE

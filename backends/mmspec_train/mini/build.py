@@ -24,8 +24,8 @@ from transformers import (
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.manifest import canonical, hub_name
+from mmspec.families.clip_images import CLIP_MEAN, CLIP_STD
 from mmspec.families.grid import Grid
-from mmspec.families.processor_file import CLIP_MEAN, CLIP_STD
 from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.record import IGNORED

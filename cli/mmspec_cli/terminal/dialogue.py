@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from mmspec.chat.chat import Chat
-from mmspec.chat.requirements import require_sight
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import CheckpointError, ContextError, MmspecError, UsageError, WriteError
 from mmspec.prompt.conversation import Conversation
@@ -98,7 +97,7 @@ class Dialogue:
 
     def stage(self, pictures: Sequence[Picture]) -> None:
         """Stage images for the next question; raises UsageError for a text-only target."""
-        require_sight(self.chat.models.target, pictures)
+        self.chat.models.target.require_sight(pictures)
         there = {
             each.digest: each.name for each in (*self.chat.conversation.pictures, *self.staged)
         }
