@@ -5,6 +5,7 @@ Only frames that are taken stay. Containers that may name other files are not re
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,8 +55,29 @@ def open_clip(path: str | Path, fps: float = FPS, max_frames: int | None = None)
     file, label, _ = readable_file(path)
     if file.stat().st_size > MAX_BYTES:
         raise ImageError(f"{label}: a film of over {MAX_BYTES // 10**9} GB; cut it first")
-    with named_errors(label, "", "clip"):
-        return _Film(file, label, sampling).clip(str(path))
+    with named_errors(label, "", "clip"), _opened(file, label) as container:
+        return _Film(container, label, sampling).clip(str(path))
+
+
+@contextmanager
+def _opened(file: Path, label: str) -> Iterator["InputContainer"]:
+    try:
+        import av
+    except ImportError as error:
+        reason = 'clips need a decoder: pip install "mmspec[video]"'
+        raise ImageError(f"{label}: {reason}") from error
+    try:
+        with av.open(str(file.absolute()), options=OPTIONS, timeout=MAX_WAIT) as container:
+            yield container
+    except av.error.ExitError as error:
+        reason = f"damaged clip (no frame in {MAX_WAIT:g} s of reading)"
+        raise ImageError(f"{label}: {reason}") from error
+    except av.FFmpegError as error:
+        reason = f"damaged or unsupported clip ({error.strerror})"
+        raise ImageError(f"{label}: {reason}") from error
+    except AttributeError as error:  # of a stream without a decoder
+        reason = "damaged or unsupported clip (its codec is not known)"
+        raise ImageError(f"{label}: {reason}") from error
 
 
 class _Packets(NamedTuple):
@@ -85,36 +107,20 @@ class _Packets(NamedTuple):
 
 
 class _Film:
-    """The film in `file`, named `label` in errors."""
+    """An open film, named `label` in errors."""
 
-    def __init__(self, file: Path, label: str, sampling: FrameSampling) -> None:
-        self._file, self._label, self._sampling = file, label, sampling
+    def __init__(self, container: "InputContainer", label: str, sampling: FrameSampling) -> None:
+        self._container, self._label, self._sampling = container, label, sampling
         self._pixels = 0  # decoded so far
-
-    def clip(self, name: str) -> Clip:
-        """Decode the frames that are taken."""
-        try:
-            import av
-        except ImportError as error:
-            reason = 'clips need a decoder: pip install "mmspec[video]"'
-            raise self._error(reason) from error
-        try:
-            film = str(self._file.absolute())
-            with av.open(film, options=OPTIONS, timeout=MAX_WAIT) as container:
-                return self._clip(container, name)
-        except av.error.ExitError as error:
-            raise self._error(f"damaged clip (no frame in {MAX_WAIT:g} s of reading)") from error
-        except av.FFmpegError as error:
-            raise self._error(f"damaged or unsupported clip ({error.strerror})") from error
-        except AttributeError as error:  # of a stream without a decoder
-            raise self._error("damaged or unsupported clip (its codec is not known)") from error
+        self._stream = self._opened_stream()
+        self._packets = self._read_packets()
 
     def _error(self, reason: str) -> ImageError:
         return ImageError(f"{self._label}: {reason}")
 
-    def _clip(self, container: "InputContainer", name: str) -> Clip:
-        stream = self._stream(container)
-        packets = self._packets(container, stream)
+    def clip(self, name: str) -> Clip:
+        """Decode the frames that are taken."""
+        stream, packets = self._stream, self._packets
         rate = float(stream.average_rate or UNKNOWN_RATE)
         seconds = packets.seconds(stream.time_base or Fraction(1), rate)
         rate = float((packets.total - 1) / seconds[-1]) if len(seconds) else rate
@@ -125,34 +131,30 @@ class _Film:
         if len(seconds):
             numbers, times = _at_even_times(seconds, len(numbers))
             places = [time * rate for time in times]
-        size = self._size(stream, len(numbers))
-        container.seek(0)
-        taken = self._taken(container, stream, packets, numbers)
-        frames = [_picture(frame, size, name) for frame in taken]
+        size = self._size(len(numbers))
+        self._container.seek(0)
+        frames = [_picture(frame, size, name) for frame in self._taken(numbers)]
         if not frames:
             raise self._error("damaged or unsupported clip (no frame can be decoded)")
         places = places[: len(frames)]
         return clip_of(frames, places, packets.total, rate, self._sampling, name)
 
-    def _stream(self, container: "InputContainer") -> "VideoStream":
-        if not container.streams.video:
+    def _opened_stream(self) -> "VideoStream":
+        if not self._container.streams.video:
             raise self._error("it has no pictures")
-        stream = container.streams.video[0]
-        for shape in ((stream.width, stream.height), _shape(stream)):
-            self._check_size(*shape)
+        stream = self._container.streams.video[0]
+        for width, height in ((stream.width, stream.height), _shape(stream)):
+            if not 0 < width * height <= MAX_PIXELS:
+                allowed = f"1 to {MAX_PIXELS // 10**6} million are allowed"
+                raise self._error(f"frames of {width} x {height} pixels; {allowed}")
+            images.require_shape(width, height, self._label)
         stream.thread_type = "AUTO"
         stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
         return stream
 
-    def _check_size(self, width: int, height: int) -> None:
-        if not 0 < width * height <= MAX_PIXELS:
-            allowed = f"1 to {MAX_PIXELS // 10**6} million are allowed"
-            raise self._error(f"frames of {width} x {height} pixels; {allowed}")
-        images.require_shape(width, height, self._label)
-
-    def _packets(self, container: "InputContainer", stream: "VideoStream") -> _Packets:
+    def _read_packets(self) -> _Packets:
         times, keys = list[int | None](), list[int | None]()
-        for packet in container.demux(stream):
+        for packet in self._container.demux(self._stream):
             if not packet.size or packet.is_discard:  # the end, and what an edit has cut
                 continue
             times.append(packet.pts)
@@ -166,43 +168,35 @@ class _Film:
             return _Packets(len(times), [], [])
         return _Packets(len(times), known, sorted(bisect_left(known, key) for key in keys if key))
 
-    def _size(self, stream: "VideoStream", count: int) -> tuple[int, int]:
+    def _size(self, count: int) -> tuple[int, int]:
         """The film's width and height, or a part with which `count` frames fit into memory."""
-        width, height = _shape(stream)
+        width, height = _shape(self._stream)
         for scale in images.SCALES:
             size = max(width // scale, 1), max(height // scale, 1)
             if count * size[0] * size[1] * images.KEPT <= images.MAX_MEMORY:
                 return size
         raise self._error(f"{count} frames of this size are too many; take fewer (`max_frames`)")
 
-    def _taken(
-        self,
-        container: "InputContainer",
-        stream: "VideoStream",
-        packets: _Packets,
-        numbers: Sequence[int],
-    ) -> Iterator["VideoFrame"]:
+    def _taken(self, numbers: Sequence[int]) -> Iterator["VideoFrame"]:
         """Yield the frames with these numbers; fewer if the rest cannot be decoded."""
-        frames, at, frame = self._decoded(container, stream, packets), -1, None
+        packets, frames, at, frame = self._packets, self._decoded(), -1, None
         for number in numbers:
             if packets.key(number) - at > SKIP:
-                container.seek(packets.times[packets.key(number)], stream=stream)
-                frames = self._decoded(container, stream, packets)
+                self._container.seek(packets.times[packets.key(number)], stream=self._stream)
+                frames = self._decoded()
             while at < number:
                 at, frame = next(frames, (packets.total, None))
             if frame is None:
                 return
             yield frame
 
-    def _decoded(
-        self, container: "InputContainer", stream: "VideoStream", packets: _Packets
-    ) -> Iterator[tuple[int, "VideoFrame"]]:
+    def _decoded(self) -> Iterator[tuple[int, "VideoFrame"]]:
         """Yield the frames from where the container is, each with its number."""
-        for counted, frame in enumerate(container.decode(stream)):
+        for counted, frame in enumerate(self._container.decode(self._stream)):
             self._pixels += frame.width * frame.height
             if self._pixels > MAX_DECODED:
                 raise self._error("it takes too long to decode; cut it first")
-            yield packets.number(frame, counted), frame
+            yield self._packets.number(frame, counted), frame
 
 
 def _shape(stream: "VideoStream") -> tuple[int, int]:
