@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from mmspec.ground.errors import UsageError
+from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_bench.report import tables
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.published import PAPERS, compared_tables, read_paper
@@ -182,7 +182,7 @@ def test_a_folder_without_a_run_is_named(tmp_path):
     with pytest.raises(UsageError, match="has no rows: no sample"):
         merge([tmp_path / "empty"])
     other = write(tmp_path / "other", [row()], {"suite": "offline"})
-    with pytest.raises(UsageError, match="'methods' is missing"):
+    with pytest.raises(CheckpointError, match=r"provenance\.json: methods is missing"):
         merge([other])
 
 

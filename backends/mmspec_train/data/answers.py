@@ -8,7 +8,6 @@ from itertools import groupby
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from msgspec.structs import replace
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.device_io import upload
 from mmspec_torch.device.framework import keys, sampler
-from mmspec_torch.network.attention import Step, hidden
+from mmspec_torch.network.attention import hidden
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
@@ -136,22 +135,18 @@ class _Rows:
             row.write_images(columns_of_row, start, end)
         columns, ends = torch.arange(width, device=x.device), upload(counts, torch.long, x.device)
         self._is_token = torch.cat((self._is_token, columns < ends[:, None]), dim=1)
-        step = Step(
-            language.rotary.planes(np.stack([r.positions(start, end) for r in self._contents])),
-            self._cache.layers(start, end),
-            self._mask(start, x) if start else None,
-            causal=not start,
-            deepstack=[x.flatten(0, 1) for x in deepstack(language, self._contents, start, end)],
+        angles = language.rotary.planes(
+            np.stack([row.positions(start, end) for row in self._contents])
         )
-        outputs = language.forward(x.flatten(0, 1), step)
+        added = [rows.flatten(0, 1) for rows in deepstack(language, self._contents, start, end)]
+        padding = self._padding(x.dtype) if start else None
+        outputs = language.follow(x.flatten(0, 1), self._cache, start, angles, padding, added)
         states = language.states(outputs).view(rows, width, -1)
         self._states.append(states)
         self._counts.append(counts)
         self._lengths = [a + b for a, b in zip(self._lengths, counts, strict=True)]
         return states[torch.arange(rows, device=x.device), ends.clamp(min=1) - 1]
 
-    def _mask(self, start: int, x: Tensor) -> Tensor:
-        width = x.shape[1]
-        causal = torch.ones(width, width, dtype=torch.bool, device=x.device).tril()
-        visible = self._is_token.unsqueeze(1) & F.pad(causal, (start, 0), value=True)
-        return x.new_zeros(visible.shape).masked_fill_(~visible, hidden(x.dtype)).unsqueeze(1)
+    def _padding(self, dtype: torch.dtype) -> Tensor:
+        """Return the mask [R, 1, 1, C] that hides padding."""
+        return ((~self._is_token).to(dtype) * hidden(dtype))[:, None, None]

@@ -137,11 +137,10 @@ class FileCorpus:
             pictures = iter([open_picture(file.find(image)) for image in instructions.images])
         except errors.ImageError as error:
             raise errors.ImageError(f"{file.path}:{place}: {error}") from error
-        message = _message if instructions.images else _text
-        return [
-            Turn(message(question, pictures), (), answer.strip())
-            for question, answer in instructions.turns
-        ]
+        turns = instructions.turns
+        if not instructions.images:
+            return [Turn(Message("user", (text,)), (), answer.strip()) for text, answer in turns]
+        return [Turn(_message(text, pictures), (), answer.strip()) for text, answer in turns]
 
 
 def in_turn(sizes: Sequence[int], weights: Sequence[float]) -> NDArray[np.int64]:
@@ -156,10 +155,6 @@ def in_turn(sizes: Sequence[int], weights: Sequence[float]) -> NDArray[np.int64]
     ranks = np.concatenate([np.arange(count) for count in counts])
     order = np.argsort((ranks + 0.5) / shares[files], kind="stable")
     return np.stack([files, ranks % np.array(sizes)[files]], axis=1)[order]
-
-
-def _text(text: str, _: Iterator[Picture]) -> Message:
-    return Message("user", (text,))
 
 
 def _message(text: str, pictures: Iterator[Picture]) -> Message:

@@ -24,7 +24,6 @@ from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.device.weights import read_tensor
 from mmspec_torch.model import TorchModel
-from mmspec_torch.network.attention import Step
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.record import Sides
@@ -162,11 +161,11 @@ class Teacher:
         """
         rows, columns, width = embeddings.shape
         language = self.model.language
-        memory = language.new_cache(rows).layers(0, columns)
         angles = language.rotary.planes(positions.cpu().numpy())
         added = deepstack.to(language.dtype).flatten(0, 1)
         layers = torch.split(added, width, dim=1) if added.shape[1] else ()
-        step = Step(angles, memory, causal=True, deepstack=layers, captured=self.captured)
         x = embeddings.to(language.dtype).reshape(-1, width).clone()
-        outputs = language.forward(x, step).view(rows, columns, -1)
+        sequence = x, language.new_cache(rows), 0, angles
+        outputs = language.follow(*sequence, deepstack=layers, captured=self.captured)
+        outputs = outputs.view(rows, columns, -1)
         return language.states(outputs[..., :width]), outputs[..., width:]

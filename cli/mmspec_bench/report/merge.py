@@ -17,8 +17,6 @@ SHARED = (
 )
 """Entries of the provenance in which all shards of a run must agree; the machines may differ."""
 ALL = "all"
-NEEDED = ("methods", "shard", "models", "backend", "device", "dtype")
-"""Entries of the provenance without which there is no report."""
 
 Key = TypeVar("Key")
 T = TypeVar("T")
@@ -106,7 +104,7 @@ def grouped(values: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
 
 def merge(folders: Sequence[Path]) -> BenchRun:
     """Read the folders of one run; raises UsageError for what is missing, other or twice."""
-    shards = [(_provenance(folder), folder) for folder in folders]
+    shards = [(read_provenance(_file(folder, PROVENANCE).parent), folder) for folder in folders]
     shards.sort(key=lambda shard: int(shard[0]["shard"].partition("/")[0]))
     _check_settings(shards)
     placed = [(folder, row) for _, folder in shards for row in read_rows(_file(folder, ROWS))]
@@ -132,15 +130,6 @@ def _file(folder: Path, name: str) -> Path:
     if not file.is_file():
         raise UsageError(f"{folder} holds no run: there is no {name}; give the --out of a run")
     return file
-
-
-def _provenance(folder: Path) -> dict[str, Any]:
-    file = _file(folder, PROVENANCE)
-    values = read_provenance(folder)
-    for name in NEEDED:
-        if name not in values:
-            raise UsageError(f"{file}: {name!r} is missing; give a run of this version")
-    return values
 
 
 def _check_settings(shards: Sequence[tuple[dict[str, Any], Path]]) -> None:

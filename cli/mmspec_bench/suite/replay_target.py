@@ -4,7 +4,7 @@ Drafters that read no hidden states draft for it: lookup, or a draft model of th
 Its rounds have the tokens that the real model's would have; their seconds mean nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Never
 
@@ -36,6 +36,15 @@ class Places:
     def pooled(self, positions: int) -> Never:
         """Raises UsageError: a target sees images whole."""
         raise UsageError(f"repeated answers are to whole images, not to {positions} positions")
+
+
+def _refusal(what: str) -> Callable[..., Never]:
+    """A method of a target without weights, which raises UsageError."""
+
+    def refuse(*_: Any, **__: Any) -> Never:
+        raise UsageError(f"a target that repeats answers cannot {what}")
+
+    return refuse
 
 
 class Reply(NamedTuple):
@@ -72,17 +81,11 @@ class ReplayModel:
             sequence += own
         self.replies = replies
 
-    def encode(self, *_: Any) -> Never:
-        """Raises UsageError: it has no tower."""
-        raise _cannot("see images")
+    encode, open_branches = _refusal("see images"), _refusal("draft")
 
     def open_target(self, *_: Any) -> "ReplayTarget":
         """Open an empty sequence, whose next tokens are given, however they were chosen."""
         return ReplayTarget(self)
-
-    def open_branches(self, *_: Any, **__: Any) -> Never:
-        """Raises UsageError: it cannot draft."""
-        raise _cannot("draft")
 
 
 class ReplayTarget:
@@ -121,17 +124,10 @@ class ReplayTarget:
         """Append the nodes on `path`, then `token`."""
         self._sequence = [*self._sequence, *self._verdict.along(path), token]
 
-    def logits(self) -> Never:
-        """Raises UsageError, for no logits were kept."""
-        raise _cannot("give logits")
-
-    def fed_rows(self, *_: Any) -> Never:
-        """Raises UsageError, for no states were kept."""
-        raise _cannot("give logits or states")
-
-    def hidden_states(self, *_: Any) -> Never:
-        """Raises UsageError, for no states were kept."""
-        raise _cannot("give hidden states, which this draft reads: draft by lookup or a text model")
+    logits, fed_rows = _refusal("give logits"), _refusal("give logits or states")
+    hidden_states = _refusal(
+        "give hidden states, which this draft reads: draft by lookup or a text model"
+    )
 
     def _rest(self) -> list[int]:
         """The tokens that follow the sequence, the stop token last."""
@@ -139,7 +135,7 @@ class ReplayTarget:
             said = self._sequence[len(sequence) :]
             if self._sequence[: len(sequence)] == sequence and tokens[: len(said)] == said:
                 return tokens[len(said) :] or tokens[-1:]
-        raise _cannot("answer this prompt: no answer to it was given")
+        return _refusal("answer this prompt: no answer to it was given")()
 
 
 def _items(segment: Segment) -> list[Item]:
@@ -164,7 +160,3 @@ def _nodes(draft: Draft | None) -> tuple[list[int], list[int]]:
         case _:
             tokens, parents = [], None
     return tokens, [*range(-1, len(tokens) - 1)] if parents is None else parents
-
-
-def _cannot(what: str) -> UsageError:
-    return UsageError(f"a target that repeats answers cannot {what}")

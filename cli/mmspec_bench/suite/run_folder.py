@@ -69,7 +69,7 @@ class _Skipped(TypedDict):
     reason: str
 
 
-class _Provenance(TypedDict, total=False):
+class _Provenance(TypedDict):
     """The entries of `provenance.json` that are read again; others are only shown."""
 
     methods: list[str]
