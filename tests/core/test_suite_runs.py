@@ -215,10 +215,12 @@ def test_speed_ups_pair_the_same_questions():
     paired = metrics.pairs([*ROWS, row("only here/0")], PLAIN[::-1])
     assert [(a.key, b.key) for a, b in paired] == [(p.key, p.key) for p in PLAIN]
     # Decoding: 5/1 over 5/2, and 5/5 over 5/4.
-    assert metrics.paired_speed_ups(paired, "decode") == pytest.approx([2.0, 0.8])
-    assert metrics.global_speed_up(paired, "decode") == pytest.approx((10 / 6) / (10 / 6))
-    assert metrics.paired_speed_ups(paired, "total") == pytest.approx([5 / 4, 5 / 6])
-    assert metrics.global_speed_up(paired, "total") == pytest.approx(1.0)
+    decode, total = (metrics.speed_ups("x", paired, stage) for stage in ("decode", "total"))
+    assert decode == {"x_paired": pytest.approx((2.0 + 0.8) / 2), "x_global": pytest.approx(1.0)}
+    assert total == {
+        "x_paired": pytest.approx((5 / 4 + 5 / 6) / 2),
+        "x_global": pytest.approx(1.0),
+    }
 
 
 def test_what_was_not_compared_counts_neither_way():
