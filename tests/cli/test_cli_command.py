@@ -30,7 +30,6 @@ def test_help_and_version_succeed(run, arguments):
         (["generate", "--prompt", "x", "--model", "some/where"], ["some/where", "models pull"]),
         (["chat", "--model", "llava-1.5-13b"], ["llava-1.5-13b", "models pull"]),
         (["generate", "--prompt", "x", "--backend", "toch"], ["'toch'", "nearest: torch"]),
-        (["generate", "--prompt", "x", "--drafting", "MX"], ["'X'", "M, T, C or P"]),
         (["generate", "--prompt", "x", "--weights", "1,b"], ["1,b", "2,1,1"]),
         (["generate", "--prompt", "x", "--weights", "1"], ["--weights needs --drafting"]),
         (["generate", "--prompt", "x", "nowhere.png"], ["nowhere.png", "cannot be read"]),

@@ -11,9 +11,9 @@ from mmspec_terminal.markdown import CODE, ITALIC, QUOTE, Markdown
 from mmspec_terminal.markdown_table import BOLD
 
 
-def rendered(*pieces: str, columns: int | None = None) -> list[tuple[str, str | None]]:
+def rendered(*pieces: str) -> list[tuple[str, str | None]]:
     """The runs of an answer, neighbours of one style joined."""
-    markdown, joined = Markdown(columns and (lambda: columns)), []
+    markdown, joined = Markdown(), []
     runs = [run for piece in pieces for run in markdown.push(piece)]
     for text, style in (*runs, *markdown.end()):
         if text and joined and joined[-1][1] == style:
@@ -23,9 +23,9 @@ def rendered(*pieces: str, columns: int | None = None) -> list[tuple[str, str | 
     return joined
 
 
-def shown(*pieces: str, columns: int | None = None) -> str:
+def shown(*pieces: str) -> str:
     """The text of an answer as it is on the screen."""
-    return "".join(text for text, _ in rendered(*pieces, columns=columns))
+    return "".join(text for text, _ in rendered(*pieces))
 
 
 def cut(source: str, sizes) -> list[str]:

@@ -7,13 +7,11 @@ from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.loop import decode
-from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.view_drafter import Tally
 from support.scripted import ScriptedDrafter, ScriptedTarget
 
 VIEWS = [[3, 1, 4, 1, 5], [9, 2, 5], [6, 5]]
-VOCABULARY = 11
 EVEN = np.array([0.5, 0.5], dtype=np.float32)
 
 
@@ -31,26 +29,14 @@ def test_a_leaf_of_a_tree_does_not_count():
         np.testing.assert_allclose(tally.weights(EVEN), [0.0, 1.0])
 
 
-def opened(sampling=GREEDY, rows=3, *, adaptive=True, **drafter):
-    target = ScriptedTarget(vocabulary=VOCABULARY, sampling=sampling)
-    views = ScriptedDrafter(
-        rows, vocabulary=VOCABULARY, sampling=sampling, adaptive=adaptive, **drafter
-    )
-    target.extend(Segment([VIEWS[0]]))
-    views.extend([Segment([[*view, 7]]) for view in VIEWS[:rows]])
-    return target, views
-
-
-def weighted_rounds(target, drafter, gamma, count):
-    """Rounds with the weights of their drafts."""
-    rounds = decode(target, drafter, FixedDraftLength(gamma), max_tokens=count)
-    return [(each, tuple(drafter.weights)) for each in rounds]
-
-
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_views_without_room_get_no_weight_and_none_draft_without_any(adaptive):
-    target, drafter = opened(adaptive=adaptive, positions=12)
-    done = weighted_rounds(target, drafter, 3, 16)
+    target = ScriptedTarget(vocabulary=11)
+    drafter = ScriptedDrafter(3, vocabulary=11, adaptive=adaptive, positions=12)
+    target.extend(Segment([VIEWS[0]]))
+    drafter.extend([Segment([[*view, 7]]) for view in VIEWS])
+    rounds = decode(target, drafter, FixedDraftLength(3), max_tokens=16)
+    done = [(each, tuple(drafter.weights)) for each in rounds]
     lengths = [6, 4, 3]
     crowded = 0
     for each, weights in done[:-3]:  # the last ones draft less, for the answer ends

@@ -25,17 +25,17 @@ INTERLEAVED = [
 ]
 
 
-def image(number, kind="PNG"):
+def image(number):
     content = io.BytesIO()
-    Image.new("RGB", (20, 10), (number % 256, 9, 9)).save(content, kind)
+    Image.new("RGB", (20, 10), (number % 256, 9, 9)).save(content, "PNG")
     return {"bytes": content.getvalue(), "path": None}
 
 
-def write(file, schema, rows, group=4):
+def write(file, schema, rows):
     """A parquet file of rows, in which columns left out are null."""
     file.parent.mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist(rows, schema=pa.schema(schema))
-    parquet.write_table(table, file, row_group_size=group)
+    parquet.write_table(table, file, row_group_size=4)
 
 
 def single(folder, name, count, **changes):

@@ -89,10 +89,10 @@ def test_pieces_join_to_the_segment_and_keep_images_whole(views, size):
     assert all(len(piece) <= (16 if list(piece.images(0)) else size) for piece in pieces)
 
 
-def lengths(images, text=20, captions=10):
+def lengths(images):
     """Prompt positions by branch for a prompt of so many images."""
-    sizes = {"M": 16, "T": 1, "C": captions}
-    return lambda branch: text + images * (branch.positions or sizes[branch.letter])
+    sizes = {"M": 16, "T": 1, "C": 10}
+    return lambda branch: 20 + images * (branch.positions or sizes[branch.letter])
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,8 @@ def machine(monkeypatch):
     return state
 
 
-def rows(mode, file, progress=silent):
-    return exact_rows(MODEL, mode, file, "tiny", progress, measure=True)
+def rows(mode, file):
+    return exact_rows(MODEL, mode, file, "tiny", silent, measure=True)
 
 
 def test_auto_costs_nothing_until_something_is_found(machine, file):

@@ -18,8 +18,8 @@ from mmspec.prompt.images import MAX_ASPECT, Picture, decode_picture, open_pictu
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 
 
-def noise(width: int, height: int, channels: int = 3) -> Image.Image:
-    values = np.random.default_rng(width * 31 + height).integers(0, 256, (height, width, channels))
+def noise(width: int, height: int) -> Image.Image:
+    values = np.random.default_rng(width * 31 + height).integers(0, 256, (height, width, 3))
     return Image.fromarray(values.astype(np.uint8))
 
 

@@ -32,11 +32,11 @@ TREES = {
 chain_and_trees = pytest.mark.parametrize("tree", [None, *TREES.values()], ids=["chain", *TREES])
 
 
-def opened(prompt=PROMPT, *, vocabulary=11, sampling=GREEDY, **drafter):
-    target = ScriptedTarget(vocabulary=vocabulary, sampling=sampling)
-    drafts = ScriptedDrafter(vocabulary=vocabulary, sampling=sampling, **drafter)
-    target.extend(Segment([prompt]))
-    drafts.extend([Segment([prompt])] * drafts.branches.rows)
+def opened(*, sampling=GREEDY, **drafter):
+    target = ScriptedTarget(vocabulary=11, sampling=sampling)
+    drafts = ScriptedDrafter(vocabulary=11, sampling=sampling, **drafter)
+    target.extend(Segment([PROMPT]))
+    drafts.extend([Segment([PROMPT])] * drafts.branches.rows)
     return target, drafts
 
 
@@ -48,11 +48,11 @@ def tokens(target, drafter, **options):
     return [token for each in rounds_of(target, drafter, **options) for token in each.tokens]
 
 
-def greedy(count, prompt=PROMPT, vocabulary=11):
-    sequence = list(prompt)
+def greedy(count):
+    sequence = list(PROMPT)
     for _ in range(count):
-        sequence.append(int(logits(0, sequence, vocabulary).argmax()))
-    return sequence[len(prompt) :]
+        sequence.append(int(logits(0, sequence, 11).argmax()))
+    return sequence[len(PROMPT) :]
 
 
 def plain(count, sampling, seed):

@@ -23,10 +23,10 @@ def task(**questions):
     return script_io.Task("model", None, "cpu", "float32", {}, 3, questions)
 
 
-def reply(rate, first=1.0, tokens=(7, 7), known=5, rounds=2):
+def reply(rate, first=1.0, tokens=(7, 7)):
     """An answer of `rate` tokens a second after the first one; None for an answer of one token."""
-    timed = known - 1 if rate else 0
-    return Timing(list(tokens), known, rounds, timed, timed / (rate or 1), first)
+    timed = 4 if rate else 0
+    return Timing(list(tokens), 5, 2, timed, timed / (rate or 1), first)
 
 
 @pytest.mark.parametrize(
@@ -54,28 +54,15 @@ def test_figures_are_of_pairs():
     assert figures("x", [(reply(None), reply(None))]).speed_up == Spread(0.0, 0.0, 0.0)
 
 
-def compared(names, sets, turns=1, rates=(), **settings):
-    """Results of scripted processes, and their order."""
-    log, speeds = [], iter(rates)
-
-    def run(command, its_task):
-        name = command[-1].rpartition(".")[2]
-        log.append(name)
-        if name == "absent":
-            raise PeerError("not there")
-        labels = [label for label in its_task.questions if (name, label) != ("blind", "images")]
-        speed = next(speeds, 2.0)
-        replies = {label: [reply(speed)] for label in labels}
-        reasons = {} if "images" in labels else {"images": "sees no images"}
-        return ProgramRun(len(log), len(log) + 0.5, 5 * len(log), replies, reasons, {})
-
-    methods = [PeerMethod(name, name, **settings) for name in names]
-    return compare(methods, task(**sets), turns, quiet, run), log
-
-
 def test_methods_take_turns_and_answers_are_paired_within_one():
-    rates = [2.0, 4.0, 1.0, 0.5]  # a, b; then b, a
-    results, log = compared(["a", "b"], {"text": [TEXT]}, 2, rates)
+    log, speeds = [], iter([2.0, 4.0, 1.0, 0.5])  # a, b; then b, a
+
+    def run(command, _):
+        log.append(command[-1].rpartition(".")[2])
+        count, replies = len(log), {"text": [reply(next(speeds))]}
+        return ProgramRun(count, count + 0.5, 5 * count, replies, {}, {})
+
+    results = compare([PeerMethod(name, name) for name in "ab"], task(text=[TEXT]), 2, quiet, run)
     assert log == ["a", "b", "b", "a"]
     assert results[0].figures["text"].speed_up == Spread(1.0, 1.0, 1.0)
     assert results[1].figures["text"].speed_up == Spread(2.0, 2.0, 2.0)

@@ -38,12 +38,12 @@ class Drafting(Session):
         return super().prefill(chunks, self.draft)
 
 
-def session(word="MT", positions=None, *, adaptive=False):
+def session(word="MT"):
     """A session that drafts `word`, or plain where there is none."""
     if not word:
         return Drafting()
-    drafter = ScriptedDrafter(len(word), positions=positions, adaptive=adaptive)
-    return Drafting(OpenDrafter(parse_drafting(word, SEES), VIEWS, drafter))
+    drafting = parse_drafting(word, SEES)
+    return Drafting(OpenDrafter(drafting, VIEWS, ScriptedDrafter(len(word))))
 
 
 def prefill(opened, *chunks):

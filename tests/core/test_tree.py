@@ -24,10 +24,10 @@ NOISE = Noise(seed=3, position=50)
 branchings = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
 
 
-def said(path, spread=2.0):
+def said(path):
     """Some distribution after each path."""
     draws = np.random.default_rng([3, *(token + 1 for token in path)])
-    logits = spread * draws.normal(size=VOCABULARY)
+    logits = 2.0 * draws.normal(size=VOCABULARY)
     return (np.exp(logits) / np.exp(logits).sum()).astype(np.float32)
 
 
