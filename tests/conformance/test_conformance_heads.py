@@ -26,6 +26,7 @@ from support.conformance_cases import (
     check_replies,
     copied,
     each_with_seeds,
+    in_turn,
     questions,
     replies,
 )
@@ -66,6 +67,7 @@ def test_speculative_equals_plain(engine, backend, name, first_seed):
     assert accepted or sampling != WARM
 
 
+@pytest.mark.parametrize(("backend", "engine"), in_turn(HEADS), indirect=True)
 def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
     trees = TREES["static"] if engine.head.kind in ("msd", "medusa") else None
     chat = engine.chat(short(max_new_tokens=6, tree=trees))

@@ -30,7 +30,7 @@ VARIANTS = {
     "first layer, class token": {"feature_layer": 1, "select_strategy": "full"},
     "deeper": {"layers": 3, "hidden_size": 128, "heads": 4},
 }
-BUDGET = 20
+BUDGET = 14
 TEXTS = ("What is in the two pictures?", "And which one is larger?")
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.prompt.images import picture_from
-from support.conformance_cases import prompt_of
+from support.conformance_cases import in_turn, prompt_of
 from support.factory_qwen import (
     ALL_MAKERS,
     DRAFT_MAKERS,
@@ -196,11 +196,10 @@ DRAFTS = [
 """The target's `model_type` and ids, the draft and its ids, and the drafting."""
 
 
-@pytest.mark.parametrize(("kind", "ids", "make", "draft_ids", "drafting"), DRAFTS)
-def test_drafts_have_more_or_fewer_ids(
-    kind, ids, make, draft_ids, drafting, backend, tmp_path_factory
-):
+@pytest.mark.parametrize(("backend", "case"), in_turn(DRAFTS), indirect=["backend"])
+def test_drafts_have_more_or_fewer_ids(backend, case, tmp_path_factory):
     """As Qwen's of one vocabulary with 151,936 and 152,064 rows; also a text model's."""
+    kind, ids, make, draft_ids, drafting = case
     folder = tmp_path_factory.mktemp("drafts")
     path = ALL_MAKERS[kind](folder / "target", seed=3, vocab_size=ids)
     small = {"hidden_size": 32, "heads": 2, "layers": 1}

@@ -142,7 +142,10 @@ def _allocated(backend, target, draft):
     return before - mx.get_active_memory()
 
 
-@pytest.mark.parametrize("kind", ["dflash", "dspark", "eagle3", "medusa", "lookup"])
+DRAFTERS = ["dflash", "dspark", "eagle3", "medusa", "lookup"]
+
+
+@pytest.mark.parametrize("kind", DRAFTERS)
 def test_heads_and_lookup_draft_chains_with_the_same_bits(backend, path, checkpoints, kind):
     """Over turns, undo and retry, with images; some of their tokens are right."""
     draft = checkpoints / f"recurrent {kind}"
@@ -150,7 +153,8 @@ def test_heads_and_lookup_draft_chains_with_the_same_bits(backend, path, checkpo
         draft = "none"
     elif not draft.exists():
         fit_head(tiny_head(draft, kind, seed=2), path)
-    some = [case for case in cases([kind]) if case.shape not in TREES][::10]
+    some = [case for case in cases([kind]) if case.shape not in TREES]
+    some = some[DRAFTERS.index(kind) :: 16]
     with load(str(path), str(draft), backend=backend, dtype="bfloat16") as engine:
         assert draft == "none" or engine.head.kind == kind
         assert compare_all({"": engine}, some, "on", 10) == Count(5 * len(some))

@@ -31,7 +31,7 @@ from support.conformance_cases import (
 
 VOCABULARY = 6
 PROMPT = [1, 5, 4, 2, 5]
-COUNT = 500
+COUNT = 300
 SAMPLINGS = {
     "T1": Sampling(1.0),
     "T0.6": Sampling(0.6),

@@ -14,6 +14,7 @@ from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
+from mmspec.chat.plugins import BACKENDS, registered
 from mmspec.decoding.tree import Tree
 from mmspec.prompt.chunks import Chunk, render
 from mmspec.prompt.conversation import Conversation, Turn
@@ -126,6 +127,12 @@ def each_with_seeds(name: str, values: Collection[Any]) -> pytest.MarkDecorator:
 def by_turns(cases: Iterable[Any], backend: str, first_seed: int, turn: int = 0) -> list[Any]:
     """Every second case, those between them on the other backend; with later seeds every one."""
     return list(cases) if first_seed else list(cases)[(turn + (backend == "torch")) % 2 :: 2]
+
+
+def in_turn(values: Iterable[Any]) -> list[Any]:
+    """Backends and values, to parametrize by: each value on one backend, in turn."""
+    names = sorted(registered(BACKENDS))
+    return [(names[number % len(names)], value) for number, value in enumerate(values)]
 
 
 def check_covering(cases: Iterable[Case], **factors: Iterable[Any]) -> None:
