@@ -40,7 +40,8 @@ def calibration_file(
 
     exact: the rows with which the target decodes; None for ordinary forwards.
     """
-    draft = {"draft": _draft_digest(drafts) if drafts else None}
+    digest = drafts and (shape_digest(drafts.directory) if drafts.directory else drafts.name)
+    draft = {"draft": digest}
     if isinstance(drafts, LoadedModel) and drafts.model.quantize != target.model.quantize:
         draft |= {"draft_quantize": drafts.model.quantize}
     rows = {"exact_rows": exact and asdict(exact)}
@@ -139,10 +140,6 @@ def content_digest(directory: Path) -> str:
                     file.seek(place)
                     digest.update(file.read(SAMPLE_BYTES))
     return digest.hexdigest()[:24]
-
-
-def _draft_digest(drafts: LoadedModel | LoadedHead) -> str:
-    return shape_digest(drafts.directory) if drafts.directory else drafts.name
 
 
 def _machine() -> str:

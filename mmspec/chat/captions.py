@@ -1,6 +1,6 @@
 """Writes or reads the captions that replace images in view C of a prompt."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -38,7 +38,7 @@ class ModelCaptioner:
         loaded, conversation = self._loaded, Conversation()
         conversation.add(Message("user", (picture.still, PROMPT)))
         chunks = loaded.chunks(conversation)
-        session = Session(loaded.model.open_target(GREEDY), loaded.views(_nothing), loaded.view)
+        session = Session(loaded.model.open_target(GREEDY), loaded.views(lambda _: ()), loaded.view)
         for _ in session.prefill(chunks):
             pass
         plain = FixedDraftLength(0)
@@ -101,7 +101,3 @@ def _read_caption(line: str, where: str) -> tuple[str, str]:
             f'{where}: give a line like {{"image": "a.jpg", "caption": "A cat on a mat."}}'
         ) from error
     return entry.image, " ".join(entry.caption.split())
-
-
-def _nothing(_: Picture) -> Sequence[int]:
-    return ()

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Never
 
@@ -40,14 +39,15 @@ class FeatureCache:
     def __init__(self, model: Model, preprocessing: Preprocessing) -> None:
         self.model = model
         self.preprocessing = preprocessing
-        self._features = LatestValues[Features](MAX_FEATURES, _bytes)
+        self._features = LatestValues[Features](MAX_FEATURES, lambda features: features.nbytes)
 
     def __call__(self, picture: Picture) -> Features:
         """The features of `picture`, computed if they are not in the cache."""
-        return self._features.get(picture.digest, partial(self._encoded, picture))
 
-    def _encoded(self, picture: Picture) -> Features:
-        return self.model.encode(self.pixels(picture), self.grid(picture))
+        def encode() -> Features:
+            return self.model.encode(self.pixels(picture), self.grid(picture))
+
+        return self._features.get(picture.digest, encode)
 
     def pixels(self, picture: Picture) -> Float32:
         """The pixel values of `picture` that the tower is given."""
@@ -86,10 +86,6 @@ class FeatureCache:
             self.model.tower,
             self.preprocessing,
         )
-
-
-def _bytes(features: Features) -> int:
-    return features.nbytes
 
 
 STATES = 2 + MOST_BORDERS

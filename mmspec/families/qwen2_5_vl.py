@@ -24,10 +24,9 @@ from mmspec.families.qwen_vision import (
     qwen_family,
     read_vision,
     rotation,
-    take_layer,
 )
 from mmspec.families.text_families import QWEN2_SIZES, read_qwen2_vl
-from mmspec.families.tower import Array, Attend, TowerLayer, TowerParts, mlp, swiglu, whole
+from mmspec.families.tower import Array, Attend, TowerParts, mlp, swiglu, whole
 from mmspec.ground.json_file import Block, Range
 
 Rate = Annotated[int, Range(0, 100)]
@@ -81,7 +80,8 @@ class Qwen25VLTower(QwenTower):
     """The tower; features [N, H] are embeddings."""
 
     def __init__(self, config: Qwen25VLVision, parts: TowerParts, text_width: int) -> None:
-        super().__init__(config, parts, partial(_layer, config, parts))
+        names = "gate_proj", "up_proj", "down_proj"
+        super().__init__(config, parts, parts.rms_norm, swiglu(parts), *names)
         self._config, merged = config, config.merged_size
         self._norm = parts.rms_norm("vision_tower.merger.ln_q", config.hidden_size, EPSILON)
         first = parts.linear(merged, merged, "vision_tower.merger.mlp.0")
@@ -99,13 +99,6 @@ class Qwen25VLTower(QwenTower):
             attend = everywhere if index in config.fullatt_block_indexes else inside
             x = layer(x, attend, rotate)
         return self._merge(self._norm(x).reshape(-1, config.merged_size))
-
-
-def _layer(config: Qwen25VLVision, parts: TowerParts, path: str) -> TowerLayer:
-    width, inner = config.hidden_size, config.intermediate_size
-    first = parts.linear(width, inner, f"{path}.mlp.gate_proj", f"{path}.mlp.up_proj")
-    second = parts.linear(inner, width, f"{path}.mlp.down_proj")
-    return take_layer(config, parts, path, parts.rms_norm, mlp(first, swiglu(parts), second))
 
 
 class Windows(NamedTuple):

@@ -5,7 +5,6 @@ letters: P patches of one image, N visual positions, H width of the decoder, L l
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from math import isqrt
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -34,10 +33,9 @@ from mmspec.families.qwen_vision import (
     qwen_family,
     read_vision,
     rotation,
-    take_layer,
 )
 from mmspec.families.text_families import QWEN3_SIZES, read_qwen3
-from mmspec.families.tower import Array, Map, TowerLayer, TowerParts, cast, mlp, whole
+from mmspec.families.tower import Array, Map, TowerParts, cast, mlp, whole
 from mmspec.ground.json_file import Block, Length, Range
 
 SECTIONS = (24, 20, 20)
@@ -86,7 +84,8 @@ class Qwen3VLTower(QwenTower):
 
     def __init__(self, config: Qwen3VLVision, parts: TowerParts, text_width: int) -> None:
         bias = PATCHES.replace("weight", "bias")
-        super().__init__(config, parts, partial(_layer, config, parts), bias)
+        names = "linear_fc1", "linear_fc2"
+        super().__init__(config, parts, parts.layer_norm, parts.gelu_tanh, *names, bias=bias)
         self._config, width, count = config, config.hidden_size, config.num_position_embeddings
         self._embeddings = parts.tensor("vision_tower.pos_embed.weight", count, width)
         self._merge = _merger(config, parts, "vision_tower.merger", width, text_width)
@@ -112,13 +111,6 @@ class Qwen3VLTower(QwenTower):
         near = neighbours(at, self._config.side)
         rows, shares = self._parts.upload(near.rows), self._parts.upload(near.shares)
         return (self._embeddings[rows] * shares[..., None]).sum(axis=1)
-
-
-def _layer(config: Qwen3VLVision, parts: TowerParts, path: str) -> TowerLayer:
-    width, inner = config.hidden_size, config.intermediate_size
-    first = parts.linear(width, inner, f"{path}.mlp.linear_fc1")
-    second = parts.linear(inner, width, f"{path}.mlp.linear_fc2")
-    return take_layer(config, parts, path, parts.layer_norm, mlp(first, parts.gelu_tanh, second))
 
 
 def _merger(config: Qwen3VLVision, parts: TowerParts, path: str, norm: int, out: int) -> Map:

@@ -30,6 +30,7 @@ from mmspec.families.tower import (
     cast,
     cut,
     listed,
+    mlp,
 )
 from mmspec.ground.json_file import Block, Range
 
@@ -196,21 +197,40 @@ def rotation(config: QwenVision, parts: TowerParts, at: Patches) -> Map:
 
 
 class QwenTower(ABC):
-    """Implements `Tower` but for MLPs and mergers.  take: function that takes a layer by path."""
+    """Implements `Tower` but for the mergers."""
 
     def __init__(
         self,
         config: QwenVision,
         parts: TowerParts,
-        take: Callable[[str], TowerLayer],
+        norm: Callable[[str, int, float], Map],
+        activation: Map,
+        *names: str,
         bias: str = "",
     ) -> None:
-        self.settings = repr(config)
-        self._parts = parts
-        size = config.patch_size
-        shape = config.hidden_size, 3, config.temporal_patch_size, size, size
+        """norm: takes the norm at a path, of a width.  activation: that of the layers' MLPs.
+
+        names: those of an MLP's linear layers, of which the last is behind the activation.
+        """
+        self.settings, self._parts = repr(config), parts
+        size, width, inner = config.patch_size, config.hidden_size, config.intermediate_size
+        shape = width, 3, config.temporal_patch_size, size, size
         self._patches = parts.convolution(PATCHES, *shape, bias=bias)
-        self._layers = [take(f"vision_tower.blocks.{index}") for index in range(config.depth)]
+
+        def layer(path: str) -> TowerLayer:
+            *first, second = (f"{path}.mlp.{name}" for name in names)
+            wider = parts.linear(width, inner, *first)
+            narrower = parts.linear(inner, width, second)
+            return TowerLayer(
+                config.num_heads,
+                norm(f"{path}.norm1", width, EPSILON),
+                parts.linear(width, 3 * width, f"{path}.attn.qkv"),
+                parts.linear(width, width, f"{path}.attn.proj"),
+                norm(f"{path}.norm2", width, EPSILON),
+                mlp(wider, activation, narrower),
+            )
+
+        self._layers = [layer(f"vision_tower.blocks.{index}") for index in range(config.depth)]
 
     @abstractmethod
     def encode(self, pixels: Array) -> Array:
@@ -219,22 +239,3 @@ class QwenTower(ABC):
     def project(self, rows: Array) -> Array:
         """The features themselves: the mergers have projected them."""
         return rows
-
-
-def take_layer(
-    config: QwenVision,
-    parts: TowerParts,
-    path: str,
-    norm: Callable[[str, int, float], Map],
-    mlp: Map,
-) -> TowerLayer:
-    """Take the layer at `path`; norm: takes the norm at a path, of a width."""
-    width = config.hidden_size
-    return TowerLayer(
-        config.num_heads,
-        norm(f"{path}.norm1", width, EPSILON),
-        parts.linear(width, 3 * width, f"{path}.attn.qkv"),
-        parts.linear(width, width, f"{path}.attn.proj"),
-        norm(f"{path}.norm2", width, EPSILON),
-        mlp,
-    )
