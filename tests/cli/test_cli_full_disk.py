@@ -26,11 +26,7 @@ def refusal(result: Result, file: Path, status: int = 2) -> None:
     last = result.err.splitlines()[-1]
     assert f"{file} cannot be written (" in last
     assert "Traceback" not in result.err
-    assert partials(file.parent) == []
-
-
-def partials(folder: Path) -> list[Path]:
-    return list(folder.rglob("*partial*"))
+    assert list(file.parent.rglob("*partial*")) == []
 
 
 def test_save_leaves_the_old_conversation(run, pair, disk):

@@ -47,22 +47,12 @@ def test_every_option_is_described_once(run, words):
     assert max(map(len, page.splitlines())) <= 80
 
 
-@pytest.fixture
-def narrow(monkeypatch):
-    """Make stdout pass for a terminal of 60 columns."""
-
-    def become() -> None:
-        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-        monkeypatch.setenv("COLUMNS", "60")
-        monkeypatch.setenv("TERM", "xterm")
-
-    return become
-
-
 @pytest.mark.parametrize("plain", [[], ["--plain"]])
 @pytest.mark.parametrize("words", ["models list", "models show mini", "doctor --full"])
-def test_tables_fit_a_narrow_terminal_and_break_no_name(run, narrow, words, plain):
-    narrow()
+def test_tables_fit_a_narrow_terminal_and_break_no_name(run, monkeypatch, words, plain):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
     out = re.sub(r"\x1b\[[\d;]*m", "", run(*words.split(), *plain).out)
     assert max(map(len, out.splitlines())) <= 60
     for name in ("mini", "Apache-2.0") if "show" in words else ("llava-1.5-13b", "mini-medusa"):

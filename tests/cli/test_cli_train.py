@@ -88,14 +88,6 @@ def test_a_draft_trained_by_one_command_decodes_and_is_taught(
     assert drafted["token_ids"] == plain["token_ids"]
 
 
-@pytest.fixture
-def broken(lessons):
-    """Data without its images: two of three conversations have some."""
-    data = lessons[1].with_name("broken.jsonl")
-    data.write_text(lessons[1].read_text().replace(".png", ".jpg"))
-    return data
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -118,7 +110,9 @@ def broken(lessons):
         ("mini --steps tokenizer 3", "'tokenizer' is not one of"),
     ],
 )
-def test_what_is_refused_leaves_nothing_behind(run, broken, pair_paths, tmp_path, given, said):
+def test_what_is_refused_leaves_nothing_behind(run, lessons, pair_paths, tmp_path, given, said):
+    broken = tmp_path / "broken.jsonl"  # no image is there
+    broken.write_text(lessons[1].read_text().replace(".png", ".jpg"))
     command = given.format(broken=broken, images=broken.parent).split()
     target = [] if command[0] == "mini" else ["--target", pair_paths[0]]
     out = tmp_path / "out"

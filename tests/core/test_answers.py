@@ -113,18 +113,14 @@ def periodic(seed, sequence, vocabulary):
     return np.eye(vocabulary, dtype=np.float32)[token]
 
 
-@pytest.fixture
-def looping(engine, monkeypatch):
-    """An engine whose target repeats three tokens."""
-    monkeypatch.setattr("support.scripted.logits", periodic)
-    return engine
-
-
 @pytest.mark.parametrize("limit", [20, 21, 22, 23])
-def test_an_answer_that_repeats_itself_ends_at_one_token_however_it_is_drafted(looping, limit):
+def test_an_answer_that_repeats_itself_ends_at_one_token_however_it_is_drafted(
+    engine, monkeypatch, limit
+):
+    monkeypatch.setattr("support.scripted.logits", periodic)
     options = replace(OPTIONS, max_new_tokens=60, repeat_limit=limit)
-    plain = looping.chat(replace(options, drafting="none")).reply("What is this?", A)
-    chat = looping.chat(options)
+    plain = engine.chat(replace(options, drafting="none")).reply("What is this?", A)
+    chat = engine.chat(options)
     drafted = chat.reply("What is this?", A)
     assert plain.token_ids == drafted.token_ids
     assert len(plain.token_ids) == drafted.statistics.tokens == limit

@@ -79,16 +79,12 @@ def test_blocks_that_nothing_sees_change_no_bit():
 @pytest.mark.parametrize("rows", [ExactRows(1, 4), ExactRows(2, 4), ExactRows(8, 8)])
 def test_tiles_hold_every_row_once_and_only_whole_multiples(rows):
     for count in range(1, 20):
-        check_tiles(rows, count)
-
-
-def check_tiles(rows, count):
-    tiles = [*rows.tiles(count)]
-    assert [row for tile in tiles for row in range(tile.start, tile.stop)] == [*range(count)]
-    for tile in tiles:
-        fed = tile.stop - tile.start
-        assert tile.padded[:fed] == [*range(tile.start, tile.stop)]
-        assert set(tile.padded[fed:]) <= {tile.start}
-        assert len(tile.padded) % rows.multiple == 0
-        assert len(tile.padded) <= rows.most
-        assert len(tile.padded) - fed < rows.multiple
+        tiles = [*rows.tiles(count)]
+        assert [row for tile in tiles for row in range(tile.start, tile.stop)] == [*range(count)]
+        for tile in tiles:
+            fed = tile.stop - tile.start
+            assert tile.padded[:fed] == [*range(tile.start, tile.stop)]
+            assert set(tile.padded[fed:]) <= {tile.start}
+            assert len(tile.padded) % rows.multiple == 0
+            assert len(tile.padded) <= rows.most
+            assert len(tile.padded) - fed < rows.multiple

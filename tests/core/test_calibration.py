@@ -34,10 +34,6 @@ def quietly(_):
     """Show no progress."""
 
 
-def drafted(chat):
-    return [each.drafted for each in chat.answer.rounds]
-
-
 @pytest.mark.parametrize(
     "machine", [pytest.param(FLAT, marks=pytest.mark.slow), STEEP], ids=["1.1", "3.3"]
 )
@@ -142,7 +138,7 @@ def test_on_a_steep_curve_it_decodes_plainly_and_notes_it_once(directory, monkey
     STEEP.run(monkeypatch)
     chat = with_costs(directory, STEEP.calibration()).chat(replace(AUTO, max_new_tokens=8))
     check(chat, QUESTION)
-    assert drafted(chat) == [0] * 8
+    assert [each.drafted for each in chat.answer.rounds] == [0] * 8
     [note] = chat.answer.notes
     assert note.startswith("gamma auto: decoding plainly")
     check(chat, QUESTION)

@@ -15,13 +15,8 @@ from support.scripted_engine import SEES, picture, scripted_engine, with_positio
 AGAIN = "the red square and the red square and the red square and"
 
 
-@pytest.fixture
-def alone(directory):
-    """A target without a draft."""
-    return scripted_engine(directory, draft=None)
-
-
-def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(alone):
+def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(directory):
+    alone = scripted_engine(directory, draft=None)
     assert alone.chat(OPTIONS).plain
     looking = replace(alone, draftless="lookup")
     with pytest.raises(UsageError, match="tree=dynamic"):

@@ -149,17 +149,12 @@ M4, M3, FLAT, STEEPENING = MACHINES
 TABLE = Path(__file__).parents[2] / "docs" / "results" / "simulated.csv"
 
 
-def fixed(machine, acceptance, gamma, nodes=None, tokens=120, seed=0):
-    policy = Fixed(Plan(gamma, nodes or gamma))
-    return answer_cost(machine, acceptance, tokens, policy, seed)
-
-
 @pytest.mark.parametrize("acceptance", [0.2, 0.9])
 def test_a_tree_accepts_what_its_nodes_promise(acceptance):
     """Every node of the tree is accepted as often as its path is the right one."""
     chances = (chance for chance, _ in surest_paths(acceptance, 32, 4, SECOND))
     round_cost = 1 + 4 * FLAT.drafted_level(width_for(32), 64)
-    costs = [fixed(FLAT, acceptance, 4, 32, tokens=2000, seed=seed) for seed in range(5)]
+    costs = [answer_cost(FLAT, acceptance, 2000, Fixed(Plan(4, 32)), seed) for seed in range(5)]
     assert sum(costs) / 5 == pytest.approx(2000 / (1 + sum(chances)) * round_cost, rel=0.03)
 
 

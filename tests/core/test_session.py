@@ -20,11 +20,12 @@ OTHER = Chunk("prompt", ((1, 5), B, (6, 7)))
 MORE = Chunk("prompt", ((4, 4, 4),))
 
 
-def features(picture):
-    return ScriptedFeatures(picture.name, 16)
-
-
-VIEWS = Views(NEWLINE, features, lambda _: Grid(4, 4), lambda picture: [9, 9, 9])
+VIEWS = Views(
+    NEWLINE,
+    lambda seen: ScriptedFeatures(seen.name, 16),
+    lambda _: Grid(4, 4),
+    lambda picture: [9, 9, 9],
+)
 
 
 class Drafting(Session):

@@ -7,6 +7,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
+from tokenizers import models
 from transformers import AutoTokenizer
 
 from mmspec.ground.errors import CheckpointError, UsageError
@@ -58,18 +59,12 @@ def test_user_text_never_becomes_a_special_token(tokenizers, kind, text):
 
 
 def test_an_image_marker_that_is_no_special_token_is_text_when_typed():
-    backend = _letters()
+    letters = {letter: id for id, letter in enumerate("abimge<>/x ")}
+    backend = Backend(models.BPE(vocab=letters, merges=[]))
     backend.add_tokens(["<image>"])
     tokenizer = Tokenizer(backend, Names())
     assert tokenizer.image_token_id not in tokenizer.encode("<image>")
     assert encoded(tokenizer, "<image>") == [tokenizer.image_token_id]
-
-
-def _letters() -> Backend:
-    from tokenizers import models
-
-    letters = "abimge<>/x "
-    return Backend(models.BPE(vocab={letter: id for id, letter in enumerate(letters)}, merges=[]))
 
 
 def pieces(tokenizer: Tokenizer, ids: list[int], cuts: random.Random) -> list[str]:
@@ -240,8 +235,6 @@ def test_a_sentencepiece_model_is_converted(tmp_path, monkeypatch):
 
 
 def with_tokens(count: int, *added: str, differing: int | None = None) -> Tokenizer:
-    from tokenizers import models
-
     vocabulary = {f"t{id}": id for id in range(count)}
     if differing is not None:
         del vocabulary[f"t{differing}"]

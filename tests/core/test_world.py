@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mmspec_world import SCRIPTS, JudgedTurn, sample, wording
+from mmspec_world import SCRIPTS, sample, wording
 from mmspec_world.facts import Fact
 from mmspec_world.split import KEY_SEPARATOR, split_of
 from support.judge import judge
@@ -19,10 +19,6 @@ from support.judge import judge
 SEEDS = range(12)
 TEXT_DIGEST = "6fb1d6ac26264e1d"
 """Of 40 samples of each task and split, without pixels, which depend on Pillow's version."""
-
-
-def held_out_turns(task: str) -> list[JudgedTurn]:
-    return [turn for seed in SEEDS for turn in sample(task, seed, split="held-out", size=8).turns]
 
 
 def with_value(answer: str, fact: Fact, other: str) -> str:
@@ -76,7 +72,8 @@ def test_no_held_out_content_is_trained_on(task):
 
 @pytest.mark.parametrize("task", SCRIPTS)
 def test_the_judge_passes_every_answer_of_the_world_and_fails_every_other_value(task):
-    for turn in held_out_turns(task):
+    drawn = (sample(task, seed, split="held-out", size=8) for seed in SEEDS)
+    for turn in (turn for each in drawn for turn in each.turns):
         for fact in turn.facts:
             assert fact.value in fact.options
             assert judge(fact, turn.answer), (fact, turn.answer)
