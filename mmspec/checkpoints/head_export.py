@@ -130,23 +130,31 @@ def _maps(head: Path, config: HeadConfig, drafted: int, layout: Layout) -> dict[
     }
 
 
-def _sizes(layer: TextConfig) -> dict[str, Any]:
-    """The layer's sizes by transformers' names."""
-    axes = layer.rotary_axes
-    return {
-        **{name: value for name, value in asdict(layer).items() if name not in _OWN_NAMES},
-        **({"rope_scaling": described_axes(axes)} if axes else {}),
-        "model_type": "qwen3" if layer.qk_norm else "llama",
-        "num_hidden_layers": 1,
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "mlp_bias": False,
-        "tie_word_embeddings": False,
-    }
-
-
+_MARKOV = (
+    *("markov_rank", "markov_head_type"),
+    *("enable_confidence_head", "confidence_head_with_markov"),
+)
+_NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+_BLOCK = ("block_size", "sample_from_anchor")
+_OPTIONS = {
+    "eagle": ("bias",),
+    "eagle3": (DRAFT_VOCABULARY, *_NORMS),
+    "dflash": _BLOCK,
+    "dspark": (*_BLOCK, *_MARKOV),
+}
+"""Options that change the forward, by kind; each is written, for engines' defaults differ."""
+_ARCHITECTURES = {
+    ("eagle", "sglang"): "LlamaForCausalLMEagle",
+    ("eagle3", "sglang"): "LlamaForCausalLMEagle3",
+    ("eagle3", "speculators"): "Eagle3Speculator",
+    ("dflash", "sglang"): "DFlashDraftModel",
+    ("dflash", "speculators"): "DFlashSpeculator",
+    ("dspark", "sglang"): "Qwen3DSparkModel",
+    ("dspark", "speculators"): "DSparkSpeculator",
+}
 _OWN_NAMES = ("qkv_bias", "qk_norm", "rotary_axes", "rotary_scaling")
 """Fields of a decoder's config that transformers has no key for."""
+_WINDOW = ("layer_types", "sliding_window", "use_sliding_window")
 
 
 def _described(
@@ -157,27 +165,47 @@ def _described(
     verified: dict[str, Any],
 ) -> dict[str, Any]:
     """The content of config.json; verified: what it says of the target."""
-    if config.block:
-        return _described_block(config, config.block, layer, model, layout, verified)
-    sizes, own = _sizes(layer), {"dtype": config.dtype}
-    if config.eagle3 is None:
-        names = {"architectures": ["LlamaForCausalLMEagle"], "bias": config.bias}
-        return names | sizes | own
-    # The options that change the forward; each is written, for engines' defaults differ.
-    norms = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
-    options = {DRAFT_VOCABULARY: config.eagle3.draft_vocab_size}
-    options |= {name: getattr(config.eagle3, name) for name in norms}
+    kind, block, own = config.kind, config.block, config.eagle3 or config.block
+    values = own.described() if own else {"bias": config.bias}
+    options = {name: values[name] for name in _OPTIONS[kind]}
+    names = {"architectures": [_ARCHITECTURES[kind, layout]]}
+    sizes = _sizes(layer)
+    if block and block.layer_types:
+        sizes |= {name: values[name] for name in _WINDOW}
     captured = config.captured(model)
-    if layout == "sglang":
-        nested = {CAPTURED: [before - 1 for before in captured], "use_aux_hidden_state": True}
-        names = {"architectures": ["LlamaForCausalLMEagle3"]}
-        return names | sizes | own | options | {"eagle_config": nested}
+    if layout == "speculators":
+        if block:
+            read = ("draft_vocab_size", "sliding_window_non_causal", "mask_token_id")
+            options |= {name: values[name] for name in read}
+        return {
+            **_speculators(kind, config.slots or SPECULATIVE_TOKENS, verified),
+            **(names | options),
+            SPECULATORS_CAPTURED if block else CAPTURED: list(captured),
+            "transformer_layer_config": sizes,
+        }
+    whole, before = names | sizes | options | {"dtype": config.dtype}, [at - 1 for at in captured]
+    if config.eagle3:
+        whole["eagle_config"] = {CAPTURED: before, "use_aux_hidden_state": True}
+    if block:
+        whole["num_target_layers"] = model.text.num_hidden_layers
+        if block.is_causal or block.sliding_window_non_causal:
+            whole["is_causal"] = block.is_causal
+        context = {"mask_token_id": block.mask_token_id, "target_layer_ids": before}
+        whole |= context if kind == "dspark" else {NESTED: context}
+    return whole
+
+
+def _sizes(layer: TextConfig) -> dict[str, Any]:
+    """The layer's sizes by transformers' names."""
+    axes = layer.rotary_axes
     return {
-        **_speculators("eagle3", SPECULATIVE_TOKENS, verified),
-        "architectures": ["Eagle3Speculator"],
-        CAPTURED: list(captured),
-        **options,
-        "transformer_layer_config": sizes,
+        **{name: value for name, value in asdict(layer).items() if name not in _OWN_NAMES},
+        **({"rope_scaling": described_axes(axes)} if axes else {}),
+        "model_type": "qwen3" if layer.qk_norm else "llama",
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": False,
     }
 
 
@@ -199,47 +227,3 @@ def _speculators(kind: str, tokens: int, verified: dict[str, Any]) -> dict[str, 
             "verifier": verified,
         },
     }
-
-
-_WINDOW = ("layer_types", "sliding_window", "use_sliding_window")
-_MARKOV = (
-    "markov_rank",
-    "markov_head_type",
-    "enable_confidence_head",
-    "confidence_head_with_markov",
-)
-
-
-def _described_block(
-    config: HeadConfig,
-    options: BlockDraft,
-    layer: TextConfig,
-    model: ModelConfig,
-    layout: Layout,
-    verified: dict[str, Any],
-) -> dict[str, Any]:
-    values, kind = options.described(), options.kind
-    sizes = _sizes(layer) | {"num_hidden_layers": layer.num_hidden_layers}
-    if options.layer_types:
-        sizes |= {name: values[name] for name in _WINDOW}
-    markov = {name: values[name] for name in _MARKOV} if kind == "dspark" else {}
-    block = {name: values[name] for name in ("block_size", "sample_from_anchor")}
-    mask = {"mask_token_id": options.mask_token_id}
-    if layout == "speculators":
-        own = ("draft_vocab_size", "sliding_window_non_causal")
-        return {
-            **_speculators(kind, config.slots, verified),
-            "architectures": [{"dflash": "DFlashSpeculator", "dspark": "DSparkSpeculator"}[kind]],
-            **{name: values[name] for name in own},
-            **(block | mask | markov),
-            SPECULATORS_CAPTURED: list(options.captured),
-            "transformer_layer_config": sizes,
-        }
-    captured = {"target_layer_ids": values["target_layer_ids"]}
-    total = {"num_target_layers": model.text.num_hidden_layers}
-    rest = {"dtype": config.dtype} | sizes | total | block
-    if options.is_causal or options.sliding_window_non_causal:
-        rest["is_causal"] = options.is_causal
-    if kind == "dspark":
-        return rest | {"architectures": ["Qwen3DSparkModel"]} | mask | captured | markov
-    return rest | {"architectures": ["DFlashDraftModel"], NESTED: mask | captured}
