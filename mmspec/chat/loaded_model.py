@@ -137,10 +137,7 @@ class LoadedModel:
         return cache_bytes(text, positions, width) + STATES * state_bytes(text, width)
 
     def chunks(self, conversation: Conversation, *, most: float = math.inf) -> list[Chunk]:
-        """The conversation as chunks of tokens and images; `most` as for `render`.
-
-        Raises CheckpointError for a token that the model does not have.
-        """
+        """The conversation as chunks; see `render`.  CheckpointError for a token that it lacks."""
         if self.tokenizer.image_tokens.clip == "images":
             conversation = conversation.with_frames(self.frames_as_images)
         chunks = render(conversation, self.template, self.tokenizer, most=most)
@@ -167,10 +164,7 @@ class LoadedModel:
             raise UsageError(f"{self.name} is text-only and cannot see images")
 
     def require_own_answer(self, number: int, turn: Turn) -> None:
-        """Raise UsageError if the answer's tokens are not the target's, or not those of its text.
-
-        number: that of the turn in its conversation, from 1 on.
-        """
+        """Raise UsageError unless answer `number` has this model's tokens, and its text's."""
         answer, size = turn.answer or (), self.model.config.text.vocab_size
         for token in answer:
             if not 0 <= token < size:

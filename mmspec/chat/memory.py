@@ -49,10 +49,7 @@ class Memory:
             self.text.index = TextIndex.of(_latest(np.array(index.tokens, np.int32)))
 
     def save(self) -> None:
-        """Add the new turns to the file, which other chats may have changed.
-
-        Raises WriteError, and CheckpointError if the file holds anything else.
-        """
+        """Add the new turns to those in the file.  Raises WriteError, and CheckpointError."""
         if self._file and self._unsaved:
             ids = _latest(np.append(self._stored(), np.array(self._unsaved, np.int32)))
             make_directory(self._file.parent)

@@ -122,10 +122,7 @@ class Models:
         return exact_fields(mode, self.exact_rows(mode))
 
     def calibration(self, exact: ExactRows | None) -> Calibration:
-        """The costs that `mmspec calibrate` measured for these models with these rows.
-
-        Empty if there are none; adds a note if their file is unusable.
-        """
+        """The calibrated costs of these models with these rows, or none; notes an unusable file."""
         if exact not in self.calibrations:
             file = calibration_file(self.backend, self.target, self.drafts, exact)
             self.calibrations[exact], note = file.read()
@@ -198,10 +195,7 @@ class Models:
     def _calibrated(
         self, calibration: Calibration, drafting: Drafting, context: int, nodes: int | None = None
     ) -> dict[int, float]:
-        """Calibrated seconds of a round by draft length, for lengths that the drafter can draft.
-
-        nodes: those of a tree; None for a chain.
-        """
+        """Calibrated seconds of a round by draft length.  nodes: a tree's; None for a chain."""
         branches = 0 if drafting == LOOKUP else len(drafting.branches)
         if nodes:
             costs = calibration.tree_costs(nodes, branches, context)

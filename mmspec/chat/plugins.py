@@ -68,10 +68,7 @@ def _may_have(kind: str) -> bool:
 
 
 def load_backend(name: str) -> Backend:
-    """Load the backend `name`, or the preferred installed one for 'auto'.
-
-    Raises UsageError for an unknown name, BackendError for one that is not installed.
-    """
+    """Load a backend, for 'auto' the preferred one.  Raises UsageError or BackendError."""
     name, plugins = preferred(name), registered(BACKENDS)
     if not _has_framework(name):
         raise BackendError(

@@ -1,4 +1,1 @@
-"""The decoding loop and the parts of a round: drafts, verdicts, sampling, trees.
-
-Nothing here depends on models, prompts or files.
-"""
+"""The decoding loop and a round's parts; nothing here depends on models, prompts or files."""

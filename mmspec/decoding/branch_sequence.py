@@ -189,7 +189,4 @@ class BranchSequence(ABC, Generic[A, P]):
 
     @abstractmethod
     def _begin(self, state: BranchState[A, P], depth: int) -> tuple[A, DraftTail[A]]:
-        """Feed the columns from `state.start` on.
-
-        Returns the branches' outputs [R, H] at the last column, and a tail for such a draft.
-        """
+        """Feed the columns from `state.start` on; the last one's outputs [R, H], and a tail."""

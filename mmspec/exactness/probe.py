@@ -107,10 +107,7 @@ class _Sequence:
         return HostDraft(ids) if ids else None
 
     def tree(self, length: int, apart: int) -> tuple[HostDraft, list[int]]:
-        """A draft with `length` right tokens, each after `apart` wrong ones, and their path.
-
-        Without wrong ones it is a chain.
-        """
+        """A draft with `length` right tokens, each after `apart` wrong ones, and their path."""
         ids, parents, path, at = list[int](), list[int](), list[int](), -1
         for place in range(self._target.length, self._target.length + length):
             ids += [self.other(place + wrong) for wrong in range(apart)] + [self.token(place)]

@@ -75,10 +75,7 @@ class TowerParts(Protocol):
     def attention(
         self, query: Array, key: Array, value: Array, visible: Array | None = None
     ) -> Array:
-        """Attention [B, P, D] of queries, keys and values [B, P, H, S].
-
-        visible: booleans [B, P], the keys that are attended to; None if all are.
-        """
+        """Attention [B, P, D] of [B, P, H, S].  visible: the keys [B, P] that are seen; or all."""
 
     def silu(self, x: Array) -> Array:
         """x * sigmoid(x)."""

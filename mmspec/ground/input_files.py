@@ -26,10 +26,7 @@ CONVERTING = "convert it, such as with iconv -f latin1 -t utf-8"
 
 
 def require_file(path: Path) -> int:
-    """The size in bytes of the regular file at `path`; raises OSError for anything else.
-
-    Also for a pointer that Git LFS left in a file's place.
-    """
+    """The size of the regular file at `path`; OSError for others and for pointers of Git LFS."""
     try:
         status = path.stat()
     except ValueError as error:  # a name with a zero byte

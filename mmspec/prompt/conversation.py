@@ -107,10 +107,7 @@ class Conversation:
     tools: Sequence[Tool] = ()
     """Tools that answers may call; saved conversations have none."""
     thinking: bool | None = None
-    """Whether answers may think, which the chat template is told; None leaves it to the template.
-
-    Saved conversations do not say it.
-    """
+    """Whether answers may think; None: as the template does.  Saved conversations do not say it."""
 
     @property
     def is_open(self) -> bool:

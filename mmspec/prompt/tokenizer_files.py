@@ -71,10 +71,7 @@ def special_tokens(directory: Path) -> dict[str, str]:
 
 @contextmanager
 def tokenizer_errors(file: Path) -> Iterator[None]:
-    """Context in which whatever `tokenizers` raises becomes a CheckpointError that names `file`.
-
-    A panic of its Rust code is no Exception.
-    """
+    """Context in which all that `tokenizers` raises, panics too, becomes a CheckpointError."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, ImportError):

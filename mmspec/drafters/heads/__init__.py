@@ -1,4 +1,1 @@
-"""Predictive heads: drafters that read the hidden states of the one target they were trained for.
-
-Layers and attention are in the backends.
-"""
+"""Predictive heads: drafters that read the hidden states of the target they were trained for."""

@@ -62,10 +62,7 @@ class Fused(Generic[A]):
         draft_ids: Sequence[int] | None,
         image_id: int,
     ) -> None:
-        """text: the sizes of the decoder layer.  draft_ids: see `read_draft_ids`.
-
-        image_id: the token that stands for each visual position.
-        """
+        """text: the layer's sizes.  draft_ids: see `read_draft_ids`.  image_id: of images."""
         framework, eps = parts.framework, text.rms_norm_eps
         self.framework, self._options = framework, options
         self._concat = framework.concat

@@ -1,7 +1,4 @@
-"""Computes a head's input from the target's hidden states, and its drafts.
-
-Shape letters: n columns, r rows fed, V vocabulary, H width.
-"""
+"""Computes a head's input and drafts.  Shape letters: n columns, r rows, V vocabulary, H width."""
 
 from abc import ABC, abstractmethod
 from functools import cached_property, partial
