@@ -10,8 +10,7 @@ from mmspec.chat.session import Session
 from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.ground.errors import UsageError
-from mmspec.ground.json_file import read_lines
-from mmspec.ground.json_reader import parse_json, read_value
+from mmspec.ground.json_file import read_lines, typed_lines
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture
 
@@ -82,22 +81,12 @@ class FileCaptioner:
 
 def read_captions(file: Path) -> FileCaptioner:
     """Read lines {"image": path or name, "caption": text}; UsageError names the first other one."""
-    lines = enumerate(read_lines(file), start=1)
-    pairs = (_read_caption(line, f"{file}:{number}") for number, line in lines if line.strip())
-    return FileCaptioner(file, dict(pairs))
+    remedy = ': give a line like {"image": "a.jpg", "caption": "A cat on a mat."}'
+    entries = typed_lines(_Caption, read_lines(file), file, remedy)
+    return FileCaptioner(file, {each.image: " ".join(each.caption.split()) for _, each in entries})
 
 
 @dataclass(frozen=True, slots=True)
 class _Caption:
     image: str
     caption: str
-
-
-def _read_caption(line: str, where: str) -> tuple[str, str]:
-    try:
-        entry = read_value(_Caption, parse_json(line))
-    except ValueError as error:
-        raise UsageError(
-            f'{where}: give a line like {{"image": "a.jpg", "caption": "A cat on a mat."}}'
-        ) from error
-    return entry.image, " ".join(entry.caption.split())

@@ -10,13 +10,14 @@ from urllib.parse import quote, unquote
 from mmspec.families.decoder import TokenId
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.input_files import expand_home
-from mmspec.ground.json_reader import MismatchError, parse_json, read_value
+from mmspec.ground.json_file import typed
 from mmspec.prompt.clips import FPS
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 
 FILE_URL = "file://"
 """Beginning of a path in which every byte is a character or %XX; a saved path begins otherwise."""
+NOT_SAVED = "this is not a saved conversation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,7 @@ def read_saved(text: str) -> Saved:
     Raises UsageError for other text, for an answer that is missing before the last question, and
     for an answer whose text has no tokens.
     """
-    try:
-        saved = read_value(Saved, parse_json(text))
-    except MismatchError as error:
-        raise _refused(str(error)) from error
-    except ValueError as error:
-        raise _refused("not valid JSON") from error
+    saved = typed(Saved, text, NOT_SAVED)
     for number, turn in enumerate(saved.turns, 1):
         if turn.answer is None and number < len(saved.turns):
             raise _refused(f"answer {number} is missing")
@@ -94,7 +90,7 @@ def read_saved(text: str) -> Saved:
 
 
 def _refused(reason: str) -> UsageError:
-    return UsageError(f"this is not a saved conversation: {reason}")
+    return UsageError(f"{NOT_SAVED}: {reason}")
 
 
 def opened_parts(
