@@ -175,8 +175,9 @@ def _described(
     captured = config.captured(model)
     if layout == "speculators":
         if block:
-            read = ("draft_vocab_size", "sliding_window_non_causal", "mask_token_id")
-            options |= {name: values[name] for name in read}
+            options |= {name: values[name] for name in ("draft_vocab_size", "mask_token_id")}
+        if block and block.layer_types:  # vLLM takes false as: no layer sees the whole block
+            options["sliding_window_non_causal"] = block.sliding_window_non_causal
         return {
             **_speculators(kind, config.slots or SPECULATIVE_TOKENS, verified),
             **(names | options),

@@ -118,3 +118,9 @@ def test_an_exported_block_drafter_is_the_same_or_refused(
     assert (after.block, after.layer) == (before.block, before.layer)
     old, new = (load_file(place / "model.safetensors") for place in (head, out))
     assert all(np.array_equal(old[name], new[name]) for name in old | new)
+
+
+def test_vllm_is_not_told_that_full_layers_are_causal(tmp_path, llava_path):
+    head, out = tiny_head(tmp_path / "head", "dflash"), tmp_path / "out"
+    export_head(head, llava_path, "speculators", out, "some/target")
+    assert "sliding_window_non_causal" not in json.loads((out / "config.json").read_text())

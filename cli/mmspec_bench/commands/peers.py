@@ -80,7 +80,7 @@ def peers(
     """Compare with other programs, each in processes of its own, in turn.
 
     The row of a program that cannot run gives the reason. mlx-vlm and vLLM need environments of
-    their own, in which this project is installed too. vLLM drafts with EAGLE-3 heads alone.
+    their own, in which this project is installed too. vLLM drafts with exported heads alone.
     llama.cpp computes with the GGUF file in the model's directory, in that file's precision.
 
     Exit status: 0, or 1 if no program ran.

@@ -29,7 +29,7 @@ class PeerMethod:
     options: dict[str, Any] = field(default_factory=dict)
     python: str = sys.executable
     exports: bool = False
-    """True if the draft is an EAGLE-3 head that must be written as vLLM reads it."""
+    """True if the draft is a head that must be written as vLLM reads it."""
 
     @property
     def program(self) -> str:
@@ -95,10 +95,10 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
 
 
 def vllm_methods(python: str, gamma: Gamma) -> list[PeerMethod]:
-    """vLLM without a draft and with an EAGLE-3 head; it adapts no length, so 'auto' is fixed."""
+    """vLLM without a draft and with a head; it adapts no length, so 'auto' is fixed."""
     plain = PeerMethod("vLLM, plain", "run_vllm.Vllm", python=python)
     tokens = SPECULATIVE_TOKENS if gamma == "auto" else gamma
-    name, options = f"vLLM, EAGLE-3, {tokens} tokens", {"draft_tokens": tokens}
+    name, options = f"vLLM, head, {tokens} tokens", {"draft_tokens": tokens}
     return [plain, replace(plain, name=name, drafts=True, options=options, exports=True)]
 
 

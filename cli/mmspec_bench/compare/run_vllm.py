@@ -1,6 +1,8 @@
 """Runs vLLM in its own environment."""
 
+import json
 import os
+from pathlib import Path
 from typing import Any
 
 from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of
@@ -16,7 +18,7 @@ PREFIX, COUNTERS = "vllm:spec_decode_num_", ("drafts", "draft_tokens", "accepted
 
 
 class Vllm(Program):
-    """vLLM.  Option: `draft_tokens` of the EAGLE-3 head in `task.draft`, in a layout vLLM reads."""
+    """vLLM.  Option: `draft_tokens` of the head in `task.draft`, in the layout of speculators."""
 
     def __init__(self, task: Task) -> None:
         os.environ.update(SETTINGS | os.environ)  # before the import, which reads them
@@ -71,8 +73,9 @@ class Vllm(Program):
 def _speculation(task: Task) -> dict[str, Any] | None:
     if task.draft is None:
         return None
-    tokens = task.options["draft_tokens"]
-    return {"method": "eagle3", "model": task.draft, "num_speculative_tokens": tokens}
+    config = json.loads((Path(task.draft) / "config.json").read_text(encoding="utf-8"))
+    method, tokens = config["speculators_model_type"], task.options["draft_tokens"]
+    return {"method": method, "model": task.draft, "num_speculative_tokens": tokens}
 
 
 def _content(part: dict[str, str]) -> dict[str, Any]:

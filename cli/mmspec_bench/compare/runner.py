@@ -120,7 +120,7 @@ def _exported(head: Path, target: Path, into: Path) -> str:
         if not into.exists():
             export_head(head, target, "speculators", into, str(target))
     except MmspecError as error:
-        raise PeerError(f"needs an EAGLE-3 head: {error}") from error
+        raise PeerError(f"needs a head that vLLM runs: {error}") from error
     return str(into)
 
 
