@@ -154,9 +154,9 @@ def test_a_recipe_continues_a_target_on_clips_with_more_positions(
     """With frozen tower, so that drafts on the first target's tower stay its drafts."""
     start = run.checkpoint("target")
     longer = replace(recipe.TEST.target, positions=2048)
-    rates = recipe.CLIPS.target_rates
+    rates = recipe.CLIPS.rates
     clips = replace(
-        recipe.TEST, start=str(start), target=longer, target_rates=rates, shares={"clip4": 1.0}
+        recipe.TEST, start=str(start), target=longer, rates=rates, shares={"clip4": 1.0}
     )
     made = stages.PairRun(tmp_path, clips, Machine(torch.device("cpu"), False))
     made.check_starts(("target",))

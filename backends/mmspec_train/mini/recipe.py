@@ -38,6 +38,12 @@ class Rates:
     text: float
 
 
+RATES = {
+    "projector": Rates(tower=0.0, projector=2e-3, text=0.0),
+    "target": Rates(tower=2e-4, projector=1e-3, text=1e-3),
+    "draft": Rates(tower=0.0, projector=2e-3, text=2e-3),
+}
+"""Peak learning rates by stage."""
 DRAFT_SHARES = TASK_SHARES | {"pororo": 12, "vist": 12, "video": 10}
 """Task shares for the draft: more stories, whose images it does not read: newlines replace them."""
 CLIP_SHARES: dict[str, float] = {"clip4": 4, "clip8": 4, "clip16": 1}
@@ -60,9 +66,7 @@ class Recipe:
     positions_per_batch: int = 8192
     images_per_batch: int = 48
     tower_rate: float = 1e-3
-    projector_rates: Rates = Rates(tower=0.0, projector=2e-3, text=0.0)
-    target_rates: Rates = Rates(tower=2e-4, projector=1e-3, text=1e-3)
-    draft_rates: Rates = Rates(tower=0.0, projector=2e-3, text=2e-3)
+    rates: Mapping[str, Rates] = field(default_factory=lambda: RATES)
     shares: Mapping[str, float] = field(default_factory=lambda: TASK_SHARES)
     """Relative share of each task in the target's samples."""
     fact_weight: float = 2.0
@@ -86,7 +90,7 @@ CLIPS = replace(
     MINI,
     start="mini",
     target=replace(MINI.target, positions=4096),
-    target_rates=Rates(tower=0.0, projector=1e-3, text=1e-3),
+    rates={"target": Rates(tower=0.0, projector=1e-3, text=1e-3)},
     shares=CLIP_SHARES,
     positions_per_batch=4096,
 )

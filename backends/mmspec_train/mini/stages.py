@@ -26,7 +26,7 @@ from mmspec_torch.device.devices import find_device
 from mmspec_torch.device.tensor_files import safetensors_errors, save_tensors
 from mmspec_train.mini import build, samples
 from mmspec_train.mini.build import CellClassifier
-from mmspec_train.mini.recipe import DRAFT_SHARES, RECIPES, Rates, Recipe
+from mmspec_train.mini.recipe import DRAFT_SHARES, RECIPES, Recipe
 from mmspec_train.mini.tokenizer import train_tokenizer
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phase
@@ -89,16 +89,11 @@ class PairRun:
         self, stages: Collection[str], budgets: Mapping[str, Budget], log: Log
     ) -> None:
         """Run the chosen stages in order, skipping finished ones."""
-        trainers = {
-            "tokenizer": self._train_tokenizer,
-            "tower": self._train_tower,
-            "projector": self._train_projector,
-            "target": self._train_target,
-            "draft": self._train_draft,
-        }
+        first = {"tokenizer": self._train_tokenizer, "tower": self._train_tower}
         for stage in STAGES:
             if stage in stages and not self._is_finished(stage):
-                trainers[stage](budgets.get(stage, Budget(steps=0)), log)
+                train = first.get(stage) or partial(self._train_llava, stage)
+                train(budgets.get(stage, Budget(steps=0)), log)
 
     def begin(self) -> None:
         """Write the results of the stages before the target, if the recipe continues a model."""
@@ -164,53 +159,43 @@ class PairRun:
         )
         self._train(phase, budget, log)
 
-    def _train_projector(self, budget: Budget, log: Log) -> None:
-        """Train the projector alone on the pre-trained tower and an untrained language model."""
-        model = self._llava(self.recipe.target)
-        classifier = self._cell_classifier()
-        classifier.load_state_dict(load_file(self.result("tower")))
-        model.model.vision_tower.load_state_dict(classifier.tower.state_dict())
-        self._train_llava("projector", model, self.recipe.projector_rates, budget, log)
-
-    def _train_target(self, budget: Budget, log: Log) -> None:
-        """Train the whole target and export it. The tower is final then."""
-        model = self._llava(self.recipe.target)
-        _load(model, self.result("projector"))
-        self._train_llava("target", model, self.recipe.target_rates, budget, log)
-        self._export("target", model)
-
-    def _train_draft(self, budget: Budget, log: Log) -> None:
-        """Train the draft on an exact copy of the target's final tower, and export it."""
-        model = self._llava(self.recipe.draft)
-        target = LlavaForConditionalGeneration.from_pretrained(self.checkpoint("target"))
-        model.model.vision_tower.load_state_dict(target.model.vision_tower.float().state_dict())
-        self._train_llava("draft", model, self.recipe.draft_rates, budget, log)
-        self._export("draft", model)
-
-    def _train_llava(
-        self,
-        stage: str,
-        model: LlavaForConditionalGeneration,
-        rates: Rates,
-        budget: Budget,
-        log: Log,
-    ) -> None:
+    def _train_llava(self, stage: str, budget: Budget, log: Log) -> None:
+        """Train a LLaVA from the results of earlier stages; export the target and the draft."""
+        recipe, is_draft = self.recipe, stage == "draft"
+        model = self._llava(recipe.draft if is_draft else recipe.target)
         if self.result(stage).exists():  # trained before; only the export is missing
             _load(model, self.result(stage))
-            return
-        inner = model.model
-        tower, projector = inner.vision_tower, inner.multi_modal_projector
-        self.machine.compile(tower.encoder.layers, inner.language_model.layers)
-        learning = (tower, rates.tower), (projector, rates.projector)
-        phase = Phase(
-            stage,
-            model,
-            [*learning, (inner.language_model, rates.text)],
-            partial(build.learned_loss, model),
-            [self.conversations("train", draft=stage == "draft")],
-            self.conversations("held-out", draft=stage == "draft"),
-        )
-        self._train(phase, budget, log)
+        else:
+            self._take_results(stage, model)
+            inner, rates = model.model, recipe.rates[stage]
+            tower, projector = inner.vision_tower, inner.multi_modal_projector
+            self.machine.compile(tower.encoder.layers, inner.language_model.layers)
+            learning = (tower, rates.tower), (projector, rates.projector)
+            phase = Phase(
+                stage,
+                model,
+                [*learning, (inner.language_model, rates.text)],
+                partial(build.learned_loss, model),
+                [self.conversations("train", draft=is_draft)],
+                self.conversations("held-out", draft=is_draft),
+            )
+            self._train(phase, budget, log)
+        if stage in EXPORTED:
+            with new_directory(self.checkpoint(stage)) as folder, safetensors_errors():
+                build.save_pair_model(model, self.tokenizer, recipe.tower, folder)
+
+    def _take_results(self, stage: str, model: LlavaForConditionalGeneration) -> None:
+        """Give a model the weights that its stage starts from; a draft's tower is the target's."""
+        tower = model.model.vision_tower
+        if stage == "projector":
+            classifier = self._cell_classifier()
+            classifier.load_state_dict(load_file(self.result("tower")))
+            tower.load_state_dict(classifier.tower.state_dict())
+        elif stage == "target":
+            _load(model, self.result("projector"))
+        else:
+            target = LlavaForConditionalGeneration.from_pretrained(self.checkpoint("target"))
+            tower.load_state_dict(target.model.vision_tower.float().state_dict())
 
     def _train(self, phase: Phase[Any], budget: Budget, log: Log) -> None:
         """Train a phase and write its result."""
@@ -224,11 +209,6 @@ class PairRun:
         tensors = {name: tensor.float() for name, tensor in module.state_dict().items()}
         tensors.pop("lm_head.weight", None)  # tied to the embeddings
         save_tensors(self.result(stage), tensors)
-
-    def _export(self, name: str, model: LlavaForConditionalGeneration) -> None:
-        """Write a trained model's checkpoint atomically; converts the model to float16."""
-        with new_directory(self.checkpoint(name)) as folder, safetensors_errors():
-            build.save_pair_model(model, self.tokenizer, self.recipe.tower, folder)
 
     def _cell_classifier(self) -> CellClassifier:
         tower = self._llava(self.recipe.target).model.vision_tower
