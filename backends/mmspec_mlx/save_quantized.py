@@ -25,7 +25,6 @@ from mmspec.checkpoints.manifest import (
     manifest,
 )
 from mmspec.checkpoints.stored_config import stored_config
-from mmspec.families.tower import Shape
 from mmspec.ground.errors import UsageError, choice
 from mmspec.ground.json_file import read_json
 from mmspec.ground.output_files import new_directory
@@ -34,6 +33,7 @@ from mmspec_mlx.device.weights import Files
 SHARD_BYTES = 2 * 2**30
 """Number of bytes at which a shard is written to its file, which bounds memory use."""
 
+BITS, GROUPS = (2, 4, 8), (32, 64, 128)
 _COPIED = (".json", ".jinja", ".model", ".txt")
 
 Named = Iterator[tuple[str, mx.array]]
@@ -44,11 +44,13 @@ def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> 
 
     There is nothing at `destination` before the copy is complete.
 
-    bits: 2, 4 or 8.  group_size: 32, 64 or 128 inputs share a scale; a matrix whose inputs are
-    not a multiple stays float.  Raises UsageError for wrong options or a destination that is not
+    bits: of BITS.  group_size: inputs that share a scale, of GROUPS; a matrix whose inputs are not
+    a multiple stays float.  Raises UsageError for wrong options or a destination that is not
     empty, CheckpointError for an unreadable source, WriteError for a full disk.
     """
-    _require_choices(bits, group_size)
+    for name, given, allowed in ("number of bits", bits, BITS), ("group size", group_size, GROUPS):
+        if given not in allowed:
+            raise choice(name, str(given), list(map(str, allowed)))
     config = stored_config(source)
     if config.quantization is not None:
         raise UsageError(f"{source} is already quantized ({config.quantization.bits} bits)")
@@ -56,16 +58,11 @@ def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> 
     if destination.exists() and any(destination.iterdir()):
         raise UsageError(f"{destination} is not empty: name a new directory")
     with new_directory(destination) as partial:
-        _copy_files(source, partial)
+        for file in source.iterdir():
+            if file.suffix in _COPIED and not file.name.endswith(".index.json"):
+                shutil.copyfile(file, partial / file.name)
         _write(_tensors(source, config, sources, bits, group_size), partial)
         _write_config(source, partial, config, bits, group_size)
-
-
-def _require_choices(bits: int, group_size: int) -> None:
-    if bits not in (2, 4, 8):
-        raise choice("number of bits", str(bits), ["2", "4", "8"])
-    if group_size not in (32, 64, 128):
-        raise choice("group size", str(group_size), ["32", "64", "128"])
 
 
 def _tensors(
@@ -84,29 +81,18 @@ def _tensors(
         name = canonical(stored.name, config)
         if is_buffer(stored.name) or (name == LM_HEAD and name not in shapes):
             continue
-        array, public_name = read(stored), hub_name(name, config)
+        array, public_name, shape = read(stored), hub_name(name, config), shapes.get(name, ())
         if name in sources and sources[name].less_one:
             yield public_name, (array.astype(mx.float32) + 1).astype(array.dtype)
         elif name == config.family.convolution or name.endswith(SHORT):
-            is_torch = array.shape == shapes[name]  # MLX has the inputs as the last axis
+            is_torch = array.shape == shape  # MLX has the inputs as the last axis
             yield public_name, mx.moveaxis(array, 1, -1) if is_torch else array
-        elif _is_matrix(name, shapes.get(name, ()), group_size):
+        elif len(shape) == 2 and shape[1] % group_size == 0 and not name.startswith(TOWER):
             parts = mx.quantize(array, group_size=group_size, bits=bits)
             path = public_name.removesuffix("weight")
             yield from zip((public_name, f"{path}scales", f"{path}biases"), parts, strict=True)
         else:
             yield public_name, array
-
-
-def _is_matrix(name: str, shape: Shape, group_size: int) -> bool:
-    inside = not name.startswith(TOWER)
-    return inside and len(shape) == 2 and shape[1] % group_size == 0
-
-
-def _copy_files(source: Path, destination: Path) -> None:
-    for file in sorted(source.iterdir()):
-        if file.suffix in _COPIED and not file.name.endswith(".index.json"):
-            shutil.copyfile(file, destination / file.name)
 
 
 def _write(tensors: Named, destination: Path) -> None:

@@ -1,13 +1,12 @@
 """The PyTorch backend: loads models and heads, and reports on devices and memory."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from mmspec.checkpoints.loading_plan import TensorSource, plan
+from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.loading_progress import LoadingProgress
 from mmspec.checkpoints.quantization import SCHEMES, read_scheme
 from mmspec.checkpoints.stored_config import stored_config
@@ -46,8 +45,11 @@ class TorchBackend:
         kind = find_dtype(dtype, place, "bfloat16" if kernel else config.dtype)
         sources = plan(directory, config)
         reading = LoadingProgress(sources.values(), progress)
-        if scheme:
-            _require_floats(directory, sources, quantize)
+        if scheme and any(source.packing for source in sources.values()):
+            raise UsageError(  # its weights would be rounded twice
+                f"{directory} is quantized already: leave `quantize={quantize}` out, or give the "
+                "checkpoint in floats that it was made from"
+            )
         if kind == torch.float32:
             require_ieee_float32()
         try:
@@ -97,15 +99,6 @@ class TorchBackend:
             "threads": torch.get_num_threads(),
             "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]
         }
-
-
-def _require_floats(directory: Path, sources: Mapping[str, TensorSource], quantize: str) -> None:
-    """Raise UsageError for a quantized checkpoint, whose weights would be rounded twice."""
-    if any(source.packing for source in sources.values()):
-        raise UsageError(
-            f"{directory} is quantized already: leave `quantize={quantize}` out, or give the "
-            "checkpoint in floats that it was made from"
-        )
 
 
 def _process_peak() -> int:

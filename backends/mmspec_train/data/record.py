@@ -3,7 +3,7 @@
 Shape letters: n columns.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain, pairwise
 from zlib import crc32
 
@@ -104,23 +104,16 @@ def tokenize(
 ) -> ConversationRecord:
     """Tokenize a conversation as a chat does; each answer of the dataset ends with `stop`."""
     chunks = render(Conversation(None, turns), template, tokenizer)
-    prompts = tuple(chunk.parts for chunk in chunks if chunk.kind == "prompt")
-    lead = _separator(prompts[-1], tokenizer.decode)
+    prompts = [chunk.parts for chunk in chunks if chunk.kind == "prompt"]
+    last = prompts[-1][-1] if prompts[-1] else ()
+    spaced = not isinstance(last, Picture) and tokenizer.decode(last)[-1:].isspace()
+    lead = "" if spaced else " "  # what stands between prompt and answer
     answers = (
         (*tokenizer.encode_parts([lead + turn.answer_text], continues=True), stop) for turn in turns
     )
     return ConversationRecord(
         number, tuple(map(_marked, prompts)), tuple(answers), (True,) * len(turns)
     )
-
-
-def _separator(
-    prompt: Sequence[tuple[int, ...] | Picture], decode: Callable[[Sequence[int]], str]
-) -> str:
-    """Return the text between prompt and answer: a space, unless the prompt ends with one."""
-    last = prompt[-1] if prompt else ()
-    ends_in_space = not isinstance(last, Picture) and decode(last)[-1:].isspace()
-    return "" if ends_in_space else " "
 
 
 def _marked(prompt: Sequence[tuple[int, ...] | Picture]) -> tuple[int, ...]:

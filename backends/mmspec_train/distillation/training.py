@@ -138,7 +138,13 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     processes.wait()
     if processes.rank == 0:
         trainee.save(out)
-        _write_report(trainee, budget, score, out)
+        report = {
+            "method": asdict(trainee.method),
+            "budget": asdict(budget),
+            "data": data.manifest,
+            "held_out": {"tokens_per_round": score.tokens_per_round, "agreement": score.agreement},
+        }
+        replace_text(out / REPORT_FILE, json.dumps(report, indent=2) + "\n")
         shutil.rmtree(folder)
     return score
 
@@ -166,13 +172,3 @@ def _check_output(out: Path, manifest: dict[str, Any]) -> None:
     if (out / REPORT_FILE).exists():
         raise errors.UsageError(f"{out} holds what was trained before: give another --out")
     check_manifest(out / STATE_FOLDER / MANIFEST_FILE, manifest, NEW_OUT)
-
-
-def _write_report(trainee: Trainee, budget: Budget, score: DraftScore, out: Path) -> None:
-    report = {
-        "method": asdict(trainee.method),
-        "budget": asdict(budget),
-        "data": trainee.data.manifest,
-        "held_out": {"tokens_per_round": score.tokens_per_round, "agreement": score.agreement},
-    }
-    replace_text(out / REPORT_FILE, json.dumps(report, indent=2) + "\n")

@@ -42,7 +42,12 @@ def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
         if method.draft not in names:
             raise choice("draft", method.draft, names)
         return engines[names.index(method.draft)]
-    able = [engine for engine in engines if _drafts(engine, method.drafting)]
+    heads = is_kind(method.drafting)
+    able = [
+        engine
+        for engine in engines
+        if (engine.head.kind == method.drafting if engine.head else engine.draft and not heads)
+    ]
     if len(able) == 1:
         return able[0]
     reason = f"no draft can do it, of {', '.join(names)}: name another with --draft"
@@ -54,15 +59,6 @@ def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
 
 def _name(engine: Engine) -> str:
     return engine.drafts.name if engine.drafts else "none"
-
-
-def _drafts(engine: Engine, drafting: str) -> bool:
-    """True if the engine's draft can do a drafting: a kind of head, or letters of views."""
-    return (
-        engine.head.kind == drafting
-        if engine.head
-        else bool(engine.draft) and not is_kind(drafting)
-    )
 
 
 def drafted_share(models: Models) -> float:

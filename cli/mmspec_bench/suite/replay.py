@@ -7,7 +7,6 @@ The file has JSON lines as MMSpec's and FastChat's programs write them: `questio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from mmspec.chat.loaded_model import FeatureCache, LoadedModel
@@ -51,12 +50,6 @@ class _PlaceCache(FeatureCache):
         return Places(picture.digest, self.grid(picture))
 
 
-def read_answers(file: Path) -> Answers:
-    """The answers in a file; raises UsageError naming a malformed line."""
-    rows = typed_lines(_Line, read_lines(file), file)
-    return {row.question_id: row.choices[0].turns for _, row in rows}
-
-
 def open_replay(name: str, backend: str, max_image_tokens: int | None) -> LoadedModel:
     """A target that repeats a model's answers, from its directory without the weights."""
     if name == "auto":
@@ -88,8 +81,13 @@ def refuse_settings(settings: SuiteSettings, drafts: Sequence[str], backend: str
 def with_answers(
     samples: Sequence[SuiteSample], file: str, target: LoadedModel
 ) -> list[SuiteSample]:
-    """The samples, which let the target repeat their answers in `file` once they are read."""
-    answers = read_answers(expand_home(file))
+    """The samples, which let the target repeat their answers in `file` once they are read.
+
+    Raises UsageError naming a malformed line.
+    """
+    path = expand_home(file)
+    rows = typed_lines(_Line, read_lines(path), path)
+    answers = {row.question_id: row.choices[0].turns for _, row in rows}
     return [
         replace(sample, read=partial(_questions, sample, answers, target)) for sample in samples
     ]

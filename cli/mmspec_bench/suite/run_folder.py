@@ -136,15 +136,6 @@ def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[
             f"{folder} holds a run: continue it with --resume, or choose another --out"
         )
     earlier = read_provenance(folder)
-    _check_same(folder, earlier, entries)
-    again = {name: entries[name] for name in ("command", "commit", "date", "versions")}
-    update_provenance(folder, resumed=[*earlier["resumed"], again])
-    rows = read_rows(folder / ROWS) if (folder / ROWS).exists() else []
-    rewrite(folder / ROWS, rows)
-    return rows
-
-
-def _check_same(folder: Path, earlier: dict[str, Any], entries: dict[str, Any]) -> None:
     now = json.loads(json.dumps(entries))  # as it would be read: tuples as lists
     for name in FIXED:
         if earlier.get(name) != now[name]:
@@ -152,6 +143,11 @@ def _check_same(folder: Path, earlier: dict[str, Any], entries: dict[str, Any]) 
                 f"--resume: {folder} was run with {name} {_shown(earlier.get(name))}, and this is "
                 f"{_shown(now[name])}: give what it was, or choose another --out"
             )
+    again = {name: entries[name] for name in ("command", "commit", "date", "versions")}
+    update_provenance(folder, resumed=[*earlier["resumed"], again])
+    rows = read_rows(folder / ROWS) if (folder / ROWS).exists() else []
+    rewrite(folder / ROWS, rows)
+    return rows
 
 
 def _shown(value: Any) -> str:
