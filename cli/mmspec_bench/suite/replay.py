@@ -46,7 +46,7 @@ class _Line:
 class _PlaceCache(FeatureCache):
     """The places of images, without pixel values."""
 
-    def _encoded(self, picture: Picture) -> Places:
+    def __call__(self, picture: Picture) -> Places:
         return Places(picture.digest, self.grid(picture))
 
 
