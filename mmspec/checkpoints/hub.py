@@ -133,22 +133,16 @@ def _download(repository: str, revision: str, note: Progress) -> Path:
 
 
 def _unreachable(repository: str, revision: str, error: Exception) -> MmspecError:
-    from huggingface_hub import constants
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import constants, errors
 
     match error:
-        case GatedRepoError():
+        case errors.GatedRepoError():
             return HubError(f"{repository} needs its licence accepted: log in with `hf auth login`")
-        case RepositoryNotFoundError():
+        case errors.RepositoryNotFoundError():
             return HubError(f"{repository} is not on the hub, or is private: check the name")
-        case RevisionNotFoundError():
+        case errors.RevisionNotFoundError():
             return HubError(f"{repository} has no revision {revision} on the hub: try main")
-        case OfflineModeIsEnabled():
+        case errors.OfflineModeIsEnabled():
             return HubError(f"{repository} cannot be pulled: HF_HUB_OFFLINE is set; unset it")
         case OSError(errno=number) if number in _DISK_ERRORS:
             return WriteError(

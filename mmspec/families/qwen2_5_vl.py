@@ -14,17 +14,7 @@ from numpy.typing import NDArray
 from mmspec.families.decoder import TextConfig, Width
 from mmspec.families.grid import PlaneGrid
 from mmspec.families.qwen_images import QwenImages, qwen2_images, read_qwen_images
-from mmspec.families.qwen_vision import (
-    EPSILON,
-    Patches,
-    QwenTower,
-    QwenVision,
-    cut_patches,
-    patch_positions,
-    qwen_family,
-    read_vision,
-    rotation,
-)
+from mmspec.families.qwen_vision import EPSILON, Patches, QwenTower, QwenVision, qwen_family
 from mmspec.families.text_families import QWEN2_SIZES, read_qwen2_vl
 from mmspec.families.tower import Array, Attend, TowerParts, mlp, swiglu, whole
 from mmspec.ground.json_file import Block, Range
@@ -91,10 +81,8 @@ class Qwen25VLTower(QwenTower):
     def encode(self, pixels: Array) -> Array:
         """Embeddings [N, H] of pixel values [3, height, width], or [2, 3, height, width]."""
         config, parts = self._config, self._parts
-        at = patch_positions(config, *pixels.shape[-2:])
-        rotate, everywhere = rotation(config, parts, at), whole(parts)
-        inside = _within(parts, windows(at, config.window))
-        x = self._patches(cut_patches(config, parts.xp, pixels))
+        at, rotate, x = self._begin(pixels)
+        everywhere, inside = whole(parts), _within(parts, windows(at, config.window))
         for index, layer in enumerate(self._layers):
             attend = everywhere if index in config.fullatt_block_indexes else inside
             x = layer(x, attend, rotate)
@@ -153,7 +141,7 @@ TEXT = replace(
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen25VLVision:
-    config = read_vision(vision, Qwen25VLVision, "qwen2_5_vl", text, hidden_size=3584)
+    config = Qwen25VLVision.read(vision, "qwen2_5_vl", text, hidden_size=3584)
     if not config.window:
         raise vision.error("window_size", f"{config.cell} or more, the side of a merged block")
     return config

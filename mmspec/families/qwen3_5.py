@@ -19,7 +19,7 @@ from mmspec.families.decoder import (
 )
 from mmspec.families.family import text_family
 from mmspec.families.qwen3_vl import Qwen3VLVision
-from mmspec.families.qwen_vision import qwen_family, read_vision
+from mmspec.families.qwen_vision import qwen_family
 from mmspec.families.text_families import QWEN3_SIZES, QWEN_IMAGE
 from mmspec.ground.json_file import Block, Length
 
@@ -86,7 +86,7 @@ def _layers(text: Block, count: int) -> tuple[int, ...]:
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:
-    config = read_vision(vision, Qwen3VLVision, "qwen3_5", text, deepstack=[])
+    config = Qwen3VLVision.read(vision, "qwen3_5", text, deepstack=[])
     return replace(config, deepstack=())
 
 

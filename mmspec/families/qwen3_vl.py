@@ -21,19 +21,7 @@ from mmspec.families.decoder import (
     rope_block,
 )
 from mmspec.families.qwen_images import QwenImages, qwen3_images, read_qwen_images
-from mmspec.families.qwen_vision import (
-    EPSILON,
-    PATCHES,
-    Patches,
-    QwenTower,
-    QwenVision,
-    Small,
-    cut_patches,
-    patch_positions,
-    qwen_family,
-    read_vision,
-    rotation,
-)
+from mmspec.families.qwen_vision import EPSILON, Patches, QwenTower, QwenVision, Small, qwen_family
 from mmspec.families.text_families import QWEN3_SIZES, read_qwen3
 from mmspec.families.tower import Array, Map, TowerParts, cast, mlp, whole
 from mmspec.ground.json_file import Block, Length, Range
@@ -83,9 +71,8 @@ class Qwen3VLTower(QwenTower):
     """The tower; features [N, (1 + L) H] are embeddings, then what each layer of DeepStack adds."""
 
     def __init__(self, config: Qwen3VLVision, parts: TowerParts, text_width: int) -> None:
-        bias = PATCHES.replace("weight", "bias")
         names = "linear_fc1", "linear_fc2"
-        super().__init__(config, parts, parts.layer_norm, parts.gelu_tanh, *names, bias=bias)
+        super().__init__(config, parts, parts.layer_norm, parts.gelu_tanh, *names, bias=True)
         self._config, width, count = config, config.hidden_size, config.num_position_embeddings
         self._embeddings = parts.tensor("vision_tower.pos_embed.weight", count, width)
         self._merge = _merger(config, parts, "vision_tower.merger", width, text_width)
@@ -95,10 +82,8 @@ class Qwen3VLTower(QwenTower):
 
     def encode(self, pixels: Array) -> Array:
         """Features [N, (1 + L) H] of pixel values [3, height, width], or [2, 3, height, width]."""
-        config, parts = self._config, self._parts
-        at = patch_positions(config, *pixels.shape[-2:])
-        rotate, attend = rotation(config, parts, at), whole(parts)
-        x, added = self._patches(cut_patches(config, parts.xp, pixels)), []
+        parts, attend, added = self._parts, whole(self._parts), []
+        at, rotate, x = self._begin(pixels)
         x = x + cast(parts.xp, self._embedded(at), x.dtype)
         for index, layer in enumerate(self._layers):
             x = layer(x, attend, rotate)
@@ -159,7 +144,7 @@ def _text(block: Block, tied: bool) -> TextConfig:
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:
-    config = read_vision(vision, Qwen3VLVision, "qwen3_vl", text, deepstack=[])
+    config = Qwen3VLVision.read(vision, "qwen3_vl", text, deepstack=[])
     return replace(config, deepstack=_deepstack(vision, config.depth, text))
 
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,28 +105,22 @@ class QwenVision(ABC):
     def tower(self, parts: TowerParts, text: TextConfig) -> Tower:
         """Take the tower and its mergers."""
 
+    @classmethod
+    def read(cls, vision: Block, model_type: str, text: TextConfig, **defaults: Any) -> Self:
+        """Read a tower; defaults: values of keys that are missing.
 
-V = TypeVar("V", bound=QwenVision)
-
-
-def read_vision(
-    vision: Block, kind: type[V], model_type: str, text: TextConfig, **defaults: Any
-) -> V:
-    """Read a tower as the config `kind`; defaults: values of keys that are missing.
-
-    Raises CheckpointError for one that is not of `model_type`, or does not fit the decoder.
-    """
-    activation = kind.activation
-    vision.only("model_type", (f"{model_type}_vision", model_type), model_type)
-    vision.only("hidden_act", (activation,), activation)
-    vision.only("in_channels", (3,), 3)
-    vision.only("temporal_patch_size", (2,), 2)
-    vision.only("out_hidden_size", (text.hidden_size,), 3584)
-    heads = vision.read("num_heads", Heads, 16)
-    if vision.read("hidden_size", Width, 4 * heads) % (4 * heads):
-        raise vision.error("hidden_size", "a multiple of 4 times num_heads")
-    theta = vision.block("rope_parameters").read("rope_theta", RotaryBase, 10000.0)
-    return replace(vision.record(kind, **defaults), rope_theta=theta)
+        Raises CheckpointError for one that is not of `model_type`, or does not fit the decoder.
+        """
+        vision.only("model_type", (f"{model_type}_vision", model_type), model_type)
+        vision.only("hidden_act", (cls.activation,), cls.activation)
+        vision.only("in_channels", (3,), 3)
+        vision.only("temporal_patch_size", (2,), 2)
+        vision.only("out_hidden_size", (text.hidden_size,), 3584)
+        heads = vision.read("num_heads", Heads, 16)
+        if vision.read("hidden_size", Width, 4 * heads) % (4 * heads):
+            raise vision.error("hidden_size", "a multiple of 4 times num_heads")
+        theta = vision.block("rope_parameters").read("rope_theta", RotaryBase, 10000.0)
+        return replace(vision.record(cls, **defaults), rope_theta=theta)
 
 
 def qwen_family(
@@ -173,12 +167,6 @@ def patch_positions(config: QwenVision, height: int, width: int) -> Patches:
     return blocks.transpose(1, 3, 2, 4, 0).reshape(-1, 2)
 
 
-def cut_patches(config: QwenVision, xp: Any, pixels: Array) -> Array:
-    """Cut pixel values into the patches that the convolution multiplies, block by block."""
-    sizes = config.patch_size, config.spatial_merge_size, config.temporal_patch_size
-    return cut(xp, pixels, *sizes)
-
-
 def rotation(config: QwenVision, parts: TowerParts, at: Patches) -> Map:
     """Function that turns heads [P, H, S] by patches' rows and columns, in float32."""
     xp, half = parts.xp, config.hidden_size // config.num_heads // 2
@@ -206,16 +194,18 @@ class QwenTower(ABC):
         norm: Callable[[str, int, float], Map],
         activation: Map,
         *names: str,
-        bias: str = "",
+        bias: bool = False,
     ) -> None:
         """norm: takes the norm at a path, of a width.  activation: that of the layers' MLPs.
 
-        names: those of an MLP's linear layers, of which the last is behind the activation.
+        names: those of an MLP's linear layers, of which the last is behind the activation.  bias:
+        true if the convolution has one.
         """
-        self.settings, self._parts = repr(config), parts
+        self.settings, self._sizes, self._parts = repr(config), config, parts
         size, width, inner = config.patch_size, config.hidden_size, config.intermediate_size
         shape = width, 3, config.temporal_patch_size, size, size
-        self._patches = parts.convolution(PATCHES, *shape, bias=bias)
+        name = PATCHES.replace("weight", "bias") if bias else ""
+        self._patches = parts.convolution(PATCHES, *shape, bias=name)
 
         def layer(path: str) -> TowerLayer:
             *first, second = (f"{path}.mlp.{name}" for name in names)
@@ -235,6 +225,13 @@ class QwenTower(ABC):
     @abstractmethod
     def encode(self, pixels: Array) -> Array:
         """Features of pixel values [3, height, width], or [2, 3, height, width]."""
+
+    def _begin(self, pixels: Array) -> tuple[Patches, Map, Array]:
+        """The places of an image's patches, what turns heads by them, and the first rows [P, D]."""
+        config, xp = self._sizes, self._parts.xp
+        at = patch_positions(config, *pixels.shape[-2:])
+        sizes = config.patch_size, config.spatial_merge_size, config.temporal_patch_size
+        return at, rotation(config, self._parts, at), self._patches(cut(xp, pixels, *sizes))
 
     def project(self, rows: Array) -> Array:
         """The features themselves: the mergers have projected them."""
