@@ -11,7 +11,7 @@ from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.drafters.heads.head import PredictiveHead
 from mmspec.ground.errors import CheckpointError
 from mmspec_mlx.device.weights import Files, Weights, evaluate
-from mmspec_mlx.heads.injected_layers import InjectedLayers
+from mmspec_mlx.heads.injected_layers import MlxInjectedLayers
 from mmspec_mlx.network.cache import Cache
 from mmspec_mlx.network.decoder import Decoder, DecoderLayer
 from mmspec_mlx.sequence.draft_tail import MlxDraftTail
@@ -22,7 +22,7 @@ def load_head(directory: Path, target: ModelConfig, dtype: mx.Dtype) -> Predicti
     config = read_head_config(directory)
     require_fit(config, target, directory)
     weights = Weights(plan_head(directory, config), dtype, Files(), evaluate)
-    parts = Parts(weights, DecoderLayer, Decoder, InjectedLayers, _open_tail)
+    parts = Parts(weights, DecoderLayer, Decoder, MlxInjectedLayers, _open_tail)
     head = PredictiveHead(config, parts, target, read_draft_ids(directory, config))
     if weights.unused():
         raise CheckpointError(f"a {config.kind} head does not use {weights.unused()[0]}")

@@ -20,7 +20,7 @@ from mmspec.drafters.heads.head import PredictiveHead
 from mmspec.ground.errors import CheckpointError
 from mmspec_torch.device.tensor_files import read_state
 from mmspec_torch.device.weights import Weights, open_weights, require_finite
-from mmspec_torch.heads.injected_layers import InjectedLayers
+from mmspec_torch.heads.injected_layers import TorchInjectedLayers
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import Decoder, DecoderLayer
 from mmspec_torch.sequence.draft_tail import TorchDraftTail
@@ -34,7 +34,7 @@ def load_head(directory: Path, target: ModelConfig, like: Decoder) -> Predictive
     config = read_head_config(directory)
     require_fit(config, target, directory)
     weights, draft = _tensors(directory, config, like)
-    parts = Parts(weights, DecoderLayer, Decoder, InjectedLayers, _open_tail)
+    parts = Parts(weights, DecoderLayer, Decoder, TorchInjectedLayers, _open_tail)
     head = PredictiveHead(config, parts, target, draft)
     if weights.left:
         raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")

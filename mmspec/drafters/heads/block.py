@@ -14,8 +14,9 @@ from mmspec.checkpoints.block_config import SLIDING, BlockDraft
 from mmspec.checkpoints.head_manifest import CONFIDENCE, MARKOV, OUTPUT
 from mmspec.decoding.formulas import sigmoid
 from mmspec.decoding.framework import Framework
-from mmspec.drafters.heads.backend_interface import Parts, Sight
+from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.drafters.heads.eagle3 import DraftVocabulary
+from mmspec.drafters.heads.injected_layers import Sight
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import A, Map
 

@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from mmspec.decoding.tree_drafting import Expander
-from mmspec.drafters.heads.backend_interface import InjectedLayers
 from mmspec.drafters.heads.block import BlockModules, sights
 from mmspec.drafters.heads.expanders import BlockExpander, MarkovExpander
 from mmspec.drafters.heads.forwards import HeadForwards
+from mmspec.drafters.heads.injected_layers import InjectedLayers
 from mmspec.drafters.heads.packing import Outline, Span
 from mmspec.ground.arrays import A, Positions
 
