@@ -10,13 +10,7 @@ from mmspec.chat.captions import Captioner, ModelCaptioner, read_captions
 from mmspec.chat.chat import Chat
 from mmspec.chat.draft_selection import DraftPlace, refuse
 from mmspec.chat.first_costs import measure_first_costs
-from mmspec.chat.loaded_model import (
-    ITEM_BYTES,
-    LoadedHead,
-    LoadedModel,
-    load_model,
-    untied_note,
-)
+from mmspec.chat.loaded_model import ITEM_BYTES, LoadedHead, LoadedModel, load_model, untied_note
 from mmspec.chat.memory import read_draft_text
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
@@ -236,10 +230,7 @@ def _find_draft(
 
 
 def _load_draft(
-    loading: Loading,
-    backend: Backend,
-    target: LoadedModel,
-    place: DraftPlace | LoadedHead | None,
+    loading: Loading, backend: Backend, target: LoadedModel, place: DraftPlace | LoadedHead | None
 ) -> LoadedModel | LoadedHead | None:
     if place is None or isinstance(place, LoadedHead):
         return place

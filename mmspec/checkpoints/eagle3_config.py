@@ -11,7 +11,7 @@ that of N, as in speculators and vLLM. SGLang and SpecForge count from the first
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
-from mmspec.families.decoder import TextConfig, optional_axes, rope_block
+from mmspec.families.decoder import TextConfig, optional_axes
 from mmspec.families.text_families import read_llama, read_qwen3
 from mmspec.ground.json_file import Block, Length, Range
 
@@ -21,13 +21,7 @@ DRAFT_VOCABULARY = "draft_vocab_size"
 CAPTURED = "eagle_aux_hidden_state_layer_ids"
 _NESTED = "eagle_config"
 """Key of the object in which SGLang's files have some options."""
-_FLAGS = (
-    "norm_before_residual",
-    "norm_before_fc",
-    "fc_norm",
-    "norm_output",
-    "image_embeddings",
-)
+_FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output", "image_embeddings")
 ROPE = "default", "mrope"
 """Names of the kinds of rotary positions; the second turns them by time, row and column."""
 
@@ -112,7 +106,7 @@ def _captured(whole: Block) -> tuple[int, ...]:
 
 def with_axes(text: Block, layers: TextConfig) -> TextConfig:
     """The sizes of decoder layers with what turns each rotary frequency."""
-    return replace(layers, rotary_axes=optional_axes(rope_block(text), layers.head_dim))
+    return replace(layers, rotary_axes=optional_axes(text, layers.head_dim))
 
 
 def captured_layers(block: Block, key: str, least: int, shift: int = 0) -> tuple[int, ...]:

@@ -39,11 +39,7 @@ class ConstrainedTarget:
     """Implements `Verifier`: a target whose tokens a constraint allows."""
 
     def __init__(
-        self,
-        target: Verifier,
-        constraint: Constraint,
-        sampling: Sampling,
-        stop: Collection[int],
+        self, target: Verifier, constraint: Constraint, sampling: Sampling, stop: Collection[int]
     ) -> None:
         """sampling: the target's, applied to the allowed tokens.  stop: tokens that end it."""
         self._target, self._constraint, self._stop = target, constraint, stop

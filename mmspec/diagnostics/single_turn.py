@@ -14,10 +14,7 @@ from mmspec.prompt.conversation import Conversation, Message, Turn
 
 
 def prefilled_target(
-    engine: Engine,
-    message: Message,
-    before: Sequence[Turn] = (),
-    exact: ExactRows | None = None,
+    engine: Engine, message: Message, before: Sequence[Turn] = (), exact: ExactRows | None = None
 ) -> Target:
     """A greedy target sequence, prefilled with `message` after the turns `before`."""
     loaded = engine.target

@@ -181,24 +181,33 @@ def read_sections(rope: Block, default: Sequence[int]) -> tuple[int, ...]:
     return sections
 
 
-def chunked_axes(rope: Block, head_dim: int, default: Sequence[int]) -> tuple[int, ...]:
+def chunked_axes(text: Block, head_dim: int, default: Sequence[int]) -> tuple[int, ...]:
     """What turns each frequency of a head, in chunks.  Raises CheckpointError."""
+    rope = rope_block(text)
     axes = chunked(read_sections(rope, default))
     if len(axes) != head_dim // 2:
         raise rope.error("mrope_section", f"three numbers of sum {head_dim // 2}")
     return axes
 
 
-def optional_axes(rope: Block, head_dim: int) -> tuple[int, ...]:
+def interleaved_axes(text: Block, count: int, default: Sequence[int]) -> tuple[int, ...]:
+    """What turns each of `count` frequencies, interleaved.  Raises CheckpointError."""
+    rope = rope_block(text)
+    rope.only("mrope_interleaved", (True,), True)
+    return interleaved(count, read_sections(rope, default))
+
+
+def optional_axes(text: Block, head_dim: int) -> tuple[int, ...]:
     """What turns each frequency where the config may say it; empty for one position a token.
 
     As in vLLM, `mrope_section` says that there are three, whatever the kind is called.
     """
+    rope = rope_block(text)
     if rope.get("mrope_section") is None:
         if "mrope" in map(rope.get, ROPE_TYPES):
             raise rope.error("mrope_section", f"three numbers of sum {head_dim // 2}")
         return ()
-    axes = chunked_axes(rope, head_dim, ())
+    axes = chunked_axes(text, head_dim, ())
     if rope.flag("mrope_interleaved", False):
         return interleaved(len(axes), read_sections(rope, ()))
     return axes

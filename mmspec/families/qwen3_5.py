@@ -12,8 +12,7 @@ from mmspec.families.decoder import (
     TextConfig,
     Width,
     Window,
-    interleaved,
-    read_sections,
+    interleaved_axes,
     read_sizes,
     rope_block,
 )
@@ -44,10 +43,8 @@ def read_qwen3_5(text: Block, tied: bool) -> TextConfig:
     """Read a Qwen3.5 decoder's sizes; tied: true if its output head is its embedding."""
     config = read_sizes(text, DEFAULTS, tied, partial=True)
     text.only("attn_output_gate", (True,), True)
-    rope = rope_block(text)
-    rope.only("mrope_interleaved", (True,), True)
-    turned = _rotary_dim(text, rope, config.head_dim)
-    axes = interleaved(turned // 2, read_sections(rope, SECTIONS))
+    turned = _rotary_dim(text, rope_block(text), config.head_dim)
+    axes = interleaved_axes(text, turned // 2, SECTIONS)
     delta_net = _delta_net(text, config.num_hidden_layers)
     return replace(config, rotary_axes=axes, rotary_dim=turned, delta_net=delta_net)
 

@@ -12,14 +12,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.families.decoder import (
-    Layers,
-    TextConfig,
-    Width,
-    interleaved,
-    read_sections,
-    rope_block,
-)
+from mmspec.families.decoder import Layers, TextConfig, Width, interleaved_axes
 from mmspec.families.qwen_images import QwenImages, qwen3_images, read_qwen_images
 from mmspec.families.qwen_vision import EPSILON, Patches, QwenTower, QwenVision, Small, qwen_family
 from mmspec.families.text_families import QWEN3_SIZES, read_qwen3
@@ -137,10 +130,7 @@ def _nearest(index: NDArray[np.int64], side: int) -> tuple[NDArray[np.int64], ND
 def _text(block: Block, tied: bool) -> TextConfig:
     defaults = replace(QWEN3_SIZES, max_position_embeddings=128000, rope_theta=500000.0)
     text = read_qwen3(block, tied, defaults)
-    rope = rope_block(block)
-    rope.only("mrope_interleaved", (True,), True)
-    axes = interleaved(text.head_dim // 2, read_sections(rope, SECTIONS))
-    return replace(text, rotary_axes=axes)
+    return replace(text, rotary_axes=interleaved_axes(block, text.head_dim // 2, SECTIONS))
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:

@@ -13,7 +13,6 @@ from mmspec.families.decoder import (
     chunked_axes,
     divided_width,
     read_sizes,
-    rope_block,
 )
 from mmspec.families.family import ImageTokens, text_family
 from mmspec.ground.json_file import Block
@@ -65,7 +64,7 @@ def read_qwen2(
 def read_qwen2_vl(text: Block, tied: bool, defaults: TextConfig) -> TextConfig:
     """Read a Qwen2 decoder with chunked M-RoPE."""
     config = read_qwen2(text, tied, defaults, ("default", "mrope"))
-    axes = chunked_axes(rope_block(text), config.head_dim, SECTIONS)
+    axes = chunked_axes(text, config.head_dim, SECTIONS)
     return replace(config, rotary_axes=axes)
 
 
