@@ -98,5 +98,5 @@ def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path,
     assert theirs.options == {"draft_tokens": 3}
     assert own_task(drafted, asked, str(tmp_path)) == theirs
     (tmp_path / "other").mkdir()
-    with pytest.raises(PeerError, match="needs an EAGLE-3 head"):
+    with pytest.raises(PeerError, match="needs a head that vLLM runs"):
         own_task(drafted, replace(asked, draft=draft), str(tmp_path / "other"))

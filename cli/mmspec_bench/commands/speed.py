@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import computed
 from mmspec.diagnostics.prompts import read_prompts, typed_prompts
@@ -80,8 +79,10 @@ def speed(
     engine = loaded(screen, loading, options)
     questions = given or prompts_for(engine.target.model.config, count, split(tasks))
     methods = {"plain": replace(options, drafting=PLAIN_DRAFTING.spec, gamma=1)}
-    for spec, gamma in product(_draftings(drafting, engine), lengths):
-        methods[f"{spec} gamma {gamma}"] = replace(options, drafting=spec, gamma=gamma)
+    asked = split(drafting or (engine.head.kind if engine.head else VIEWS))
+    for spec, gamma in product(asked, lengths):
+        if spec != PLAIN_DRAFTING.spec and (engine.drafts or spec in UNLETTERED):
+            methods[f"{spec} gamma {gamma}"] = replace(options, drafting=spec, gamma=gamma)
     model, disturbance = engine.target.model, watch(engine.target.model.device)
     answers = {name: partial(timed, engine, own) for name, own in methods.items()}
     figures = measure(answers, questions, repeats, screen.progress)
@@ -109,16 +110,6 @@ def speed(
     table = Table(title, COLUMNS, [_row(method) for method in figures], note)
     output.report(report, partial(show_tables, screen, [table]))
     return int(any(method.identical < method.answers for method in figures))
-
-
-def _draftings(drafting: str | None, engine: Engine) -> list[str]:
-    """The values of --drafting to measure: those of `drafting`, or those that the engine can do."""
-    specs = split(drafting or (engine.head.kind if engine.head else VIEWS))
-    return [
-        spec
-        for spec in specs
-        if spec != PLAIN_DRAFTING.spec and (engine.drafts or spec in UNLETTERED)
-    ]
 
 
 def _row(method: Figures) -> tuple[str, ...]:

@@ -110,18 +110,14 @@ def own_task(method: PeerMethod, task: Task, folder: str) -> Task:
     if method.drafts and draft is None:
         raise PeerError("needs a draft: name one with --draft")
     if draft and method.exports:
-        draft = _exported(Path(draft), Path(task.model), Path(folder) / "head")
+        head = Path(folder) / "head"
+        try:
+            if not head.exists():
+                export_head(Path(draft), Path(task.model), "speculators", head, task.model)
+        except MmspecError as error:
+            raise PeerError(f"needs a head that vLLM runs: {error}") from error
+        draft = str(head)
     return replace(task, draft=draft, options=method.options)
-
-
-def _exported(head: Path, target: Path, into: Path) -> str:
-    """The head in the layout of vLLM and speculators, written to `into` at first."""
-    try:
-        if not into.exists():
-            export_head(head, target, "speculators", into, str(target))
-    except MmspecError as error:
-        raise PeerError(f"needs a head that vLLM runs: {error}") from error
-    return str(into)
 
 
 def run_script(
