@@ -136,6 +136,9 @@ def test_costs_are_shown_written_and_read_again(run, models, cache):
     for curves in (costs.draft, costs.level):
         assert [list(curve) for curve in curves.values()] == [[1, 2, 3, 4]] * 3
     assert engine.notes == []
+    few = "--gamma", "auto", "--max-new-tokens", "4"
+    told = json.loads(run("generate", "--prompt", "Hello?", *models, *few, "--json").out)
+    assert not [note for note in told["notes"] if "calibration" in note]
 
 
 def test_exact_forwards_have_costs_of_their_own(run, models, cache, monkeypatch):
