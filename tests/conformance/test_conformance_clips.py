@@ -21,7 +21,7 @@ from support.films import drawing, film
 from support.qwen_oracle import Oracle
 from support.sequence_helpers import continue_from
 
-BUDGET = 16
+BUDGET = 12
 SHORT = Options(drafting="none", max_new_tokens=BUDGET)
 DRAFTINGS = ["none", "lookup", "MT", "P"]
 

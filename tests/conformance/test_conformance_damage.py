@@ -31,7 +31,7 @@ def folder(tmp_path_factory, llava_path, mlx_path):
     return folder
 
 
-@pytest.mark.parametrize("count", [48, pytest.param(2400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [36, pytest.param(2400, marks=pytest.mark.slow)])
 def test_damaged_checkpoints_are_refused_by_name_or_do_no_harm(folder, backend, count):
     names = [*MODELS, *(PICKLES if backend == "torch" else ())]
     cases = batch.run(folder, names, backend, count=count)
