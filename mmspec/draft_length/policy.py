@@ -53,9 +53,10 @@ class AdaptiveDraftLength:
     """Drafts what gives the most expected tokens per second, with bounded losses.
 
     Losses are bounded by a budget in plain rounds: ALLOWANCE, plus SHARE per token, plus gains and
-    minus losses of drafting so far. A draft is made only if the budget covers its whole rejection,
-    for all but trials RISK of it, so that a draft which never pays is tried only as often as the budget
-    grows. The first rounds of a draft, slow perhaps only once, take no more than is left.
+    minus losses of drafting so far. A draft is made only if RISK of the budget covers its whole
+    rejection, a trial if all of it does, so that a draft which never pays is tried only as often as
+    the budget grows. The first rounds of a draft, slow perhaps only once, take no more than is
+    left.
     """
 
     def __init__(
