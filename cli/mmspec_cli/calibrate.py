@@ -11,7 +11,7 @@ from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import computed
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
-from mmspec.draft_length.costs import Curves
+from mmspec.draft_length.cost_curves import Curves
 from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import loaded
 from mmspec_bench.measure.calibrate import Measured

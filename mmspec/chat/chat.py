@@ -14,7 +14,7 @@ from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter, Session
 from mmspec.decoding.constraint import ConstrainedTarget
-from mmspec.draft_length.costs import at_context
+from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.any_image import AnyImage, pictures_of

@@ -15,7 +15,7 @@ from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
-from mmspec.draft_length.policy import AdaptiveDraftLength, DraftLength, FixedDraftLength
+from mmspec.draft_length.policy import TREE_GAIN, AdaptiveDraftLength, DraftLength, FixedDraftLength
 from mmspec.draft_length.rank_model import a_tree_pays
 from mmspec.drafters.lookup import KnownText
 from mmspec.drafters.views import LOOKUP, PLAIN, TEXT, Drafting
@@ -147,7 +147,7 @@ class Models:
         """True if trees were calibrated and may decode faster than chains."""
         costs = partial(self._calibrated, self.calibration(exact), drafting, 0)
         trees = {nodes: seconds for nodes in TREE_NODES if (seconds := costs(nodes))}
-        return bool(trees) and a_tree_pays(costs(), trees)
+        return bool(trees) and a_tree_pays(costs(), trees, TREE_GAIN)
 
     def draft_length(self, options: Options, drafting: Drafting | None) -> DraftLength:
         """The draft length of an answer; drafting: None if nothing drafts."""

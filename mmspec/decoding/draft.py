@@ -32,11 +32,6 @@ class Plan(NamedTuple):
     nodes: int | None = None
     """The most nodes of a tree, a chain if gamma or less; None drafts as the drafter was opened."""
 
-    @property
-    def tree(self) -> int:
-        """The most nodes of a tree, 0 for a chain."""
-        return self.nodes if self.nodes and self.nodes > self.gamma else 0
-
 
 class Ancestry(NamedTuple):
     """For each node of a tree and its root: which nodes are its ancestors, and how many."""

@@ -7,12 +7,14 @@ from mmspec.decoding.statistics import Round
 
 MAX_AUTO_GAMMA = 8
 """Number of tokens in the longest draft that an adaptive length tries."""
-DECAY = 0.97
-"""Factor by which the weight of an observation decays per round: some thirty rounds count."""
+DECAY = 0.98
+"""Factor by which the weight of an observation decays per round; about fifty rounds count."""
 PRIOR = 0.8
 """Acceptance probability before any observation."""
 SMOOTHING = 2.0
 """Tokens that PRIOR weighs in the mean, and the mean in the estimate of one position."""
+RATE = 0.05
+"""Log-odds by which a node that was wrongly accepted or rejected corrects later estimates."""
 SHIFT = -1.0
 """Log-odds that are added at first: lookup's estimates are two to three times too high."""
 LEAST_DOUBT = 1e-6
@@ -32,7 +34,7 @@ class Reliability:
 
     def observe(self, accepted: int, expected: float) -> None:
         """Learn from the accepted nodes of a draft and the sum of their corrected estimates."""
-        self._shift += (1 - DECAY) * (accepted - expected)
+        self._shift += RATE * (accepted - expected)
 
 
 class Acceptance:

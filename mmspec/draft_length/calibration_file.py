@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from mmspec.decoding.tree import WIDTH, width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
-from mmspec.draft_length.costs import at_context
+from mmspec.draft_length.cost_curves import at_context
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.json_file import Block, Range
 from mmspec.ground.output_files import make_directory, replace_text
@@ -24,6 +24,8 @@ BRANCHES = range(1, 5)
 """Numbers of branches of the drafts that are measured."""
 CONTEXTS = (64, 512, 2048, 8192)
 """Context lengths at which costs are measured, as far as the models have positions."""
+PLAUSIBLE = 0.8
+"""Lower limit of a forward's seconds over several rows, divided by its seconds over one row."""
 
 Context = Annotated[int, Range(0, 1_000_000_000)]
 Rows = Annotated[int, Range(1, ROWS[-1])]
@@ -75,6 +77,15 @@ class Calibration:
         level = token + (wide - token) * (width_for(nodes) - 1) / (WIDTH - 1)
         depths = range(1, MAX_AUTO_GAMMA + 1)
         return {0: target[1]} | {depth: target[nodes + 1] + depth * level for depth in depths}
+
+    @property
+    def is_plausible(self) -> bool:
+        """False if several rows were much faster than a single one: the machine was busy then."""
+        return all(
+            seconds > PLAUSIBLE * curve.get(1, 0.0)
+            for curve in self.target.values()
+            for seconds in curve.values()
+        )
 
 
 @dataclass(frozen=True, slots=True)

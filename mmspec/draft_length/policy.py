@@ -9,23 +9,29 @@ the time of this process alone: other programs are no cost of a draft.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import inf
 
 from mmspec.decoding.draft import Draft, HostDraft, Plan
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Acceptance, Reliability
-from mmspec.draft_length.costs import MARGIN, PLAIN, Costs, RoundCosts
+from mmspec.draft_length.cost_curves import Costs
 from mmspec.draft_length.rank_model import tree_tokens
+from mmspec.draft_length.round_costs import FEW, PLAIN, Candidate, RoundCosts
 
 TRIALS = 24
-"""Rounds between trials of another draft while drafting pays."""
+"""Rounds between trials of another draft while drafting pays, later a sixteenth of all rounds."""
+STAY = 1.05
+"""Factor by which another draft must promise more than the one in use: to change costs time."""
 ALLOWANCE = 1.0
-"""Plain rounds that drafting may lose at first: a token of unknown cost is presumed to take one."""
+"""Plain rounds that drafting may lose at the start of a session: enough to try the shortest."""
 SHARE = 0.007
 """Plain rounds that drafting may lose for each decoded token, where it never pays."""
 CREDIT = 8.0
 """Plain rounds that drafting may lose at most out of its gains: a change is soon noticed."""
-RISK = 0.7
-"""Part of the budget that a draft may lose, unless it is a trial; of its cost that lookup hopes."""
+TREE_GAIN = 1.12
+"""Factor by which a tree must promise more than a chain: the model of its gain is less sure."""
+HOPE = 0.75
+"""Part of a draft's additional cost that is presumed where no draft pays: costs are learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +59,8 @@ class AdaptiveDraftLength:
     """Drafts what gives the most expected tokens per second, with bounded losses.
 
     Losses are bounded by a budget in plain rounds: ALLOWANCE, plus SHARE per token, plus gains and
-    minus losses of drafting so far. A draft is made only if RISK of the budget covers its whole
-    rejection, a trial if all of it does, so that a draft which never pays is tried only as often as
-    the budget grows. The first rounds of a draft, slow perhaps only once, take no more than is
-    left.
+    minus losses of drafting so far. A draft is made only if the budget covers its whole rejection,
+    so that a draft which never pays is tried only as often as the budget grows.
     """
 
     def __init__(
@@ -77,7 +81,7 @@ class AdaptiveDraftLength:
         self._drafts_as_opened = trees is None
         self._acceptance = Acceptance()
         self._nodes, self._reliability, self._accepted = nodes, Reliability(), 0.0
-        self._last_rounds: dict[Plan, int] = {}
+        self._last_rounds: dict[Candidate, int] = {}
         self._expected: dict[int, Sequence[float]] = {}
         self._costs: dict[int, Sequence[float]] = {}
         self._budget, self._rounds, self._answered = ALLOWANCE, 0, 0
@@ -85,32 +89,26 @@ class AdaptiveDraftLength:
         self._least = 0.0
         """Plain rounds that the cheapest draft may lose."""
         self._chosen = self._best = PLAIN
-        self._repeats, self._next_trial = False, TRIALS
+        self._repeats, self._next_trial = 0, TRIALS
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
-        is_new = context != self._end
-        if is_new:  # another answer, which may be easier to draft
+        if context != self._end:  # another answer, which may be easier to draft
             renewed = min(ALLOWANCE, self._budget + SHARE * self._answered)
             self._budget, self._answered = max(self._budget, renewed), 0
-        if is_new or self._rounds % TRIALS == 0:
-            self._measured.move(context)
+        self._measured.move(context)
         self._context, most = context, min(max_gamma, MAX_AUTO_GAMMA)
-        if (
-            self._repeats
-            and self._chosen.gamma <= most
-            and self._risk(self._chosen) <= self._budget
-        ):
-            self._repeats = False
+        if self._repeats and self._chosen.gamma <= most and self._allows(self._chosen):
+            self._repeats -= 1
         elif not self._measured.knows_plain or self._budget < self._least:
             self._chosen = PLAIN
         elif self._nodes:
-            self._chosen = Plan(most, most)
+            self._chosen = Candidate(0, most)
         else:
             self._update()
             self._chosen = self._decide(most)
-        gamma, nodes = self._chosen
-        return Plan(gamma, None if self._drafts_as_opened else nodes)
+        nodes, gamma = self._chosen
+        return Plan(gamma, None if self._drafts_as_opened else nodes or gamma)
 
     def cut(self, draft: Draft) -> Draft | None:
         """The nodes that give the most expected tokens per second, of those the budget covers."""
@@ -118,20 +116,19 @@ class AdaptiveDraftLength:
             return draft
         chances = map(self._reliability.corrected, draft.chances[: self._nodes])
         tokens = [*accumulate(chances, initial=1.0)]
-        costs = self._measured.line_of(0)[: len(tokens)]
-        rates = [gain / cost for gain, cost in zip(tokens, costs, strict=True)]
-        safe = [count for count, cost in enumerate(costs) if cost - 1 <= RISK * self._budget]
-        best = max(safe, key=rates.__getitem__)
+        risks = [cost - 1 for cost in self._measured.line_of(0)[: len(tokens)]]
+        counts = [count for count, risk in enumerate(risks) if risk <= self._limit]
+        best = max(counts, key=lambda count: tokens[count] / (1 + risks[count]))
         if not best:  # perhaps one costs less than it seems
-            trials = [count for count, cost in enumerate(costs) if cost - 1 <= self._budget]
-            best = max(trials, key=lambda count: tokens[count] / (1 + RISK * (costs[count] - 1)))
+            counts = [count for count, risk in enumerate(risks) if risk <= self._budget]
+            best = max(counts, key=lambda count: tokens[count] / (1 + HOPE * risks[count]))
         self._accepted = tokens[best] - 1
         return draft.first(best)
 
     def observe(self, round_: Round) -> None:
         """Observe a round's cost and acceptance; it may have drafted fewer tokens than chosen."""
         tokens, gamma = len(round_.tokens), round_.drafted if self._nodes else round_.depth
-        draft = Plan(gamma, max(self._chosen.tree, gamma)) if gamma else PLAIN
+        draft = Candidate(self._chosen.nodes if gamma else 0, gamma)
         self._rounds += 1
         self._answered += tokens
         self._end = self._context + tokens
@@ -140,17 +137,13 @@ class AdaptiveDraftLength:
         if gamma and self._measured.knows_plain:
             self._acceptance.observe(round_)
             self._reliability.observe(min(round_.accepted, tokens - 1), self._accepted)
-            gain = tokens - self._measured.charge(draft)
-            left = self._budget + gain
-            if not self._measured.knows(draft):  # its first rounds may be slow only once
-                left = max(left, min(self._budget, 0.0))
-            self._budget = left
+            self._budget += tokens - self._measured.line_of(draft.nodes)[gamma]
         self._budget = min(self._budget + SHARE * tokens, CREDIT)
 
     def plain_reason(self) -> str | None:
         """A line saying why decoding is plain; None while drafting pays or its cost is unknown."""
         drafts = self._candidates(MAX_AUTO_GAMMA)
-        drafts = [draft for draft in drafts if self._calibrated or draft in self._last_rounds]
+        drafts = [draft for draft in drafts if self._calibrated or draft in self._measured.measured]
         if not self._measured.knows_plain or not drafts:
             return None
         self._update()
@@ -158,61 +151,79 @@ class AdaptiveDraftLength:
         if self._rate(best) > 1:
             lost = "gamma auto: decoding plainly for a while, for drafts lost what they may lose"
             return lost if self._budget < min(map(self._risk, drafts)) else None
+        tokens, cost = self._expected[best.nodes][best.gamma], self._risk(best) + 1
         return (
             f"gamma auto: decoding plainly, for a round that drafts {best.gamma} would give "
-            f"{self._expected[best.tree][best.gamma]:.2f} tokens and cost "
-            f"{self._risk(best) + 1:.2f} plain rounds"
+            f"{tokens:.2f} tokens and cost {cost:.2f} plain rounds"
         )
 
-    def _decide(self, most: int) -> Plan:
-        """The best draft that RISK of the budget covers, or one to try in its place."""
-        drafts = self._candidates(most)
+    def _decide(self, most: int) -> Candidate:
+        """The best draft that the budget covers, or one to try in its place."""
+        self._repeats, drafts = 0, self._candidates(most)
         self._least = min(map(self._risk, drafts), default=0.0)
-        drafts = [draft for draft in drafts if self._risk(draft) <= self._budget]
-        safe = [draft for draft in drafts if self._risk(draft) <= RISK * self._budget] or drafts[:1]
+        drafts = [draft for draft in drafts if self._allows(draft)]
+        safe = [draft for draft in drafts if self._risk(draft) <= self._limit] or drafts[:1]
         best = self._best = max([PLAIN, *safe], key=self._promise)
         if not best.gamma:  # the budget has grown enough for a trial
-            chains = [draft for draft in drafts if not draft.tree]
+            if self._age(PLAIN) > FEW:  # a cost is compared with the plain rounds beside it
+                return PLAIN
+            chains = [draft for draft in drafts if not draft.nodes]
             return max(chains, key=self._rate, default=PLAIN)
         if self._rounds < self._next_trial:
+            self._repeats = int(
+                best not in self._measured.measured
+            )  # the first round of a draft is slow
             return best
-        self._next_trial = self._rounds + TRIALS
-        self._repeats = True  # the first round of a draft is slow
-        beside = {Plan(gamma, max(best.tree, gamma)) for gamma in (best.gamma - 1, best.gamma + 1)}
-        least = self._rate(best) / MARGIN
-        rivals = [d for d in drafts if d != best and (d in beside or self._rate(d) > least)]
-        return max([PLAIN, *rivals], key=self._rate_by_age)
+        self._next_trial = self._rounds + max(TRIALS, self._rounds // 16)
+        self._repeats = 1
+        if self._age(PLAIN) > 20 * TRIALS:
+            return PLAIN
+        beside = {best._replace(gamma=best.gamma + step) for step in (-1, 1)}
+        least = self._rate(best) / STAY
+        rivals = [draft for draft in drafts if draft in beside or self._rate(draft) > least]
+        return max((draft for draft in rivals if draft != best), key=self._age, default=best)
 
-    def _candidates(self, most: int) -> list[Plan]:
+    def _candidates(self, most: int) -> list[Candidate]:
         """Drafts of up to `most` tokens or levels; uncalibrated ones twice as long as any known."""
-        known = [draft.gamma for draft in self._last_rounds]
+        known = [draft.gamma for draft in self._measured.measured]
         known += self._calibrated[0](self._context) if self._calibrated else ()
         reach = min(most, max(2 * max(known, default=0), 1))
-        chains = [Plan(gamma, gamma) for gamma in range(1, reach + 1)]
-        return chains + [Plan(g, n) for n in self._calibrated for g in range(2, min(most + 1, n))]
+        trees = [Candidate(n, gamma) for n in self._calibrated if n for gamma in range(2, most + 1)]
+        return [*(Candidate(0, gamma) for gamma in range(1, reach + 1)), *trees]
 
-    def _rate(self, draft: Plan) -> float:
-        """Expected tokens per plain round."""
-        return self._expected[draft.tree][draft.gamma] / self._costs[draft.tree][draft.gamma]
+    def _rate(self, draft: Candidate) -> float:
+        """Expected tokens per plain round; for a tree TREE_GAIN times less."""
+        expected = self._expected[draft.nodes][draft.gamma]
+        return expected / (self._risk(draft) + 1) / (TREE_GAIN if draft.nodes else 1)
 
-    def _promise(self, draft: Plan) -> float:
-        """The rate; for the draft in use MARGIN times as much."""
-        return self._rate(draft) * (MARGIN if draft == self._best and draft.gamma else 1)
+    def _promise(self, draft: Candidate) -> float:
+        """The rate; for the draft in use STAY times as much."""
+        return self._rate(draft) * (STAY if draft == self._best and draft.gamma else 1)
 
-    def _rate_by_age(self, draft: Plan) -> float:
-        """The rate times the rounds since the draft was tried."""
-        return self._rate(draft) * (self._rounds - self._last_rounds.get(draft, 0))
-
-    def _risk(self, draft: Plan) -> float:
+    def _risk(self, draft: Candidate) -> float:
         """Plain rounds that are lost if the whole draft is rejected."""
-        return self._costs[draft.tree][draft.gamma] - 1
+        return self._costs[draft.nodes][draft.gamma] - 1
+
+    def _allows(self, draft: Candidate) -> bool:
+        """True if the budget covers the draft's entire rejection."""
+        return self._risk(draft) <= self._budget
+
+    def _age(self, draft: Candidate) -> int:
+        """Rounds since the draft was tried; one that was never tried is old."""
+        return self._rounds - self._last_rounds.get(draft, -7 * TRIALS)
+
+    @property
+    def _limit(self) -> float:
+        """Plain rounds that a draft may lose, so that bad luck leaves a half of the budget."""
+        return inf if self._budget >= CREDIT else self._budget / 2
 
     def _update(self) -> None:
         """Estimate anew what drafts gain and cost."""
-        mean, chain = round(self._acceptance.mean, 2), self._acceptance.expected_tokens()
-        kinds = self._calibrated or (0,)
-        self._expected = {n: tree_tokens(mean, n) if n else chain for n in kinds}
-        self._costs = {n: self._measured.line_of(n) for n in kinds}
+        kinds, acceptance = self._calibrated or (0,), self._acceptance
+        self._expected = {0: acceptance.expected_tokens()}
+        for nodes in filter(None, kinds):
+            self._expected[nodes] = tree_tokens(acceptance.mean, nodes)
+        self._costs = {nodes: self._measured.line_of(nodes) for nodes in kinds}
 
 
 DraftLength = FixedDraftLength | AdaptiveDraftLength

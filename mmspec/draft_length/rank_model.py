@@ -7,41 +7,68 @@ the n nodes that are accepted most likely.
 
 from collections.abc import Mapping
 from functools import lru_cache
-from heapq import nlargest
+from heapq import heappop, heappush
 
-from mmspec.decoding.tree import width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
-from mmspec.draft_length.costs import Seconds
+from mmspec.draft_length.cost_curves import Seconds
 
-SECOND = 0.35
-"""Probability that the next token is right: below the 0.4 to 0.6 of bundled heads, for caution."""
+SECOND = 0.45
+"""Probability that the next token is right; heads and draft of the bundled pair have 0.4 to 0.6."""
+GRID = 32
+"""Number of acceptance probabilities for which trees are computed."""
+
+Path = tuple[int, ...]
+"""A node as the ranks from the root down to it, 0 for the likeliest child."""
 
 
-@lru_cache(maxsize=1024)
 def tree_tokens(acceptance: float, nodes: int) -> tuple[float, ...]:
     """E(gamma), the expected tokens of a round, for trees of 0 to MAX_AUTO_GAMMA levels.
 
-    acceptance: a, above 0 and below 1.
+    acceptance: a, which is rounded to a GRID-th, between 1 and GRID - 1 of them.
     """
-    second, width = min(SECOND, acceptance), width_for(nodes)
-    later = [(1 - acceptance) * second * (1 - second) ** rank for rank in range(width - 1)]
-    level, tree, tokens = [1.0], list[float](), [1.0]
-    for _ in range(MAX_AUTO_GAMMA):
-        found = [chance * rank for chance in level for rank in (acceptance, *later)]
-        level, tree = nlargest(width, found), nlargest(nodes, tree + found)
-        tokens.append(1 + sum(tree))
-    return tuple(tokens)
+    return _tree_tokens(min(max(round(GRID * acceptance), 1), GRID - 1), nodes)
 
 
-def a_tree_pays(chains: Seconds, trees: Mapping[int, Seconds]) -> bool:
-    """True if at an acceptance of 0.6 or more a tree is faster than every chain.
+def a_tree_pays(chains: Seconds, trees: Mapping[int, Seconds], gain: float) -> bool:
+    """True if at an acceptance of 0.6 or more a tree is `gain` times as fast as every chain.
 
     chains, trees: seconds of a round by gamma, those of trees by number of nodes.
     """
-    for acceptance in (0.6, 0.7, 0.8, 0.9, 0.95):
-        chain = max(sum(acceptance**n for n in range(g + 1)) / cost for g, cost in chains.items())
+    for acceptance in (step / GRID for step in range(5 * GRID // 8, GRID, 3)):
+        chain = max(_chain_tokens(acceptance, gamma) / cost for gamma, cost in chains.items())
         for nodes, costs in trees.items():
             tokens = tree_tokens(acceptance, nodes)
-            if any(tokens[gamma] / cost > chain for gamma, cost in costs.items() if gamma):
+            if any(tokens[gamma] / cost > gain * chain for gamma, cost in costs.items() if gamma):
                 return True
     return False
+
+
+def _chain_tokens(acceptance: float, gamma: int) -> float:
+    return sum(acceptance**length for length in range(gamma + 1))
+
+
+@lru_cache(maxsize=1024)
+def _tree_tokens(step: int, nodes: int) -> tuple[float, ...]:
+    trees = (surest_paths(step / GRID, nodes, depth) for depth in range(1, MAX_AUTO_GAMMA + 1))
+    return (1.0, *(1 + sum(chance for chance, _ in tree) for tree in trees))
+
+
+def surest_paths(
+    acceptance: float, nodes: int, depth: int, second: float = SECOND
+) -> list[tuple[float, Path]]:
+    """The `nodes` nodes of up to `depth` levels that are likeliest to be accepted, likeliest first.
+
+    Each with its probability; a node never comes before its parent.
+    """
+    second = min(second, acceptance)
+    heap: list[tuple[float, Path]] = [(-acceptance, (0,))]
+    paths: list[tuple[float, Path]] = []
+    while len(paths) < nodes:
+        chance, path = heappop(heap)
+        paths.append((-chance, path))
+        *above, rank = path
+        next_rank = 1 - second if rank else second * (1 - acceptance) / acceptance
+        heappush(heap, (chance * next_rank, (*above, rank + 1)))
+        if len(path) < depth:
+            heappush(heap, (chance * acceptance, (*path, 0)))
+    return paths

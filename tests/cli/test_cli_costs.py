@@ -10,6 +10,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics import check as core_check
+from mmspec.draft_length import calibration_file
 from mmspec.draft_length.calibration_file import ROWS
 from mmspec_bench.measure import steadiness
 from mmspec_terminal.render import Screen
@@ -109,9 +110,7 @@ def test_a_probe_is_shown_while_it_goes_on(run, pair_paths, tmp_path, monkeypatc
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(
-        "mmspec_bench.measure.calibrate.PLAUSIBLE", 0.0
-    )  # other tests keep this machine busy
+    monkeypatch.setattr(calibration_file, "PLAUSIBLE", 0.0)  # other tests keep this machine busy
     monkeypatch.setattr(steadiness, "LEAST_SHARE", 0.0)
     monkeypatch.setattr(steadiness, "MOST_RATIO", 1e9)
     return tmp_path / "cache"

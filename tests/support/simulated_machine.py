@@ -4,11 +4,9 @@ The loop and the draft lengths are the real ones; only the forwards are simulate
 """
 
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from heapq import heappop, heappush
 from math import log
 from typing import NoReturn
 
@@ -18,10 +16,9 @@ from mmspec.decoding.draft import Draft, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.tree import WIDTH, Tree
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
-from mmspec.draft_length.costs import Curves, at_context
+from mmspec.draft_length.cost_curves import Curves, at_context
+from mmspec.draft_length.rank_model import Path, surest_paths
 
-Path = tuple[int, ...]
-"""A node as the ranks from the root down to it, 0 for the likeliest child."""
 WRONG = -1
 """The first of the drafted tokens that are not the target's; the others are below."""
 SECOND = 0.4
@@ -46,8 +43,6 @@ class Machine:
     """Cost of a verification by context and number of rows; lines between and beyond them."""
     draft: Mapping[int, float]
     """Cost of a drafted token by context."""
-    new_shape: float = 0.0
-    """Cost that each of the first two verifications of a number of rows has besides."""
 
     def verification(self, rows: int, context: int) -> float:
         """Cost of a target forward over `rows` rows."""
@@ -106,8 +101,6 @@ MACHINES = (
 )
 """Two Macs (mlx issues 3852 and 4265), a machine on which rows cost nothing, and one on which they
 cost little after a short context and much after a long one."""
-GPU = Machine("GPU", {64: {1: 1.0, 8: 1.1}}, TOKEN, new_shape=3.0)
-"""Rows cost little, but the first two forwards over a number of rows plan and capture a graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,27 +125,6 @@ class SimulatedDraft:
 NOTHING = SimulatedDraft((), [], [], 0)
 
 
-def surest_paths(
-    acceptance: float, nodes: int, depth: int, second: float
-) -> list[tuple[float, Path]]:
-    """The `nodes` nodes of up to `depth` levels that are likeliest to be accepted, likeliest first.
-
-    Each with its probability; a node never comes before its parent.
-    """
-    second = min(second, acceptance)
-    heap: list[tuple[float, Path]] = [(-acceptance, (0,))]
-    paths: list[tuple[float, Path]] = []
-    while len(paths) < nodes:
-        chance, path = heappop(heap)
-        paths.append((-chance, path))
-        *above, rank = path
-        next_rank = 1 - second if rank else second * (1 - acceptance) / acceptance
-        heappush(heap, (chance * next_rank, (*above, rank + 1)))
-        if len(path) < depth:
-            heappush(heap, (chance * acceptance, (*path, 0)))
-    return paths
-
-
 @lru_cache
 def drafted_paths(tree: Tree | None, k: int, acceptance: float) -> tuple[Path, ...]:
     """The nodes of a draft of k levels: a chain, or those likeliest to be accepted."""
@@ -168,7 +140,6 @@ class SimulatedTarget:
     def __init__(self, machine: Machine, clock: Clock, prompt: int) -> None:
         self._machine, self._clock = machine, clock
         self.length = prompt
-        self._shapes = Counter[int]()
 
     def extend(self, segment: Segment) -> None:
         """Append a segment at no cost."""
@@ -181,9 +152,7 @@ class SimulatedTarget:
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         """Charge the forward; the target's own tokens are the positions."""
         tree = draft if isinstance(draft, SimulatedDraft) else NOTHING
-        self._shapes[tree.size] += 1
-        new = self._machine.new_shape if self._shapes[tree.size] <= 2 else 0.0
-        self._clock.spend(new + self._machine.verification(tree.size + 1, self.length))
+        self._clock.spend(self._machine.verification(tree.size + 1, self.length))
         own = [self.length + len(path) for path in ((), *tree.paths)]
         return Verdict(tree.tokens, tree.parents, own)
 

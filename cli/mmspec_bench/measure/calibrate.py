@@ -38,8 +38,6 @@ LEVELS = 5
 """Number of levels of the tree whose drafting is timed."""
 SECONDS, TIMES = 2.0, 4
 """Seconds for which short rounds go on being repeated, up to TIMES as often."""
-PLAUSIBLE = 0.8
-"""Lower limit of a forward's seconds over several rows, divided by its seconds over one row."""
 
 Costs = dict[tuple[str, int, int], float]
 """Seconds by the name of a `Calibration`'s curve, the context, and rows or branches."""
@@ -55,9 +53,7 @@ class Measured:
     @property
     def problem(self) -> str:
         """Why it should not be used, and what to do; '' if nothing speaks against it."""
-        curves = self.calibration.target.values()
-        ratios = [least / curve[1] for curve in curves for least in curve.values()]
-        if self.steadiness.problem or min(ratios) > PLAUSIBLE:
+        if self.steadiness.problem or self.calibration.is_plausible:
             return self.steadiness.problem
         return f"several rows took less than a single one: {REMEDY}"
 
