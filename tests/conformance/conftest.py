@@ -29,7 +29,7 @@ def usable(name: str) -> str:
     return name
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)  # not package: workers mix the folders
 def unmeasured():
     """Let engines time no rounds when they are loaded: lengths are given here, or learnt."""
     with pytest.MonkeyPatch.context() as patch:
