@@ -193,7 +193,7 @@ def _in_bytes(integers: Integers8) -> Matrix:
         return Unpacked(integers)
     if scale.device.type == "cpu":
         return Kernel(torch.ops.aten._weight_int8pack_mm, q, scale.flatten())  # noqa: SLF001
-    # CUDA's kernel for int8 takes eight times as long as two of its int4 kernels.
+    # CUDA's kernel for int8 is slower than unpacking: 263 and 204 us for 11,008 x 4,096, H200.
     scales = scale.expand(-1, q.shape[1] // WIDE).unsqueeze(2)
     high = _kernel((q >> 4) + 8, WIDE, 16 * scales, torch.zeros_like(scales))
     low = _kernel(q & 15, WIDE, scales, 8 * scales)
