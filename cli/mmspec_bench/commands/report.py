@@ -6,7 +6,6 @@ import click
 
 from mmspec_bench.commands.output import show_tables
 from mmspec_bench.report.merge import merge
-from mmspec_bench.report.published import PAPERS, PREFIX, read_paper
 from mmspec_bench.report.write import write
 from mmspec_terminal.options import JSON, PLAIN
 from mmspec_terminal.render import Screen
@@ -14,24 +13,15 @@ from mmspec_terminal.render import Screen
 
 @click.command()
 @click.argument("directories", nargs=-1, required=True, type=Path, metavar="DIR...")
-@click.option(
-    "--compare",
-    multiple=True,
-    metavar="|".join(PREFIX + name for name in PAPERS),
-    help="Show a paper's numbers beside the run's; may be repeated.",
-)
 @JSON
 @PLAIN
-def report(
-    directories: tuple[Path, ...], compare: tuple[str, ...], as_json: bool, plain: bool
-) -> None:
+def report(directories: tuple[Path, ...], as_json: bool, plain: bool) -> None:
     """Report on a run or on all its shards; files are written to the first DIR."""
     screen = Screen(plain=plain)
-    papers = [read_paper(name) for name in dict.fromkeys(compare)]
     screen.progress("reading")
     run = merge(directories)
     screen.progress("writing")
-    written = write(run, papers, directories[0])
+    written = write(run, directories[0])
     if as_json:
         screen.json({"methods": written.summaries, "files": list(map(str, written.files))})
         return

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.ground.output_files import replace_text
-from mmspec_bench.report import published, tables
+from mmspec_bench.report import tables
 from mmspec_bench.report.merge import ALL, BenchRun, grouped
-from mmspec_bench.report.published import Paper
 from mmspec_bench.suite.metrics import Summary, summarise
 from mmspec_bench.table import Table, count_of, escaped
 
@@ -23,18 +22,17 @@ class Report:
 
     summaries: list[Summary]
     remarks: list[str]
-    """What was run, and under which conditions papers measured."""
+    """What was run, and what disturbed it."""
     tables: list[Table]
     files: list[Path]
 
 
-def write(run: BenchRun, papers: Sequence[Paper], folder: Path) -> Report:
+def write(run: BenchRun, folder: Path) -> Report:
     """Write Markdown and CSV into a folder."""
     lines = run.task_summaries
     summaries = [line for line in lines if line["task"] == ALL]
     remarks = [_subject(run), *filter(None, [run.problem])]
-    remarks += [line for paper in papers for line in published.conditions(run, paper)]
-    every = report_tables(run, lines, papers)
+    every = report_tables(run, lines)
     blocks = ["# Benchmark report", *map(escaped, remarks), *(each.markdown() for each in every)]
     texts = {REPORT: "\n\n".join(blocks) + "\n", **csv_files(run, lines)}
     for name, text in texts.items():
@@ -51,7 +49,7 @@ def _subject(run: BenchRun) -> str:
     return f"{tables.title(run)}: {questions} of {tasks}, {methods}.{repeated}{absent}"
 
 
-def report_tables(run: BenchRun, lines: Sequence[Summary], papers: Sequence[Paper]) -> list[Table]:
+def report_tables(run: BenchRun, lines: Sequence[Summary]) -> list[Table]:
     """All tables of a report that have rows; lines: each method's measures, overall and by task."""
     summaries = [line for line in lines if line["task"] == ALL]
     every = [
@@ -62,7 +60,6 @@ def report_tables(run: BenchRun, lines: Sequence[Summary], papers: Sequence[Pape
         tables.by_position(summaries),
         *(() if run.is_replay else [tables.time(summaries)]),
         tables.divergences(run),
-        *(table for paper in papers for table in published.compared_tables(run, paper)),
         tables.notes(run),
         tables.skipped_samples(run),
         tables.settings(run),

@@ -208,7 +208,7 @@ def make_run(folder: Path) -> None:
 def use_run(file: Path, _: str) -> None:
     """Report on the run."""
     run = merge([file.parent])
-    report_tables(run, run.task_summaries, [])
+    report_tables(run, run.task_summaries)
 
 
 TURNS = [{"from": "human", "value": "<image>\nwhat?"}, {"from": "gpt", "value": "a cat"}]
