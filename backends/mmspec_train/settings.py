@@ -43,7 +43,6 @@ class RunSettings(PlaceSettings):
     """Machine options of training a head or a draft."""
 
     dtype: str = option("auto", "Type of the target; auto: float32 on a CPU, its own elsewhere.")
-    accelerate: bool = option(False, "Be one of `torchrun`'s or `accelerate launch`'s processes.")
 
 
 @dataclass(frozen=True)

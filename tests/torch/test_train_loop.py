@@ -15,7 +15,7 @@ from mmspec.ground import errors
 from mmspec_train.run import loop
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase
-from mmspec_train.run.machine import Machine, Processes
+from mmspec_train.run.machine import Machine
 from mmspec_train.run.optimizer import MATCHED, Float32Muon, Optimizer, rate_share
 from mmspec_train.settings import Budget
 from support.hostile import EVIL, reached
@@ -52,10 +52,9 @@ def phase(name="toy", every=2):
     return Phase(name, module, [(module, 1e-3)], loss, **sources, every=every)
 
 
-def train(folder, steps=6, processes=None, of=None, console=None, seconds=180.0):
-    machine = Machine(torch.device("cpu"), False, seconds, processes or Processes())
-    directory = None if machine.processes.rank else folder
-    with open_log(directory, console or Console(quiet=True)) as log:
+def train(folder, steps=6, of=None, console=None, seconds=180.0):
+    machine = Machine(torch.device("cpu"), False, seconds)
+    with open_log(folder, console or Console(quiet=True)) as log:
         loop.run_phase(of or phase(), Budget(steps=steps), machine, folder / "toy.state", log)
 
 
@@ -146,49 +145,16 @@ def test_an_unfinished_run_of_another_version_is_refused(tmp_path):
         train(tmp_path)
 
 
-class Twin(Processes):
-    """One of two processes that have equal batches."""
-
-    def add_up(self, tensor):
-        return tensor.mul_(2)
-
-    def from_first(self, value):
-        return value
-
-
-def test_other_processes_write_nothing_and_wait_for_the_best_state(tmp_path, monkeypatch):
-    """The first one's files are there once a process that is not the first has waited."""
-    best = tmp_path / "toy.best"
-    monkeypatch.setattr(Twin, "wait", lambda _: torch.save(phase().module.state_dict(), best))
-    mine = phase(every=None)
-    train(tmp_path, steps=3, processes=Twin(1, 2), of=mine)
-    assert [*tmp_path.iterdir()] == [best]
-    assert torch.equal(mine.module.weight, phase().module.weight)
-
-
-def drawn(folder, processes):
-    """The batches of steps of four samples, with the seeds of their random numbers."""
-    log, folder = [], folder / str(processes.rank)
-    folder.mkdir()
-    mine = replace(phase(every=None), step_samples=4, evaluate=None)
+def test_the_batches_of_a_step_have_random_numbers_of_their_own(tmp_path):
+    seeds, mine = [], replace(phase(every=None), step_samples=4, evaluate=None)
 
     def loss(batch):
         if torch.is_grad_enabled():
-            log.append((batch.x[0, 0].item(), torch.initial_seed()))
+            seeds.append(torch.initial_seed())
         return mine.loss(batch)
 
-    train(folder, steps=2, processes=processes, of=replace(mine, loss=loss))
-    return log
-
-
-def test_two_processes_take_the_batches_and_random_numbers_of_one(tmp_path):
-    alone = drawn(tmp_path, Processes())
-    tmp_path = tmp_path / "two"
-    tmp_path.mkdir()
-    two = [drawn(tmp_path, Twin(rank, 2)) for rank in range(2)]
-    assert [number for number, _ in two[1]] == [1.0, 3.0, 5.0, 7.0]
-    assert sorted(two[0] + two[1]) == sorted(alone)
-    assert len({seed for *_, seed in alone}) == len(alone)
+    train(tmp_path, steps=2, of=replace(mine, loss=loss))
+    assert len(set(seeds)) == len(seeds) == 8
 
 
 def test_a_batch_that_does_not_reach_the_trained_part_teaches_nothing(tmp_path):

@@ -21,7 +21,7 @@ from mmspec_train.data.record import ConversationRecord, tokenize
 from mmspec_train.data.stored import Content, ConversationBatches, TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
-from mmspec_train.run.machine import Machine, Processes, join_processes
+from mmspec_train.run.machine import Machine
 from mmspec_train.run.run_manifest import check_manifest, claim
 from mmspec_train.settings import DataSettings, RunSettings
 
@@ -57,12 +57,10 @@ class TeacherData:
 
     def prepare(self, log: Log) -> None:
         """Fill both caches; held-out answers are always the target's own, greedy."""
-        if self.machine.processes.rank == 0:
-            for line in self.corpora[0].notes():
-                log.say(line)
-            for split in ("train", "held-out"):
-                self.preparation(split).run(log)
-        self.machine.processes.wait()
+        for line in self.corpora[0].notes():
+            log.say(line)
+        for split in ("train", "held-out"):
+            self.preparation(split).run(log)
 
     def preparation(self, split: str) -> "Preparation":
         """Return what fills the cache of a split, "train" or "held-out"."""
@@ -121,10 +119,8 @@ class TeacherData:
 
 def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
     """Load the target and open its corpora. Writes nothing."""
-    processes, device = Processes(), find_device(run.device)
-    if run.accelerate:
-        processes, device = join_processes(device)
-    machine = Machine(device, False, CHECKPOINT_SECONDS, processes)
+    device = find_device(run.device)
+    machine = Machine(device, False, CHECKPOINT_SECONDS)
     teacher = Teacher(resolve(settings.target, "torch"), str(device), run.dtype)
     directory = settings.answers_dir or run.out / "answers"
     corpora = open_corpora(settings, teacher.config)

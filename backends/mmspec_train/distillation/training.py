@@ -108,8 +108,7 @@ def open_run(run: RunSettings, data: TeacherData) -> Iterator[Log]:
     reuse_memory()
     if run.threads:
         torch.set_num_threads(run.threads)
-    directory = None if data.machine.processes.rank else run.out
-    with open_log(directory) as log:
+    with open_log(run.out) as log:
         data.prepare(log)
         yield log
 
@@ -121,11 +120,9 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     options, and MmspecError as `run_phase` does.
     """
     data, folder = trainee.data, out / STATE_FOLDER
-    processes, manifest = data.machine.processes, trainee.manifest | data.manifest
+    manifest = trainee.manifest | data.manifest
     _check_output(out, manifest)
-    processes.wait()
-    if processes.rank == 0:
-        claim(folder / MANIFEST_FILE, manifest, NEW_OUT)
+    claim(folder / MANIFEST_FILE, manifest, NEW_OUT)
     if trainee.note:
         log.say(trainee.note)
     for stage in trainee.stages():
@@ -135,17 +132,15 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
         phase = _phase(trainee, stage, f"{out.name} {stage.name}".strip(), length)
         run_phase(phase, length, data.machine, checkpoint, log)
     score = trainee.score()
-    processes.wait()
-    if processes.rank == 0:
-        trainee.save(out)
-        report = {
-            "method": asdict(trainee.method),
-            "budget": asdict(budget),
-            "data": data.manifest,
-            "held_out": {"tokens_per_round": score.tokens_per_round, "agreement": score.agreement},
-        }
-        replace_text(out / REPORT_FILE, json.dumps(report, indent=2) + "\n")
-        shutil.rmtree(folder)
+    trainee.save(out)
+    report = {
+        "method": asdict(trainee.method),
+        "budget": asdict(budget),
+        "data": data.manifest,
+        "held_out": {"tokens_per_round": score.tokens_per_round, "agreement": score.agreement},
+    }
+    replace_text(out / REPORT_FILE, json.dumps(report, indent=2) + "\n")
+    shutil.rmtree(folder)
     return score
 
 

@@ -1,1 +1,1 @@
-"""One training phase: steps, schedule, checkpoints, log, processes."""
+"""One training phase: steps, schedule, checkpoints, log."""

@@ -35,9 +35,9 @@ class Position(NamedTuple):
 
 @dataclass
 class Log:
-    """Writes every step to CSV files, if there is a directory, and shows the progress."""
+    """Writes every step to CSV files and shows the progress."""
 
-    directory: Path | None
+    directory: Path
     console: Console
     bar: Progress
     tasks: dict[str, TaskID] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Log:
     def drop_rows_after(self, stage: str, step: int) -> None:
         """Delete a stage's rows after `step`: the resumed run writes those steps again."""
         for name in (STEPS_FILE, EVALUATIONS_FILE):
-            if self.directory and (file := self.directory / name).exists():
+            if (file := self.directory / name).exists():
                 header, *rows = file.read_bytes().splitlines(keepends=True) or [b""]
                 rows = [row for row in rows if not _is_after(row, stage, step)]
                 complete = [header] if header.endswith(b"\n") else []
@@ -96,8 +96,6 @@ class Log:
             raise
 
     def _append(self, name: str, at: Position, numbers: Mapping[str, object]) -> None:
-        if not self.directory:
-            return
         cells = {**at._replace(seconds=round(at.seconds, 2))._asdict(), **numbers}
         path = self.directory / name
         with write_errors(path), path.open("a", newline="", encoding="utf-8") as file:
@@ -116,13 +114,12 @@ def _is_after(row: bytes, stage: str, step: int) -> bool:
 
 
 @contextmanager
-def open_log(directory: Path | None, console: Console | None = None) -> Iterator[Log]:
-    """Open the log of a run in `directory`, None for every process but the first."""
-    console = (console or Console()) if directory else Console(quiet=True)
+def open_log(directory: Path, console: Console | None = None) -> Iterator[Log]:
+    """Open the log of a run in `directory`."""
+    console = console or Console()
     name = TextColumn("{task.description}", markup=False)
     columns = name, BarColumn(), "{task.percentage:.0f} %", "{task.fields[note]}"
-    if directory:
-        make_directory(directory)
+    make_directory(directory)
     with Progress(
         *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
     ) as bar:

@@ -71,9 +71,7 @@ def run_phase(
         run.train()
         run.save()
     if phase.evaluate:
-        machine.processes.wait()  # until process 0 has written the best state
-        best = read_state(run.best_file)
-        phase.module.load_state_dict(best)
+        phase.module.load_state_dict(read_state(run.best_file))
     phase.module.requires_grad_(False)
 
 
@@ -123,12 +121,8 @@ class _Run(Generic[Item]):
         """Replace the checkpoint file by the current state, atomically."""
         counters = {name: getattr(self, name) for name in COUNTERS}
         module, optimizer = self.phase.module.state_dict(), self.optimizer.state_dict()
-        self._write(counters | {"module": module, "optimizer": optimizer}, self.checkpoint)
+        save_state(self.checkpoint, counters | {"module": module, "optimizer": optimizer})
         self.saved_step, self.saved_seconds = self.step, self.seconds
-
-    def _write(self, state: dict[str, Any], file: Path) -> None:
-        if self.machine.processes.rank == 0:
-            save_state(file, state)
 
     def stop(self) -> str:
         """Save the state after a signal; returns a message for the user."""
@@ -142,14 +136,15 @@ class _Run(Generic[Item]):
         """Take steps until the budget is spent."""
         maker = ThreadPoolExecutor(1)
         try:
-            self._take_steps([self._stream(n, maker) for n in range(len(self.batches))])
+            sources = zip(self.phase.sources, self.batches, strict=True)
+            self._take_steps([prefetch(source, first, maker) for source, first in sources])
         finally:
             maker.shutdown(cancel_futures=True)
         if self.evaluated_step != self.step:
             self._evaluate()
 
     def _take_steps(self, streams: list[Iterator[Item]]) -> None:
-        while (progress := self._progress()) < 1:
+        while (progress := self.budget.progress(self.step, self.seconds)) < 1:
             self._save_in_time()
             started = time.perf_counter()
             share = rate_share(self.step, progress, self.phase.final_rate)
@@ -162,15 +157,6 @@ class _Run(Generic[Item]):
                 self.seconds += time.perf_counter() - started
                 self.log.write_step(self.at, loss, rate)
             self.log.show(self.phase.name, self.step, progress, loss)
-
-    def _progress(self) -> float:
-        progress = self.budget.progress(self.step, self.seconds)
-        return self.machine.processes.from_first(progress)
-
-    def _stream(self, number: int, maker: ThreadPoolExecutor) -> Iterator[Item]:
-        processes = self.machine.processes
-        first = self.batches[number] * processes.count + processes.rank
-        return prefetch(self.phase.sources[number], first, maker, processes.count)
 
     def _next(self, stream: Iterator[Item]) -> Item:
         """Return the next batch; if making it fails, save the state before raising."""
@@ -185,24 +171,20 @@ class _Run(Generic[Item]):
     ) -> tuple[float, list[int]]:
         """Take batches until a step has its samples; return mean loss and new batch counts.
 
-        Of several processes each takes a batch in turn. Gradients are the mean over the step's
-        batches.
+        Gradients are the mean over the step's batches.
         """
-        losses, samples, taken = list[float](), 0.0, list(self.batches)
-        processes = self.machine.processes
+        losses, samples, taken = list[float](), 0, list(self.batches)
         while samples < self.phase.step_samples:
-            number = len(losses) * processes.count + processes.rank
-            torch.manual_seed(self.step + (number << 32))  # the step's batch has its own numbers
+            # The step's batch has its own random numbers.
+            torch.manual_seed(self.step + (len(losses) << 32))
             source = self.phase.pick(sum(taken), progress)
             batch = self._next(streams[source])
             losses.append(self._backward(batch))
-            samples += processes.total(self.phase.samples(batch))
+            samples += self.phase.samples(batch)
             taken[source] += 1
-        parameters = [p for p in self.phase.module.parameters() if p.requires_grad]
-        if len(losses) > 1:
-            for gradient in [p.grad for p in parameters if p.grad is not None]:
-                gradient /= len(losses)
-        processes.average_gradients(parameters)
+        for parameter in self.phase.module.parameters() if len(losses) > 1 else ():
+            if parameter.grad is not None:
+                parameter.grad /= len(losses)
         return sum(losses) / len(losses), taken
 
     def _backward(self, batch: Item) -> float:
@@ -220,8 +202,7 @@ class _Run(Generic[Item]):
 
     def _save_in_time(self) -> None:
         """Evaluate and save when due; only evaluations at fixed steps make a run repeatable."""
-        since_saved = self.machine.processes.from_first(self.seconds - self.saved_seconds)
-        is_old = since_saved > self.machine.checkpoint_seconds
+        is_old = self.seconds - self.saved_seconds > self.machine.checkpoint_seconds
         evaluate = is_old
         if self.phase.every:
             evaluate = self.step > 0 and self.step % self.phase.every == 0
@@ -246,7 +227,7 @@ class _Run(Generic[Item]):
             value = next(iter(figures.values()))
             if value > self.best_value:
                 self.best_value = value
-                self._write(self.phase.module.state_dict(), self.best_file)
+                save_state(self.best_file, self.phase.module.state_dict())
 
     def _held_out_loss(self) -> float:
         batches = list(itertools.islice(self.phase.held_out.batches(0), HELD_OUT_BATCHES))

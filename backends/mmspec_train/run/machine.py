@@ -1,25 +1,17 @@
-"""The device of a run and its processes, started by `torchrun` or `accelerate launch`.
+"""The device of a run, and figures of it that are measured."""
 
-A step's batches go to the processes in turn, and gradients are their mean: several processes train
-as one does, but for the order of sums.
-"""
-
-import atexit
 import ctypes
 import itertools
 import os
 import timeit
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from dataclasses import dataclass, fields
 from typing import TypeVar
 
 import torch
-from torch import Tensor, distributed, nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch import Tensor, nn
 
-from mmspec.ground.errors import UsageError
 from mmspec_torch.device.products import relative_time
 
 Item = TypeVar("Item")
@@ -28,81 +20,15 @@ SIDE = 1024
 """Rows of the matrices whose products are timed."""
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Options of glibc's `mallopt`, from malloc.h."""
-TIMEOUT = timedelta(days=30)
-"""How long processes wait for one another: the first answers all questions before training."""
-
-
-@dataclass
-class Processes:
-    """All processes of a run, seen from one of them; by default there is only one."""
-
-    rank: int = 0
-    """Index of this process; process 0 writes logs and checkpoints."""
-    count: int = 1
-
-    def average_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace each gradient by its mean over all processes; one that none has stays None."""
-        if self.count == 1:
-            return
-        trained = [parameter for parameter in parameters if parameter.requires_grad]
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in trained]
-        vector = parameters_to_vector(gradients)
-        present = vector.new_tensor([float(p.grad is not None) for p in trained])
-        sums, size = self.add_up(torch.cat([vector, present])), len(vector)
-        vector_to_parameters(sums[:size] / self.count, gradients)
-        for parameter, gradient, holders in zip(trained, gradients, sums[size:], strict=True):
-            parameter.grad = gradient if holders else None
-
-    def total(self, value: float) -> float:
-        """Return the sum of the values of all processes."""
-        return float(self.add_up(torch.tensor(value, dtype=torch.float64)))
-
-    def from_first(self, value: float) -> float:
-        """Return process 0's value in every process."""
-        return self.total(value if self.rank == 0 else 0.0)
-
-    def wait(self) -> None:
-        """Block until every process calls this."""
-        self.total(0.0)
-
-    def add_up(self, tensor: Tensor) -> Tensor:
-        """Replace a tensor by its sum over all processes, and return it."""
-        if self.count > 1:
-            distributed.all_reduce(tensor)
-        return tensor
-
-
-def join_processes(device: torch.device) -> tuple[Processes, torch.device]:
-    """Join the processes that a launcher started; returns them and this process's device.
-
-    device: of the run; of several GPUs a process gets its own.  Raises UsageError if no launcher
-    started this process, or the processes cannot exchange gradients on this device.
-    """
-    if not distributed.is_torchelastic_launched():
-        raise UsageError(
-            "--accelerate joins several processes, and no launcher started this one: torchrun "
-            "--nproc-per-node N -m mmspec_cli train ... --accelerate, or accelerate launch "
-            "--multi_gpu --num_processes N -m mmspec_cli ... (with --cpu it starts one process)"
-        )
-    if device.type not in ("cpu", "cuda"):
-        raise UsageError(f"several processes train on cpu or cuda, not on {device}: give --device")
-    if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-    distributed.init_process_group(backend, timeout=TIMEOUT)
-    atexit.register(distributed.destroy_process_group)
-    return Processes(distributed.get_rank(), distributed.get_world_size()), device
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The device, processes and checkpoint interval of a run."""
+    """The device and the checkpoint interval of a run."""
 
     device: torch.device
     compiled: bool = True
     checkpoint_seconds: float = 180.0
-    processes: Processes = field(default_factory=Processes)
 
     def autocast(self) -> torch.autocast:
         """Return the autocast context: bfloat16 on CUDA and on a CPU with units for it."""

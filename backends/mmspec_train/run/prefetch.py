@@ -1,6 +1,5 @@
 """Batches made ahead by a thread, and signals delayed while a run writes state."""
 
-import itertools
 import signal
 import threading
 from collections import deque
@@ -22,11 +21,9 @@ class Source(Protocol[Batch]):
         """Yield batches number `start`, `start` + 1, ..., without end."""
 
 
-def prefetch(
-    source: Source[Batch], start: int, maker: ThreadPoolExecutor, every: int = 1
-) -> Iterator[Batch]:
-    """Yield batches `start`, `start` + `every`, ... made by `maker`'s thread; raises as it did."""
-    batches = itertools.islice(source.batches(start), 0, None, every)
+def prefetch(source: Source[Batch], start: int, maker: ThreadPoolExecutor) -> Iterator[Batch]:
+    """Yield batches `start`, `start` + 1, ... made by `maker`'s thread; raises as it did."""
+    batches = source.batches(start)
     ahead = deque(maker.submit(next, batches) for _ in range(AHEAD))
     while True:
         yield ahead.popleft().result()
