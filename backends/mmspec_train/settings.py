@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.checkpoints.block_config import MARKOV_HEADS
+from mmspec.checkpoints.mtp import POSITIONS
 from mmspec.ground import errors
 from mmspec.ground.settings import Settings, option
 
@@ -220,6 +221,12 @@ class HeadShape(Settings):
     markov_rank: int = option(256, "Width of that correction.", least=1, kinds=("dspark",))
     image_context: bool = option(
         True, "Let a dflash or dspark head read the states of images.", kinds=BLOCKS
+    )
+    rotary: str = option(
+        "mrope",
+        "Positions of a dflash or dspark head for a Qwen-VL: M-RoPE, or the index of the token.",
+        choices=POSITIONS,
+        kinds=BLOCKS,
     )
     queries: int | None = option(
         None,

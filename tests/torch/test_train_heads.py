@@ -60,6 +60,7 @@ SHAPES = [(kind, HeadShape(3, 3)) for kind in HEADS] + [
     ("dspark", HeadShape(3, layers=2, markov="gated", markov_rank=8)),
     ("dspark", HeadShape(4, layers=1, markov="rnn", markov_rank=8)),
     ("dspark", HeadShape(3, layers=1, markov="none")),
+    ("dspark", HeadShape(3, layers=1, rotary="index")),
 ]
 
 

@@ -34,13 +34,13 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
     text = target.text
     ffn = shape.ffn or text.intermediate_size
     is_block = kind in BLOCK_KINDS
-    axes = text.rotary_axes if is_block or kind == "eagle3" else ()
+    turned = kind == "eagle3" or (is_block and shape.rotary == "mrope")
     plain = replace(
         text,
         tie_word_embeddings=False,
         qkv_bias=False,
         qk_norm=is_block,
-        rotary_axes=axes,
+        rotary_axes=text.rotary_axes if turned else (),
         rotary_scaling=None,
     )
     layer = replace(plain, num_hidden_layers=shape.layers if is_block else 1, intermediate_size=ffn)

@@ -1,15 +1,17 @@
-"""Qwen3.5's own drafter by M-RoPE and by token index: tokens a round on a model trained here.
+"""Drafters by M-RoPE and by token index: tokens a round on a model trained here.
 
-    PYTHONPATH=tests python tests/mtp_positions.py FOLDER
+    PYTHONPATH=tests python tests/positions.py mtp|dspark FOLDER
 
-trains a Qwen3.5 of 2 million parameters on the synthetic world for 8 CPU minutes, then its drafter
-for 3 with each kind of positions. Both run with each kind on held-out questions about one, two and
-five images. FOLDER keeps the checkpoints. All texts are compared with plain decoding's.
+trains a Qwen3.5 (mtp) or a Qwen3-VL (dspark) of 2 million parameters on the synthetic world for 8
+CPU minutes, then its drafter with each kind of positions: Qwen3.5's own for 3 minutes, a DSpark of
+one layer and blocks of 8 for 1,200 steps. Both run with each kind on held-out questions about one,
+two and five images. FOLDER keeps the checkpoints. All texts are compared with plain decoding's.
 """
 
 import json
 import random
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from time import process_time
@@ -26,22 +28,32 @@ from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen3_5
 
 import mmspec
 import mmspec_world
-from support.factory_qwen import IMAGE_ID, SPECIAL_TOKENS, STOP_ID, mtp_layer, tiny_qwen3_5
+from mmspec.checkpoints.config import read_config
+from mmspec.families.decoder import described_axes
+from support.factory_qwen import IMAGE_ID, SPECIAL_TOKENS, STOP_ID, mtp_layer, tiny_qwen
 
 TASKS = ["general", "detail", "caption", "conversation", "text", "spot", "vist", "chart"]
 ASKED = {1: ["general", "detail", "caption", "text"], 2: ["spot"], 5: ["vist"]}
 KINDS = "mrope", "index"
 CELLS, CELL, VOCABULARY = 16, 24, 768
 SIZES = {"hidden_size": 160, "intermediate_size": 448, "head_dim": 48, "vocab_size": VOCABULARY}
-SIZES |= {"sections": (4, 4, 4), "vision_hidden_size": 128, "vision_heads": 4, "patch": CELL // 2}
-SIZES |= {"key_dim": 32, "value_dim": 48, "least": CELL**2, "largest": CELLS * CELL**2}
-SIZES |= {"tied": True, "positions": 2048}
+SIZES |= {"vision_hidden_size": 128, "vision_heads": 4, "patch": CELL // 2}
+SIZES |= {"least": CELL**2, "largest": CELLS * CELL**2, "tied": True, "positions": 2048}
+OWN = {
+    "mtp": ("qwen3_5", {"sections": (4, 4, 4), "key_dim": 32, "value_dim": 48}),
+    "dspark": ("qwen3_vl", {"sections": (8, 8, 8), "layers": 4}),
+}
+"""The target's `model_type` and further sizes by drafter."""
+DISTILL = "-m mmspec_cli train distill --kind dspark --layers 1 --slots 8 --gamma 8 --threads 1"
+DISTILL += " --markov-rank 64 --samples 1024 --held-out 6 --anchors 24 --batch 2048 --steps 1200"
+GAMMA = {"none": 1, "mtp": 3, "dspark": 5}
 LONGEST, ROWS, ROLLOUT, SAMPLES = 240, 6, 3, 32
 
 
-def write_target(path):
+def write_target(path, drafter):
     """A random model with a tokenizer of the world's texts."""
-    tiny_qwen3_5(path, **SIZES)
+    model, sizes = OWN[drafter]
+    tiny_qwen(model, path, **SIZES, **sizes)
     samples = (mmspec_world.sample(t, n, split="train") for n in range(400) for t in TASKS)
     turns = [turn for each in samples for turn in each.turns]
     texts = [text for turn in turns for text in (turn.question, turn.answer)]
@@ -109,8 +121,8 @@ def fit(module, minutes, loss):
         step += 1
 
 
-def train_target(path):
-    write_target(path)
+def train_target(path, drafter):
+    write_target(path, drafter)
     model, batches = AutoModelForImageTextToText.from_pretrained(path).train(), Batches(path)
 
     def loss(step):
@@ -143,7 +155,7 @@ class Drafter(torch.nn.Module):
         return self.norm(self.layers[0](x, position_embeddings=self.turn[0](x, positions)))
 
 
-def train_drafter(path, kind):
+def train_mtp(path, kind):
     torch.manual_seed(1)
     model, batches = AutoModelForImageTextToText.from_pretrained(path).eval(), Batches(path)
     drafter, caught = Drafter(path), {}
@@ -178,34 +190,51 @@ def train_drafter(path, kind):
         (copy / "config.json").write_text(json.dumps(config))
 
 
-def answers(path, drafting, count):
+def train_dspark(path, kind):
+    head, data = path.parent / kind, path.parent / "answers"
+    places = ["--target", path, "--rotary", kind, "--answers-dir", data, "--out", head]
+    subprocess.run([sys.executable, *DISTILL.split(), *places], check=True)
+    config = json.loads((head / "config.json").read_text())
+    turns = described_axes(read_config(path).text.rotary_axes)
+    for run in KINDS:
+        copy = path.parent / f"{kind}-{run}"
+        shutil.copytree(head, copy)
+        config["rope_scaling"] = turns if run == "mrope" else None
+        (copy / "config.json").write_text(json.dumps(config))
+
+
+def answers(path, draft, drafting, count):
     """Texts, tokens and rounds of held-out questions about `count` images."""
     found = []
-    with mmspec.load(str(path), backend="torch", threads=1) as engine:
+    with mmspec.load(str(path), str(draft), backend="torch", threads=1) as engine:
         for number in range(SAMPLES):
             task = ASKED[count][number % len(ASKED[count])]
             sample = mmspec_world.sample(task, number, split="held-out")
             question = sample.turns[0].question.replace("<image>\n", "").replace("<image>", "")
             images = [mmspec.picture_from(image.convert("RGB")) for image in sample.images[:count]]
-            options = mmspec.Options(drafting=drafting, gamma=3, max_new_tokens=80, exact="off")
+            options = mmspec.Options(
+                drafting, gamma=GAMMA[drafting], max_new_tokens=80, exact="off"
+            )
             answer = engine.chat(options).reply(question, images)
             found.append((answer.text, answer.statistics.tokens, answer.statistics.rounds))
     return found
 
 
-def main(folder):
+def main(drafter, folder):
     torch.set_num_threads(1)
     target = folder / "target"
     if not target.exists():
-        train_target(target)
+        train_target(target, drafter)
     for kind in KINDS:
         if not (folder / f"{kind}-index").exists():
-            train_drafter(target, kind)
+            (train_mtp if drafter == "mtp" else train_dspark)(target, kind)
     draws = np.random.default_rng(0)
     for count in ASKED:
-        plain = answers(target, "none", count)
+        plain = answers(target, "auto", "none", count)
         for kind, run in ((kind, run) for kind in KINDS for run in KINDS):
-            drafted = answers(folder / f"{kind}-{run}", "mtp", count)
+            both = folder / f"{kind}-{run}"
+            pair = (both, "auto") if drafter == "mtp" else (target, both)
+            drafted = answers(*pair, drafter, count)
             same = sum(one[0] == two[0] for one, two in zip(plain, drafted, strict=True))
             figures = np.array([each[1:] for each in drafted])
             chosen = figures[draws.integers(0, SAMPLES, (1000, SAMPLES))].sum(1)
@@ -218,4 +247,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))
