@@ -28,7 +28,7 @@ def generate(
     setup: Setup, images: tuple[str, ...], prompt: str, system: str | None, thinking: bool | None
 ) -> int:
     """Answer one question, with or without images and clips, on stdout; - is an image on stdin."""
-    screen = Screen(plain=setup.plain, accepted=setup.accepted)
+    screen = Screen(plain=setup.plain)
     if prompt == STANDARD_INPUT and STANDARD_INPUT in images:
         raise UsageError("standard input holds the prompt or an image, not both: give - once")
     text = sys.stdin.read().strip() if prompt == STANDARD_INPUT else prompt

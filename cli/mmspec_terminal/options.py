@@ -252,7 +252,6 @@ PLAIN = click.option(
     is_flag=True,
     help="No colour, no boxes. Also where NO_COLOR is set or output is piped.",
 )
-ACCEPTED = click.option("--accepted", is_flag=True, help="Mark the drafted tokens that were kept.")
 FRAMES = together(
     click.option(
         "--fps",

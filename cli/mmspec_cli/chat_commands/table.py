@@ -74,7 +74,6 @@ COMMANDS: dict[str, tuple[str, Callable[..., None]]] = {
     "/temperature": ("[T]", turns.temperature),
     "/drafting": ("[SPEC]", turns.drafting),
     "/spec": ("[on|off]", turns.spec),
-    "/accepted": ("[on|off]", turns.accepted),
     "/markdown": ("[on|off]", turns.markdown),
     "/stats": ("", turns.stats),
     "/help": ("", _help),

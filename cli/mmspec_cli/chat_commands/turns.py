@@ -136,13 +136,6 @@ def spec(dialogue: Dialogue, argument: str) -> None:
     dialogue.notice("speculative decoding" if dialogue.chat.speculate else "plain decoding")
 
 
-def accepted(dialogue: Dialogue, argument: str) -> None:
-    """Mark drafted tokens that were kept."""
-    dialogue.screen.accepted = _switch("/accepted", argument, now=dialogue.screen.accepted)
-    state = "are marked" if dialogue.screen.accepted else "are not marked"
-    dialogue.notice(f"drafted tokens that were kept {state}")
-
-
 def markdown(dialogue: Dialogue, argument: str) -> None:
     """Show answers as Markdown, or as they are."""
     dialogue.screen.markdown = _switch("/markdown", argument, now=dialogue.screen.markdown)
