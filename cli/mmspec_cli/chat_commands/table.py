@@ -73,8 +73,6 @@ COMMANDS: dict[str, tuple[str, Callable[..., None]]] = {
     "/max-new-tokens": ("[N]", turns.max_new_tokens),
     "/temperature": ("[T]", turns.temperature),
     "/drafting": ("[SPEC]", turns.drafting),
-    "/spec": ("[on|off]", turns.spec),
-    "/markdown": ("[on|off]", turns.markdown),
     "/stats": ("", turns.stats),
     "/help": ("", _help),
     "/quit": ("", _quit),

@@ -177,7 +177,6 @@ class Dialogue:
         loading = partial(self.setup.load_other, name, self.chat.options, self.screen.progress)
         engine = load_or_pull(loading, self.screen, ask=self.interactive)
         chat = engine.chat(self.chat.options)
-        chat.speculate = self.chat.speculate
         chat.resume(engine.target.translated(self.chat.conversation))
         self.chat.close()
         self.chat = chat
