@@ -46,9 +46,10 @@ def generate(
         if setup.as_json:
             screen.json(answer_report(chat))
         else:
-            for note in remarks(chat.answer, details=setup.details):
+            for note in remarks(chat.answer):
                 screen.note(note)
             if chat.answer.finish_reason == "interrupted":
                 screen.note("stopped")
-            screen.note(footer(chat, first, details=setup.details))
+            context = engine.target.model.config.text.max_position_embeddings
+            screen.note(footer(chat.answer, first, context))
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0

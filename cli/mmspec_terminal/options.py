@@ -241,9 +241,6 @@ REPEAT_LIMIT = click.option(
     default=200,
     help="Stop an answer of which so many tokens repeat one part; 0: never.",
 )
-DETAILS = click.option(
-    "--details", is_flag=True, help="Show all figures of an answer, not the short line."
-)
 DECODING = together(*DRAFTING, *SAMPLING, EXACT, REPEAT_LIMIT)
 """The options that `mmspec_terminal.setup.decoding_options` reads."""
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

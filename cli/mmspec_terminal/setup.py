@@ -10,7 +10,6 @@ from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec_terminal.options import (
     CAPTIONER,
     DECODING,
-    DETAILS,
     DRAFT_TEXT,
     FRAMES,
     JSON,
@@ -35,7 +34,6 @@ class Setup:
     options: "Options"
     as_json: bool = False
     plain: bool = False
-    details: bool = False
     sampling: FrameSampling = EVENLY
     """Which frames of clips are taken."""
 
@@ -63,12 +61,12 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def with_setup(**values: Any) -> Any:
         models = {name: values.pop(name) for name in MODELS}
-        output = {name: values.pop(name) for name in ("as_json", "plain", "details")}
+        output = {name: values.pop(name) for name in ("as_json", "plain")}
         sampling = FrameSampling(values.pop("fps"), values.pop("max_frames"))
         setup = Setup(models, decoding_options(values), sampling=sampling, **output)
         return command(setup, **values)
 
-    shared = together(LOADING, CAPTIONER, DRAFT_TEXT, DECODING, JSON, PLAIN, DETAILS, FRAMES)
+    shared = together(LOADING, CAPTIONER, DRAFT_TEXT, DECODING, JSON, PLAIN, FRAMES)
     return shared(with_setup)
 
 

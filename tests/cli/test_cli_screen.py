@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.decoding.statistics import Round
-from mmspec_cli.terminal.answer import short_footer
+from mmspec_cli.terminal.answer import footer
 from mmspec_terminal.preview import preview
 from mmspec_terminal.render import Screen
 from mmspec_terminal.wrapping import Wrap
@@ -87,8 +87,8 @@ def test_the_short_line_says_speed_seconds_and_gain(drafted, plain_seconds, cont
     answer.add(Round([1, 2, 3, 4], drafted, drafted, 3))
     answer.statistics.seconds["decode"] = 0.1
     line = "4 tokens, 40/s · first after 0.2 s · 0.4 s in all"
-    assert short_footer(answer, 0.23, context) == line + end
-    assert "first" not in short_footer(answer, None, context)
+    assert footer(answer, 0.23, context) == line + end
+    assert "first" not in footer(answer, None, context)
 
 
 def test_an_answer_on_a_terminal_is_markdown_unless_that_is_switched_off(terminal, capsys):

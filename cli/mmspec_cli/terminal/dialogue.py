@@ -233,14 +233,13 @@ class Dialogue:
 
     def _remark(self, first_token: float | None) -> None:
         """Show how the answer ended, notes that were not shown before, and its cost."""
-        screen, answer, details = self.screen, self.chat.answer, self.setup.details
+        screen, answer = self.screen, self.chat.answer
+        context = self.chat.models.target.model.config.text.max_position_embeddings
         if answer.finish_reason in UNFINISHED:
             screen.note(UNFINISHED[answer.finish_reason].format(len(answer.token_ids)))
-        for note in remarks(answer, details=details):
+        for note in remarks(answer):
             self._note_once(note)
-        screen.note(footer(self.chat, first_token, details=details))
-        if details:
-            return
+        screen.note(footer(answer, first_token, context))
         self._say_if_drafting_changed()
         if self.interactive and not self._explained and answer.speed_up:
             screen.note(EXPLANATION)
