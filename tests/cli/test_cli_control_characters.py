@@ -16,7 +16,7 @@ from mmspec.chat.chat import Chat
 from support import endless
 from support.hostile import EVIL, TITLE, reached, talking
 from support.hub_server import serving
-from support.live_server import CHAT
+from support.live_server import CHAT, PATIENCE
 from support.serve_process import free_port
 from support.terminal import PROMPT
 
@@ -151,12 +151,14 @@ def test_a_server_and_its_log_spell_them_out(open_terminal, evil):
     terminal = open_terminal(failing_server, served, columns=4000)
     terminal.wait("answers at")
     url, messages = f"http://127.0.0.1:{port}", [{"role": "user", "content": f"what {EVIL}?"}]
-    for body in ({"messages": messages}, {"messages": messages, "model": EVIL}, {EVIL: EVIL}):
-        reply = httpx2.post(url + CHAT, json=body, timeout=60)
-        assert reply.status_code == (200 if len(body) == 1 and "messages" in body else 400) or (
-            reply.status_code == 404
-        )
-    assert httpx2.post(url + CHAT, json={"messages": messages, "seed": 13}).status_code == 500
+    asked = {"messages": messages}
+    for body, status in (
+        (asked, 200),
+        (asked | {"model": EVIL}, 404),
+        ({EVIL: EVIL}, 400),
+        (asked | {"seed": 13}, 500),
+    ):
+        assert httpx2.post(url + CHAT, json=body, timeout=PATIENCE).status_code == status
     with socket.create_connection(("127.0.0.1", port)) as raw:
         raw.sendall(f"GET /{EVIL} HTTP/1.1\r\n{EVIL}\r\n\r\n".encode())
         assert b"400" in raw.recv(999)

@@ -22,7 +22,7 @@ from support.commands import execute, start_process
 from support.hub_server import FakeHub, serving
 from support.lessons import write_lessons
 from support.suite_row import without_times
-from support.terminal import PROMPT, TEXT, Terminal
+from support.terminal import PATIENCE, PROMPT, TEXT, Terminal
 
 ENDING = [signal.SIGTERM, signal.SIGHUP]
 
@@ -72,7 +72,7 @@ def test_a_chat_ends_with_its_terminal(long, tmp_path, answering):
         terminal.type("\r")
         terminal.wait(TEXT)
     os.close(terminal.fd)
-    terminal.process.join(20)
+    terminal.process.join(PATIENCE)
     assert terminal.process.exitcode is not None
 
 

@@ -1,7 +1,7 @@
 """Stateless requests reuse what they share with earlier ones, and say what a cold run says."""
 
+from cProfile import Profile
 from dataclasses import replace
-from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -73,16 +73,21 @@ def test_the_next_turn_costs_its_own_tokens_alone(engine):
     assert again.cached_tokens == again.prompt_tokens - 1
 
 
-def test_a_long_history_that_is_cached_starts_soon(directory):
-    """All of the host's part, which is linear; the forward's part is the model's own."""
+def test_a_long_history_that_is_cached_costs_calls_in_its_proportion(directory):
+    """All of the host's part; the forward's part is the model's own."""
     client = Client(scripted_engine(directory, with_positions(SEES, 100_000)))
-    asked = dialogue(*[["what is in the picture?"]] * 800, answers=["a red circle."] * 799)
     plain = replace(OPTIONS, drafting="none", max_new_tokens=1)
-    client.ask(asked, plain)
-    started = process_time()
-    statistics = client.ask(asked, plain)[1]
-    assert process_time() - started < 0.6
-    assert statistics.cached_tokens == statistics.prompt_tokens - 1 > 10_000
+
+    def calls(turns):
+        question = ["what is in the picture?"]
+        asked = dialogue(*[question] * turns, answers=["a red circle."] * (turns - 1))
+        client.ask(asked, plain)
+        profile = Profile()
+        statistics = profile.runcall(client.ask, asked, plain)[1]
+        assert statistics.cached_tokens == statistics.prompt_tokens - 1 > 10 * turns
+        return sum(entry.callcount for entry in profile.getstats())
+
+    assert calls(400) < 5 * calls(100)
 
 
 def test_other_images_under_the_same_text_are_not_shared(engine):

@@ -15,6 +15,7 @@ import pytest
 from mmspec_cli.main import main
 from mmspec_server.app import Service
 from mmspec_server.server import CHOSEN, addresses, bound, share_one_heap
+from support.live_server import PATIENCE
 from support.serve_process import Served, free_port, serve
 
 
@@ -37,7 +38,7 @@ def started(pair_paths, tmp_path):
 def end(server: Served, number: signal.Signals) -> None:
     """Send a signal, and assert that the server ended in order."""
     os.kill(server.process.pid, number)
-    server.process.join(30)
+    server.process.join(PATIENCE)
     assert server.process.exitcode == 128 + number
     assert server.said.count("\n") <= 1
     assert "Traceback" not in server.said

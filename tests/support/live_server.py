@@ -21,6 +21,8 @@ from mmspec_server.server import Server, bound
 from mmspec_server.settings import ServerSettings
 
 CHAT = "/v1/chat/completions"
+PATIENCE = 60
+"""Seconds; a busy machine may take long."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,14 @@ def live(
             yield Live(service, server, client, thread)
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(PATIENCE)
         queue.close()
     assert not thread.is_alive()
 
 
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for a condition; fails after `seconds`."""
-    end = monotonic() + seconds
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition."""
+    end = monotonic() + PATIENCE
     while not condition():
         assert monotonic() < end
         sleep(0.005)

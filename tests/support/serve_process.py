@@ -14,12 +14,9 @@ import httpx2
 
 from mmspec_cli.main import main
 from support.commands import start_process
-from support.live_server import CHAT
+from support.live_server import CHAT, PATIENCE
 
 QUESTION = {"messages": [{"role": "user", "content": "What?"}], "max_tokens": 4}
-
-PATIENCE = 60
-"""Seconds; a busy machine may take long to load models."""
 
 
 def free_port() -> int:
