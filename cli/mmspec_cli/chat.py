@@ -65,7 +65,7 @@ def chat(
     last = _last() if resume else None
     if last and setup.models["model"] == "auto":
         setup = replace(setup, models={**setup.models, "model": last.model})
-    screen = Screen(plain=setup.plain)
+    screen = Screen(plain=setup.plain, accepted=setup.accepted)
     pictures = open_images(images, setup.sampling)
     if STANDARD_INPUT in images:
         type_at_terminal()

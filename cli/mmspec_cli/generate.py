@@ -28,7 +28,7 @@ def generate(
     setup: Setup, images: tuple[str, ...], prompt: str, system: str | None, thinking: bool | None
 ) -> int:
     """Answer one question, with or without images and clips, on stdout; - is an image on stdin."""
-    screen = Screen(plain=setup.plain)
+    screen = Screen(plain=setup.plain, accepted=setup.accepted)
     if prompt == STANDARD_INPUT and STANDARD_INPUT in images:
         raise UsageError("standard input holds the prompt or an image, not both: give - once")
     text = sys.stdin.read().strip() if prompt == STANDARD_INPUT else prompt
@@ -46,10 +46,9 @@ def generate(
         if setup.as_json:
             screen.json(answer_report(chat))
         else:
-            for note in remarks(chat.answer):
+            for note in remarks(chat.answer, details=setup.details):
                 screen.note(note)
             if chat.answer.finish_reason == "interrupted":
                 screen.note("stopped")
-            context = engine.target.model.config.text.max_position_embeddings
-            screen.note(footer(chat.answer, first, context))
+            screen.note(footer(chat, first, details=setup.details))
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0

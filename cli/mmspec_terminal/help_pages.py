@@ -14,7 +14,7 @@ EVERYDAY = {
         "--max-new-tokens",
         "--resume",
     ),
-    *("--private", "--preview", "--json", "--plain", "--backend", "--device"),
+    *("--private", "--preview", "--details", "--json", "--plain", "--backend", "--device"),
     *("--host", "--port", "--api-key", "--help", "--help-all"),
 }
 """Options that `--help` shows of a command which has `--help-all` for the others."""

@@ -241,6 +241,9 @@ REPEAT_LIMIT = click.option(
     default=200,
     help="Stop an answer of which so many tokens repeat one part; 0: never.",
 )
+DETAILS = click.option(
+    "--details", is_flag=True, help="Show all figures of an answer, not the short line."
+)
 DECODING = together(*DRAFTING, *SAMPLING, EXACT, REPEAT_LIMIT)
 """The options that `mmspec_terminal.setup.decoding_options` reads."""
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -249,6 +252,7 @@ PLAIN = click.option(
     is_flag=True,
     help="No colour, no boxes. Also where NO_COLOR is set or output is piped.",
 )
+ACCEPTED = click.option("--accepted", is_flag=True, help="Mark the drafted tokens that were kept.")
 FRAMES = together(
     click.option(
         "--fps",

@@ -20,12 +20,15 @@ from rich.text import Text
 from mmspec.chat.answer import Piece
 from mmspec.ground.escape import one_line, visible, visible_json
 from mmspec.ground.progress import Notice
+from mmspec_terminal.accepted_letters import AcceptedLetters
 from mmspec_terminal.markdown import Markdown
 from mmspec_terminal.preview import preview
 from mmspec_terminal.wording import with_flags
 from mmspec_terminal.wrapping import Run, Wrap
 
-QUIET, WRONG = "dim", "bold red"
+ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
+OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
+CLOSING = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 WHOLE_WORD = 15
 """Columns of the longest word that a table does not break."""
 GAP = 2
@@ -45,13 +48,15 @@ class Screen:
     """Writes text without markup; on a terminal it spells out control characters.
 
     plain: no colour, boxes or temporary lines; also set if stdout is not a terminal, NO_COLOR is
-    set, or the terminal is dumb.
+    set, or the terminal is dumb.  accepted: mark accepted draft tokens, by colour or, if plain, by
+    angle quotes.
     """
 
-    def __init__(self, *, plain: bool = False) -> None:
+    def __init__(self, *, plain: bool = False, accepted: bool = False) -> None:
         self.terminal = sys.stdout.isatty()
         dumb = os.environ.get("TERM") == "dumb"
         self.plain = plain or dumb or not self.terminal or bool(os.environ.get("NO_COLOR"))
+        self.accepted = accepted
         self._out = self._console(sys.stdout)
         self._err = self._console(sys.stderr)
         self._progress = False
@@ -59,7 +64,7 @@ class Screen:
         self._wrap = Wrap()
         self.markdown = self.terminal and not self.plain
         """True if answers are shown as Markdown."""
-        self._markdown = self._new_markdown()
+        self._markdown, self._letters = self._new_markdown(), AcceptedLetters()
 
     def _new_markdown(self) -> Markdown:
         return Markdown(lambda: _width(self._out))
@@ -71,13 +76,21 @@ class Screen:
         """Write one round's text without ending the line."""
         self.clear_progress()
         if self.markdown:
+            if self.accepted:
+                self._letters.add(piece)
             self._stream_markdown(self._markdown.push(piece.text))
+        elif piece.accepted and self.accepted:
+            marked = f"{OPENING}{piece.accepted}{CLOSING}" if self.plain else piece.accepted
+            self._stream(marked, ACCEPTED)
+            self._stream(piece.own)
         else:
             self._stream(piece.text)
 
     def _stream_markdown(self, runs: Iterator[Run]) -> None:
         for text, style in runs:
-            self._stream(text, style)
+            parts = self._letters.parts(text) if self.accepted else [(text, False)]
+            for part, is_accepted in parts:
+                self._stream(part, f"{style or ''} {ACCEPTED}".strip() if is_accepted else style)
 
     def _stream(self, text: str, style: str | None = None) -> None:
         """Write text without ending the line; on a terminal lines break between words."""
@@ -100,6 +113,7 @@ class Screen:
         self.clear_progress()
         markdown, self._markdown = self._markdown, self._new_markdown()
         self._stream_markdown(markdown.end())
+        self._letters = AcceptedLetters()
         for run in self._wrap.end(_width(self._out)):
             self._write(*run)
         if self._in_line:

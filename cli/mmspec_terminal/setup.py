@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec_terminal.options import (
+    ACCEPTED,
     CAPTIONER,
     DECODING,
+    DETAILS,
     DRAFT_TEXT,
     FRAMES,
     JSON,
@@ -34,6 +36,8 @@ class Setup:
     options: "Options"
     as_json: bool = False
     plain: bool = False
+    accepted: bool = False
+    details: bool = False
     sampling: FrameSampling = EVENLY
     """Which frames of clips are taken."""
 
@@ -61,12 +65,14 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def with_setup(**values: Any) -> Any:
         models = {name: values.pop(name) for name in MODELS}
-        output = {name: values.pop(name) for name in ("as_json", "plain")}
+        output = {name: values.pop(name) for name in ("as_json", "plain", "accepted", "details")}
         sampling = FrameSampling(values.pop("fps"), values.pop("max_frames"))
         setup = Setup(models, decoding_options(values), sampling=sampling, **output)
         return command(setup, **values)
 
-    shared = together(LOADING, CAPTIONER, DRAFT_TEXT, DECODING, JSON, PLAIN, FRAMES)
+    shared = together(
+        LOADING, CAPTIONER, DRAFT_TEXT, DECODING, JSON, PLAIN, ACCEPTED, DETAILS, FRAMES
+    )
     return shared(with_setup)
 
 

@@ -87,6 +87,7 @@ def test_a_conversation_of_other_tokens_is_refused_and_nothing_lost(chat, red):
 
 FAILING = {
     "/imgae red.png": "nearest: /image",
+    "/spec maybe": "on or off",
     "/undo": "no turn yet",
     "/load red.png": "red.png cannot be read",
     "/save no/where.json": "no/where.json: there is no folder no",
@@ -115,13 +116,13 @@ def test_commands_that_fail_say_why_and_the_chat_goes_on(chat, red):
 
 def test_every_line_is_json_where_that_was_asked_for(chat):
     records = chat(
-        *("/help", "/images", "one", "/stats", "/image red.png", "/images"),
-        *("/save talk.json", "/undo", "/load talk.json", "/system Brief."),
+        *("/help", "/images", "one", "/stats", "/image red.png", "/images", "/spec off"),
+        *("/accepted on", "/save talk.json", "/undo", "/load talk.json", "/system Brief."),
         *("/reset", "/undo", "/retry", "/nonsense", "/quit"),
     ).records
     assert [{*record} & {"help", "notice", "stats", "images", "text"} for record in records] == [
         *({"help"}, {"notice"}, {"text", "stats"}, {"stats"}, {"images"}),
-        *([{"notice"}] * 6),
+        *([{"notice"}] * 8),
         {"text", "stats"},
     ]
     assert records[3]["stats"] == records[2]["stats"]

@@ -61,9 +61,9 @@ def test_trees_are_reported_and_change_no_token(run, pair, red):
 
 def test_text_goes_to_stdout_and_the_footer_to_stderr(run, pair, red):
     expected = report_of(run, red, *pair)
-    status, out, err = run("generate", red, "--prompt", "What?", *pair)
+    status, out, err = run("generate", red, "--prompt", "What?", *pair, "--details")
     assert (status, out) == (0, expected["text"] + "\n")
-    assert err.startswith(f"{len(expected['token_ids'])} tokens, ")
+    assert f"prompt 0 cached + {expected['prompt_tokens']} new" in err
 
 
 @pytest.mark.parametrize(

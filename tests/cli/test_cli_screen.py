@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.decoding.statistics import Round
-from mmspec_cli.terminal.answer import footer
+from mmspec_cli.terminal.answer import short_footer
 from mmspec_terminal.preview import preview
 from mmspec_terminal.render import Screen
 from mmspec_terminal.wrapping import Wrap
@@ -44,14 +44,14 @@ def test_on_a_terminal_control_characters_are_spelled_out_and_markup_is_text(ter
 @pytest.mark.parametrize("why", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_no_colour_where_none_is_wanted(terminal, capsys, why):
     terminal(**why)
-    screen = Screen()
+    screen = Screen(accepted=True)
     screen.piece(Piece("drafted", " own"))
     screen.note("a note")
     screen.progress("reading")
     screen.table(["a"], [["b"]])
     out, err = capsys.readouterr()
     assert "\x1b" not in out + err
-    assert out.startswith("drafted own\n")
+    assert out.startswith("‹drafted› own\n")  # noqa: RUF001
     assert "reading" not in err
 
 
@@ -87,8 +87,8 @@ def test_the_short_line_says_speed_seconds_and_gain(drafted, plain_seconds, cont
     answer.add(Round([1, 2, 3, 4], drafted, drafted, 3))
     answer.statistics.seconds["decode"] = 0.1
     line = "4 tokens, 40/s · first after 0.2 s · 0.4 s in all"
-    assert footer(answer, 0.23, context) == line + end
-    assert "first" not in footer(answer, None, context)
+    assert short_footer(answer, 0.23, context) == line + end
+    assert "first" not in short_footer(answer, None, context)
 
 
 def test_an_answer_on_a_terminal_is_markdown_unless_that_is_switched_off(terminal, capsys):

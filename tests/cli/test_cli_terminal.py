@@ -16,14 +16,14 @@ from support.hub_server import serving
 from support.terminal import PATIENCE, PROMPT, TEXT
 
 IMAGE_PROMPT = r"\[1 image\] >"
-STOPPED = r"stopped; /retry[\s\S]*in\s+all[\s\S]*"
+STOPPED = r"stopped; /retry[\s\S]*peak[\s\S]*"
 
 
 @pytest.fixture
 def chat(long_pair, red) -> list[str]:
     """The arguments of a chat whose answers go on for long."""
     target, draft = map(str, long_pair)
-    options = ["--model", target, "--draft", draft, "--backend", "torch"]
+    options = ["--model", target, "--draft", draft, "--backend", "torch", "--details"]
     return ["chat", "red.png", *options, "--max-new-tokens", "50000", "--repeat-limit", "0"]
 
 
@@ -53,7 +53,7 @@ def leave(terminal, key="/quit\r") -> None:
 def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     assert "reading" in ask(terminal)
     terminal.type("\x03")
-    terminal.wait(r"stopped; /retry[\s\S]*s\s+in\s+all")
+    terminal.wait(r"stopped; /retry[\s\S]*peak\s+[\d.]+\s+[GM]B")
     terminal.wait(PROMPT)
 
     terminal.type("half a line")
@@ -69,6 +69,9 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     terminal.type("\x1b[200~and\nnow?\x1b[201~\r")
     terminal.wait(TEXT)
     terminal.type("\x03")
+    counts = r"(\d+)\s+cached\s+\+\s+(\d+)\s+new"
+    cached, new = map(int, re.search(counts, terminal.wait(counts)).groups())
+    assert cached > new > 0
     terminal.wait(PROMPT)
     leave(terminal, "\x04")
     history = (tmp_path / "mmspec" / "history").read_text()
@@ -85,7 +88,7 @@ def from_pipe(arguments: list[str]) -> int:
 
 def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair, tmp_path):
     os.mkfifo(tmp_path / "in")
-    chat = ["chat", "--model", str(long_pair[0]), "--draft", "none"]
+    chat = ["chat", "--model", str(long_pair[0]), "--draft", "none", "--details"]
     child = start_process(from_pipe, [*chat, "--max-new-tokens", "50000"], directory=tmp_path)
     with (tmp_path / "in").open("w") as pipe:
         pipe.write("one\ntwo\n")
@@ -96,7 +99,7 @@ def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair, tmp_path):
         os.kill(child.pid, signal.SIGINT)
         child.join(PATIENCE)
     err = (tmp_path / "err").read_text()
-    assert (child.exitcode, err.count("s in all")) == (130, 1)
+    assert (child.exitcode, err.count("peak")) == (130, 1)
     assert err.splitlines()[-1] == "mmspec: interrupted"
 
 
@@ -124,7 +127,7 @@ def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
     terminal.type("\x04")  # leaves, but not in the middle of an answer
     terminal.wait(r"[\s\S]{600}")
     terminal.type("\x03")
-    terminal.wait(r"stopped; /retry[\s\S]*in\s+all")
+    terminal.wait(r"stopped; /retry[\s\S]*peak")
     assert terminal.status() == 0
 
 

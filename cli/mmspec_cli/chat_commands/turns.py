@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from mmspec.chat.answer import Answer
 from mmspec.drafters.views import PLAIN
-from mmspec.ground.errors import UsageError
+from mmspec.ground.errors import UsageError, choice
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.terminal.answer import stats_report
 from mmspec_cli.terminal.dialogue import Dialogue
@@ -21,6 +21,15 @@ def whole_number(name: str, argument: str) -> int:
         return int(argument)
     except ValueError as error:
         raise UsageError(f"{name} {argument}: give a whole number, such as 100") from error
+
+
+def _switch(name: str, argument: str, *, now: bool) -> bool:
+    """What `on` or `off` after the command `name` means; `now` without a word."""
+    if not argument:
+        return now
+    if argument not in ("on", "off"):
+        raise choice(f"setting of {name}", argument, ["on", "off"])
+    return argument == "on"
 
 
 def reset(dialogue: Dialogue) -> None:
@@ -116,6 +125,29 @@ def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:
     mean = f"auto, {chat.answer.statistics.draft_length:.1f} drafted a round"
     reason = (chat.answer.plain_reason or "").removeprefix("gamma auto: ")
     return [("gamma", f"{mean}; {reason}" if reason else mean)]
+
+
+def spec(dialogue: Dialogue, argument: str) -> None:
+    """Decode speculatively, or plainly."""
+    if dialogue.chat.plain:
+        raise UsageError("there is no draft to speculate with: start with --draft NAME")
+    chat = dialogue.chat
+    chat.speculate = _switch("/spec", argument, now=chat.speculate)
+    dialogue.notice("speculative decoding" if dialogue.chat.speculate else "plain decoding")
+
+
+def accepted(dialogue: Dialogue, argument: str) -> None:
+    """Mark drafted tokens that were kept."""
+    dialogue.screen.accepted = _switch("/accepted", argument, now=dialogue.screen.accepted)
+    state = "are marked" if dialogue.screen.accepted else "are not marked"
+    dialogue.notice(f"drafted tokens that were kept {state}")
+
+
+def markdown(dialogue: Dialogue, argument: str) -> None:
+    """Show answers as Markdown, or as they are."""
+    dialogue.screen.markdown = _switch("/markdown", argument, now=dialogue.screen.markdown)
+    state = "as Markdown" if dialogue.screen.markdown else "as they are"
+    dialogue.notice(f"answers are shown {state}")
 
 
 def model(dialogue: Dialogue, name: str) -> None:

@@ -19,10 +19,10 @@ from mmspec_terminal.wording import counted
 Answering = Stream | Generator[Prefilled | Piece]
 
 FASTER = 1.05
-"""The least ratio to plain decoding that the line under an answer calls faster."""
+"""The least ratio to plain decoding that the short line under an answer calls faster."""
 
 MUCH = 0.5
-"""The share of the context from which on the line says how much is used."""
+"""The share of the context from which on the short line says how much is used."""
 
 
 def introduction(engine: Engine) -> list[str]:
@@ -62,17 +62,16 @@ def stream(
     return first
 
 
-def remarks(answer: Answer) -> list[str]:
-    """The notes to show: not why nothing was drafted, which /stats tells."""
-    return [note for note in answer.notes if note != answer.plain_reason]
+def remarks(answer: Answer, *, details: bool) -> list[str]:
+    """The notes to show: without details not why nothing was drafted, which /stats tells."""
+    return [note for note in answer.notes if details or note != answer.plain_reason]
 
 
-def footer(answer: Answer, first_token: float | None, context: int) -> str:
-    """The line under an answer: tokens, speed and seconds.
+def short_footer(answer: Answer, first_token: float | None, context: int) -> str:
+    """The line under an answer for people who chat: tokens, speed and seconds.
 
     It ends with the gain of drafting where that is known, and with the share of the context's
-    positions that are used if it is large.  first_token: seconds from the question to the first
-    text; None if there was none.  context: the target's positions.
+    positions that are used if it is large.  first_token: as for `footer`.
     """
     statistics, gain = answer.statistics, answer.speed_up
     speed = statistics.tokens_per_second
@@ -85,6 +84,33 @@ def footer(answer: Answer, first_token: float | None, context: int) -> str:
     used = (statistics.prompt_tokens + statistics.tokens) / context
     if used > MUCH:
         parts.append(f"{used:.0%} of the context used")
+    return " · ".join(parts)
+
+
+def footer(chat: Chat, first_token: float | None, *, details: bool) -> str:
+    """The line under a chat's last answer, short or with details: its tokens and their speed, the
+    time to the first token, tokens per round, prompt tokens and peak memory.
+
+    first_token: seconds from the question to the first text; None if there was none.
+    """
+    if not details:
+        context = chat.models.target.model.config.text.max_position_embeddings
+        return short_footer(chat.answer, first_token, context)
+    statistics = chat.answer.statistics
+    parts = [f"{statistics.tokens} tokens, {statistics.tokens_per_second:.1f}/s"]
+    if first_token is not None:
+        seconds = statistics.seconds
+        stages = [stage for stage in ("vision", "caption") if seconds[stage]]
+        split = [f"{stage} {seconds[stage]:.2f}" for stage in (*stages, "prefill")]
+        parts.append(f"first after {first_token:.2f} s ({', '.join(split)})")
+    efficiency, rate = statistics.block_efficiency, statistics.acceptance_rate
+    drafting = f"{efficiency:.2f} tokens/round, {rate:.0%} accepted"
+    cached, size = statistics.cached_tokens, statistics.peak_memory_bytes
+    parts += [
+        drafting if statistics.drafted else "no drafting",
+        f"prompt {cached} cached + {statistics.prompt_tokens - cached} new",
+        f"peak {size / 1e9:.2f} GB" if size >= 1e9 else f"peak {size / 1e6:.0f} MB",
+    ]
     return " · ".join(parts)
 
 

@@ -177,6 +177,7 @@ class Dialogue:
         loading = partial(self.setup.load_other, name, self.chat.options, self.screen.progress)
         engine = load_or_pull(loading, self.screen, ask=self.interactive)
         chat = engine.chat(self.chat.options)
+        chat.speculate = self.chat.speculate
         chat.resume(engine.target.translated(self.chat.conversation))
         self.chat.close()
         self.chat = chat
@@ -233,13 +234,14 @@ class Dialogue:
 
     def _remark(self, first_token: float | None) -> None:
         """Show how the answer ended, notes that were not shown before, and its cost."""
-        screen, answer = self.screen, self.chat.answer
-        context = self.chat.models.target.model.config.text.max_position_embeddings
+        screen, answer, details = self.screen, self.chat.answer, self.setup.details
         if answer.finish_reason in UNFINISHED:
             screen.note(UNFINISHED[answer.finish_reason].format(len(answer.token_ids)))
-        for note in remarks(answer):
+        for note in remarks(answer, details=details):
             self._note_once(note)
-        screen.note(footer(answer, first_token, context))
+        screen.note(footer(self.chat, first_token, details=details))
+        if details:
+            return
         self._say_if_drafting_changed()
         if self.interactive and not self._explained and answer.speed_up:
             screen.note(EXPLANATION)
