@@ -1,5 +1,6 @@
 """Published models: cards, manifests, documented memory, and which of them is recommended."""
 
+import json
 import re
 import subprocess
 import sys
@@ -11,11 +12,9 @@ import pytest
 from mmspec.checkpoints import recommendation
 from mmspec.checkpoints.cards import load_cards
 from mmspec.checkpoints.config import ModelConfig, read_config
-from mmspec.checkpoints.loading_plan import TensorSource, plan
 from mmspec.checkpoints.manifest import PRECISIONS, cache_bytes, manifest, state_bytes, weight_bytes
 from mmspec.checkpoints.recommendation import advice, best_here, recommended
-from mmspec.families.llava import PATCHES
-from support.full_size import FULL_SIZE
+from support.random_checkpoints import llava, text
 
 BACKENDS = Path(__file__).parents[2] / "docs" / "backends.md"
 CARDS = load_cards()
@@ -33,6 +32,8 @@ def test_pairs_are_drafts_that_serve_their_target(name):
 
 
 PARAMETERS = {
+    "llava-1.5-7b": 7.06e9,
+    "llava-1.5-13b": 13.35e9,
     "qwen2.5-vl-3b": 3.75e9,
     "qwen2.5-vl-7b": 8.29e9,
     "qwen3-0.6b": 0.596e9,
@@ -100,86 +101,45 @@ def image_bytes(config: ModelConfig) -> int:
     return cache_bytes(config.text, IMAGE_TOKENS) + features
 
 
-@pytest.fixture(scope="module", params=FULL_SIZE)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def directory(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return FULL_SIZE[name].write(tmp_path_factory.mktemp("full") / "model")
-
-
-def test_the_whole_checkpoint_is_planned(name, directory):
-    config = read_config(directory)
-    sources = plan(directory, config)
-    assert {path: source.shape for path, source in sources.items()} == manifest(config)
-    mlx = FULL_SIZE[name].quantized
-    if config.vision is not None:
-        assert sources[PATCHES].layout == ("mlx" if mlx else "torch")
-    packed = {path for path, source in sources.items() if source.packing}
-    assert bool(packed) == mlx
-    plain = {path for path in sources.keys() - packed if len(sources[path].shape) == 2}
-    assert all(path.startswith(("vision_", "multi_")) for path in plain) or not mlx
-    assert bool(plain) == (name != "llava-1.5-7b mlx")
-
-
-DOCS = Path(__file__).parents[2] / "docs" / "backends.md"
-HALF = 2
 PROMPT = 576 + 64
 BUDGET = 512
 BRANCHES = 4
 ROWS = 6
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    root = tmp_path_factory.mktemp("memory")
-    return {name: read(root / name, name) for name in ("llava-1.5-7b mlx", "lvlm68m hub")}
-
-
-def read(directory, name) -> tuple[ModelConfig, dict[str, TensorSource]]:
-    FULL_SIZE[name].write(directory)
-    config = read_config(directory)
-    return config, plan(directory, config)
-
-
-def stored_bytes(sources, prefix=""):
-    """Bytes on the device: packed as stored, floats in 16 bits."""
-    chosen = [source for name, source in sources.items() if name.startswith(prefix)]
-    packed = [source for source in chosen if source.packing]
-    parts = [part for s in packed for part in (s.stored, s.packing.scales, s.packing.biases)]
-    plain = (prod(source.shape) for source in chosen if not source.packing)
-    return sum(part.end - part.start for part in parts) + HALF * sum(plain)
-
-
 def activation_bytes(target, draft):
     """The largest layer's inputs, scores and MLP of one image's positions, and float32 logits."""
     text = target.text
-    wide = PROMPT * (4 * text.hidden_size + 3 * text.intermediate_size) * HALF
+    wide = PROMPT * (4 * text.hidden_size + 3 * text.intermediate_size) * 2
     scores = PROMPT**2 * text.num_attention_heads * 4
     return wide + scores + 4 * text.vocab_size * (ROWS + BRANCHES)
 
 
-def table(models):
-    (target, weights), (draft, draft_weights) = models["llava-1.5-7b mlx"], models["lvlm68m hub"]
+def table(draft):
+    """Bytes by part, every matrix of the target in 4 bits with two numbers of 16 for 64."""
+    target = CARDS["llava-1.5-7b"].model
+    packed = (prod(s) * (4.5 / 8 if len(s) == 2 else 2) for s in manifest(target).values())
+    own = {name: 2 * prod(shape) for name, shape in manifest(draft).items()}
+    tower = sum(size for name, size in own.items() if name.startswith("vision_tower"))
     positions = PROMPT + BUDGET
-    tower = stored_bytes(draft_weights, "vision_tower")
     return {
-        "target": stored_bytes(weights),
+        "target": sum(packed),
         "target's cache": cache_bytes(target.text, positions),
-        "draft": stored_bytes(draft_weights) - tower,
+        "draft": sum(own.values()) - tower,
         "draft's tower": tower,
         "draft's cache": BRANCHES * cache_bytes(draft.text, positions),
         "activations": activation_bytes(target, draft),
     }
 
 
-def test_the_documented_figures_are_the_computed_ones(models):
-    rows = re.findall(r"^\| ([a-z' ]+?)[,:(].*?\| ([\d.]+) GB \|$", DOCS.read_text(), re.MULTILINE)
+def test_the_documented_figures_are_the_computed_ones(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(llava(text("draft-68m"))))
+    rows = re.findall(
+        r"^\| ([a-z' ]+?)[,:(].*?\| ([\d.]+) GB \|$", BACKENDS.read_text(), re.MULTILINE
+    )
     documented = {name.strip(): float(value) for name, value in rows}
-    computed = {name: round(value / 1e9, 2) for name, value in table(models).items()}
-    assert documented == computed
+    computed = table(read_config(tmp_path)).items()
+    assert documented == {name: round(value / 1e9, 2) for name, value in computed}
 
 
 GIB = 2**30

@@ -4,52 +4,18 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from mmspec.checkpoints.config import read_config
-from mmspec.checkpoints.loading_plan import plan
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_mlx import save_quantized
-from mmspec_mlx.backend import MlxBackend, build
-from mmspec_mlx.device.weights import Weights
+from mmspec_mlx.backend import MlxBackend
 from support import factory
 from support import sequence_helpers as helpers
 from support.factory_qwen import tiny_qwen2, tiny_qwen3
-from support.full_size import FULL_SIZE
 from support.segments import flat
-
-DTYPES = {"F32": mx.float32, "F16": mx.float16, "BF16": mx.bfloat16, "U32": mx.uint32}
-
-
-def check(sources, config):
-    """Build a model of zeros that are never computed, and enqueue every module."""
-    weights = Weights(
-        sources,
-        mx.float16,
-        read=lambda stored: mx.zeros(stored.shape, DTYPES[stored.dtype]),
-        settle=lambda *_: None,
-    )
-    model = build(weights, config, "cpu", Path("the plan"))
-    language, rows = model.language, model.language.embed(mx.array([0]))
-    if config.vision:
-        side = config.vision.image_size
-        rows = model._tower.project(model._tower.encode(mx.zeros((3, side, side))))
-    x = rows[None, :, : config.text.hidden_size]
-    turn = language.rotary.at([0], x.shape[1])
-    language.logits(language.feed(x, language.new_cache(rows=1), 0, turn, None))
-
-
-@pytest.mark.parametrize("name", FULL_SIZE)
-def test_the_modules_use_exactly_a_full_size_checkpoint(tmp_path, name):
-    path = FULL_SIZE[name].write(tmp_path / "a")
-    before = mx.get_active_memory()
-    config = read_config(path)
-    check(plan(path, config), config)
-    assert mx.get_active_memory() - before < 2_000_000
 
 
 @pytest.mark.parametrize(
