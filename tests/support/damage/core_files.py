@@ -8,27 +8,17 @@ from types import SimpleNamespace
 import numpy as np
 from PIL import Image
 
-from mmspec.chat.captions import read_captions
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
-from mmspec.decoding.exact_rows import ExactRows
-from mmspec.diagnostics.prompts import read_prompts
-from mmspec.draft_length.calibration_file import CalibrationFile
-from mmspec.exactness.finding import Finding, FindingFile
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import open_picture, picture_from
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec_bench.report.merge import merge
-from mmspec_bench.report.write import report_tables
 from mmspec_cli.chat_commands import files
 from mmspec_cli.terminal import kept_conversations
-from mmspec_train.data.conversation_file import ConversationFile
-from mmspec_train.run.run_manifest import check_manifest
-from support import factory_layouts, scripted_engine, synthetic_run
+from support import factory_layouts, scripted_engine
 from support.films import film
-from support.scripted_clock import FLAT
 
 TEXT = "what is in <image> </s> picture? über\n"
 OPTIONS = Options(max_new_tokens=3, exact="off", gamma=2)
@@ -106,21 +96,6 @@ def use_conversation(file: Path, _: str) -> None:
     files.go_on(dialogue, file, str(file))
 
 
-def make_lines(folder: Path) -> None:
-    """Captions and prompts of two images."""
-    for name in ("a.png", "b.png"):
-        picture().save(folder / name)
-    captions = [{"image": name, "caption": "a cat"} for name in ("a.png", "b.png")]
-    prompts = [{"prompt": "what?", "images": ["a.png", "b.png"]}, {"prompt": "why?"}]
-    for name, values in (("captions.jsonl", captions), ("prompts.jsonl", prompts)):
-        (folder / name).write_text("".join(json.dumps(value) + "\n" for value in values))
-
-
-def use_lines(file: Path, _: str) -> None:
-    """Read the file as what its name says."""
-    (read_captions if file.stem == "captions" else read_prompts)(file)
-
-
 TOKENIZERS = ("llama", "byte-level", "hub-llama")
 
 
@@ -172,57 +147,3 @@ def tokenizer_files() -> tuple[str, ...]:
     """The files of every kind of tokenizer, tokenizer.json more often than the others."""
     names = ("tokenizer.json",) * 3 + ("tokenizer_config.json", "special_tokens_map.json")
     return tuple(f"{kind}/{name}" for kind in TOKENIZERS for name in names)
-
-
-KEY = {"machine": "x", "backend": {"name": "torch"}}
-
-
-def make_measured(folder: Path) -> None:
-    """A calibration and a finding."""
-    CalibrationFile(folder / "calibration.json", KEY).write(FLAT.calibration())
-    FindingFile(folder / "finding.json", KEY).write(Finding(1.02, True, ExactRows(8, 64)))
-
-
-def use_measured(file: Path, _: str) -> None:
-    """Read both, and use what they hold."""
-    calibration, _ = CalibrationFile(file.parent / "calibration.json", KEY).read()
-    for context in (0, 100, 10**6):
-        calibration.round_costs(1, context)
-        calibration.tree_costs(8, 1, context)
-    finding = FindingFile(file.parent / "finding.json", KEY).read()
-    if finding:
-        finding.line()
-        if finding.rows:
-            list(finding.rows.tiles(100))
-
-
-METHODS = ("none", "M", "MT", "adaptive:MT")
-
-
-def make_run(folder: Path) -> None:
-    """A run of few rows."""
-    rows = list(synthetic_run.rows_of(1, METHODS, ("chart", "spot")))
-    synthetic_run.write(folder, rows, synthetic_run.provenance(METHODS))
-
-
-def use_run(file: Path, _: str) -> None:
-    """Report on the run."""
-    run = merge([file.parent])
-    report_tables(run, run.task_summaries)
-
-
-TURNS = [{"from": "human", "value": "<image>\nwhat?"}, {"from": "gpt", "value": "a cat"}]
-
-
-def make_training(folder: Path) -> None:
-    """A run's options and conversations to train on."""
-    (folder / "run.json").write_text(json.dumps({"seed": 1, "steps": {"a": 2}}))
-    picture().save(folder / "a.png")
-    entries = [{"image": "a.png", "conversations": TURNS} for _ in range(40)]
-    (folder / "conversations.json").write_text(json.dumps(entries))
-
-
-def use_training(file: Path, _: str) -> None:
-    """Compare the options, and index the conversations."""
-    check_manifest(file.parent / "run.json", {"seed": 1, "steps": {"a": 2}}, "begin anew")
-    ConversationFile(file.parent / "conversations.json", file.parent).check()

@@ -6,7 +6,6 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from random import Random
@@ -155,38 +154,6 @@ def _not_finite(entries: dict[str, Any], tensors: bytes, draws: Random) -> bytes
     start, end = entries[name]["data_offsets"]
     place = draws.randrange(start // 4, end // 4) * 4
     return tensors[:place] + b"\xff" * 4 + tensors[place + 4 :]
-
-
-def damage_sentencepiece(content: bytes, draws: Random) -> bytes:
-    """A sentencepiece model with other pieces, or with another number in its settings."""
-    from sentencepiece import sentencepiece_model_pb2
-
-    model = sentencepiece_model_pb2.ModelProto.FromString(content)
-    for _ in range(draws.choice((1, 1, 3, 20))):
-        piece = draws.choice(model.pieces)
-        match draws.randrange(6):
-            case 0:
-                piece.piece = draws.choice(("", "x" * 20_000, "\0", "<0xZZ>", "<s>", "\u2581" * 50))
-            case 1:
-                piece.piece = draws.choice(model.pieces).piece
-            case 2:
-                piece.score = draws.choice((math.nan, math.inf, -math.inf, 1e38, 0.0))
-            case 3:
-                piece.type = draws.choice(list(piece.Type.values()))
-            case 4:
-                model.pieces.remove(piece)
-            case 5:
-                numbers = [
-                    field.name
-                    for field, value in model.trainer_spec.ListFields()
-                    if type(value) is int
-                ]
-                name = draws.choice(numbers)
-                with suppress(ValueError):
-                    setattr(
-                        model.trainer_spec, name, draws.choice((-1, 0, 1, 2, 5, 319, 2**31 - 1))
-                    )
-    return bytes(model.SerializeToString())
 
 
 def put_impostor(file: Path, draws: Random) -> None:

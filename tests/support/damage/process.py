@@ -81,8 +81,6 @@ def damage(file: Path, draws: Random) -> None:
         content = b"".join(lines)
     elif file.suffix == ".safetensors" and own:
         content = mutations.damage_safetensors(content, draws)
-    elif file.suffix == ".model" and own:
-        content = mutations.damage_sentencepiece(content, draws)
     else:
         content = mutations.damage_bytes(content, draws)
     file.write_bytes(content)
