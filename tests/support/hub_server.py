@@ -3,7 +3,6 @@
 import json
 import re
 import threading
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha1, sha256
@@ -15,8 +14,6 @@ from urllib.parse import unquote
 import pytest
 from huggingface_hub import constants
 
-PIECE = 8192
-"""Bytes of a file that are sent at a time."""
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -34,8 +31,6 @@ class FakeHub(BaseHTTPRequestHandler):
     """Further files in the list of every repository."""
     large: tuple[str, ...] = ()
     """Files that are listed with their SHA-256, as large ones are."""
-    piece_seconds = 0.0
-    """Seconds before each PIECE of a file."""
 
     def do_GET(self) -> None:
         self.answer(True)
@@ -82,13 +77,8 @@ class FakeHub(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         if with_body:
-            self.write(body)
-
-    def write(self, body: bytes) -> None:
-        with suppress(ConnectionError):  # of a client that was killed
-            for start in range(0, len(body), PIECE):
-                time.sleep(self.piece_seconds)
-                self.wfile.write(body[start : start + PIECE])
+            with suppress(ConnectionError):  # of a client that was killed
+                self.wfile.write(body)
 
     def log_message(self, *args: object) -> None:
         """Keep quiet."""
