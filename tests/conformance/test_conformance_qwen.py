@@ -50,46 +50,9 @@ VARIANTS = {
         "small tower": {"vision_hidden_size": 16, "depth": 1, "side": 3, "theta": 1e7},
     },
 }
-MORE = {
-    "qwen3_vl": {
-        "plain": {},
-        "tied": {"tied": True},
-        "all key heads": {"key_value_heads": 4},
-        "time alone": {"sections": (8, 0, 0)},
-        "DeepStack first": {"deepstack": (0,)},
-        "DeepStack everywhere": {"deepstack": (0, 1, 2)},
-    },
-    "qwen2_5_vl": {
-        "plain": {},
-        "tied": {"tied": True},
-        "one key head": {"key_value_heads": 1},
-        "wide heads": {"hidden_size": 128, "head_dim": 32, "sections": (6, 5, 5)},
-        "rows and columns": {"sections": (0, 3, 5)},
-        "windows of one cell": {"window": 8},
-        "small tower": {"vision_hidden_size": 16, "depth": 1, "whole": ()},
-    },
-    "qwen3_5": {
-        "plain": {},
-        "attention first": {"kinds": "addd"},
-        "in turn": {"kinds": "dada"},
-        "one attention layer": {"kinds": "dddddda", "vocab_size": 384},
-        "long convolution": {"kernel": 7, "tied": True},
-        "all turns": {"share": 1.0, "sections": (4, 2, 2)},
-        "wide heads": {"head_dim": 64, "share": 0.25, "sections": (3, 3, 2), "theta": 1e7},
-    },
-}
-"""Variants of the slow suite."""
 CHECKPOINTS = {
-    f"{kind} {name}": own
-    for variants in (VARIANTS, MORE)
-    for kind in variants
-    for name, own in variants[kind].items()
+    f"{kind} {name}": own for kind, each in VARIANTS.items() for name, own in each.items()
 }
-FAST = sum(map(len, VARIANTS.values()))
-NAMES = [
-    pytest.param(name, marks=() if number < FAST else pytest.mark.slow)
-    for number, name in enumerate(CHECKPOINTS)
-]
 SHAPES = {"wide": (52, 17), "tall": (14, 61), "square": (33, 33)}
 DRAFTINGS = ("none", "lookup", "M", "MT", "P", "MTCP")
 BUDGET = 12
@@ -131,7 +94,7 @@ def covering(number):
     return DRAFTINGS[number % 6], 1 + number % 4, [*SHAPES][number // 2 % 3]
 
 
-@pytest.mark.parametrize("checkpoint", NAMES, indirect=True, scope="module")
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS, indirect=True, scope="module")
 def test_two_turns_are_generates_own(checkpoint, backend, request):
     path, draft, oracle = checkpoint
     case = covering([*CHECKPOINTS].index(request.node.callspec.params["checkpoint"]))
@@ -154,7 +117,7 @@ def test_features_are_those_of_transformers(checkpoint, backend):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drafting", DRAFTINGS)
-@pytest.mark.parametrize("checkpoint", NAMES, indirect=True, scope="module")
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS, indirect=True, scope="module")
 def test_every_count_and_shape_is_generates_own(checkpoint, backend, drafting):
     path, draft, oracle = checkpoint
     with load(str(path), str(draft), backend=backend) as engine:
