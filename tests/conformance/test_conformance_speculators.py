@@ -1,4 +1,4 @@
-"""EAGLE-3 heads and block drafters compute what speculators and transformers compute."""
+"""EAGLE-3 heads and block drafters compute what speculators, mlx-vlm and transformers compute."""
 
 import json
 from importlib.util import find_spec
@@ -164,15 +164,33 @@ def test_an_exported_head_drafts_the_same(backend, target, pair_paths, tmp_path,
         np.testing.assert_allclose(drafted(expected), found, atol=2e-4)
 
 
+CAUSAL = {"nested": {"causal": True}}
 ODD = [
     {},
+    CAUSAL,
     {"num_hidden_layers": 3, "num_key_value_heads": 1, "head_dim": 22, "block_size": 3},
     {"nested": {"target_layer_ids": [1]}, "rms_norm_eps": 1e-3, "rope_theta": 5e5},
 ]
+
+
+@pytest.mark.skipif(find_spec("mlx_vlm") is None, reason="mlx-vlm is not installed")
+@pytest.mark.parametrize("given", ODD)
+@pytest.mark.parametrize("kind", ["dflash", "dspark"])
+def test_logits_are_those_of_mlx_vlm(backend, target, tmp_path, kind, given):
+    """Three seeds; in two rounds, of which the second continues the first's cache."""
+    nested = given.get("nested", {})
+    if kind == "dspark":
+        nested = nested | {"projector_type": "dspark", "markov_rank": 8}
+    for seed in range(3):
+        directory = z_lab(tmp_path / str(seed), seed=seed, **(given | {"nested": nested}))
+        expected = oracle.mlx_vlm_rows(directory, kind)
+        np.testing.assert_allclose(rows(backend, target, directory), expected, atol=2e-4)
+
+
 SLIDING = oracle.SLIDING | {"sliding_window": 5, "nested": {"causal": False}}
 
 
-@pytest.mark.parametrize("given", [*ODD, SLIDING])
+@pytest.mark.parametrize("given", [*(each for each in ODD if each != CAUSAL), SLIDING])
 def test_logits_are_those_of_transformers(backend, target, tmp_path, given):
     """Three seeds; in two rounds, of which the second continues the first's cache."""
     for seed in range(3):

@@ -1,7 +1,7 @@
 """What model classes of vLLM's speculators package compute with EAGLE-3 heads and block drafters.
 
 `PYTHONPATH=tests python -m support.speculators_oracle FILE`, where the package is installed, writes
-the values that the tests compare with elsewhere.  Also what transformers computes.
+the values that the tests compare with elsewhere.  Also what mlx-vlm and transformers compute.
 
 Shape letters: n columns, B block rows, H width, c captured layers, V vocabulary, K drafted tokens.
 """
@@ -174,6 +174,39 @@ def _block_rows(model: Any, columns: int) -> tuple[Any, Any]:
         parts = read if config.confidence_head_with_markov else read[:1]
         confidence = model.confidence_head(torch.cat(parts, dim=-1)).sigmoid()[0, shift:]
     return logits[0, shift:].numpy(), confidence.numpy()
+
+
+def mlx_vlm_rows(directory: Path, kind: str) -> Any:
+    """Logits [K, V] of mlx-vlm's drafter after the columns, fed in two parts."""
+    import mlx.core as mx
+    from mlx_vlm.speculative.drafters.dspark import config as dspark_config
+    from mlx_vlm.speculative.drafters.dspark import dspark
+    from mlx_vlm.speculative.drafters.qwen3_dflash import config as dflash_config
+    from mlx_vlm.speculative.drafters.qwen3_dflash import dflash
+
+    said = json.loads((directory / "config.json").read_text())
+    if kind == "dspark":
+        config = dspark_config.DSparkConfig.from_dict(said)
+        model = dspark.DSparkDraftModel(config)
+    else:
+        config = dflash_config.DFlashConfig.from_dict(said)
+        model = dflash.DFlashDraftModel(config)
+    model.load_weights(list(mx.load(str(directory / "model.safetensors")).items()))
+    count = len(config.target_layer_ids)
+    tokens, captured = random_sequence(count)
+    table, matrix = map(mx.array, random_matrices())
+    model.embed_tokens, model.lm_head = (lambda ids: table[ids]), (lambda x: x @ matrix.T)
+    half, cache = COLUMNS // 2, model.make_cache()
+    rows = said["block_size"]
+    for start, stop in ((0, half), (half, COLUMNS)):
+        block = mx.array([[int(tokens[stop]), *[config.mask_token_id] * (rows - 1)]])
+        states = mx.array(captured[None, start:stop])
+        hidden = model._hidden(block, states, cache)
+    logits = model._logits(hidden)[0]
+    if kind == "dspark":
+        before = mx.array(tokens[COLUMNS : COLUMNS + rows])
+        return np.array(model.markov_head.apply_step_logits(logits, before))
+    return np.array(logits[1:])
 
 
 def transformers_rows(directory: Path) -> Any:
