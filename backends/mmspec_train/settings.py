@@ -3,7 +3,7 @@
 Imports no framework, so that `mmspec train --help` is fast.
 """
 
-from dataclasses import MISSING, asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ STAGES = ("tokenizer", "tower", "projector", "target", "draft")
 """Names of the stages of training the bundled pair, in order."""
 STAGE_MINUTES = {"tower": 15.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
 """Default minutes of each stage, for two CPU cores."""
+TARGET_MINUTES = {"words": 3.0, "projector": 60.0, "language": 300.0}
+"""Default minutes of each stage of `train target`, for two CPU cores."""
 DEFAULT_MINUTES = 20.0
 """Default minutes of training a head or a draft."""
 
@@ -37,6 +39,36 @@ class PlaceSettings(Settings):
     out: Path = option(MISSING, "Directory for all results. An interrupted run in it is continued.")
     device: str = option("auto", "Device to train on.", choices=("auto", "cpu", "cuda", "mps"))
     threads: int = option(0, "CPU threads of PyTorch; 0: as many as PyTorch chooses.", least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetSettings(PlaceSettings):
+    """Options of training a target from a language model and a vision tower."""
+
+    language: str = option(MISSING, "Llama that learns to see: directory, card or hub id.")
+    tower: str = option("mini", "LLaVA whose vision tower it gets: directory, card or hub id.")
+    answers_dir: Path | None = option(
+        None,
+        "Directory of the Llama's own answers to text, from `train distill` with --answers-dir: "
+        "they keep its language.",
+        exists=True,
+    )
+    text_share: float = option(
+        0.25, "Share of such answers in the stage language.", least=0, most=1
+    )
+    task: tuple[str, ...] = option(
+        (),
+        "Task of the synthetic world to train on, in place of its mix; may be given several times.",
+    )
+    batch: int = option(1024, "Token positions of a batch, without padding.", least=1)
+    seed: int = option(0, "Seed of the data's order and of the projector's initial weights.")
+
+    @property
+    def learned(self) -> dict[str, str]:
+        """The options that decide what is learned, by their names."""
+        place = {declared.name for declared in fields(PlaceSettings)}
+        own = {name: value for name, value in asdict(self).items() if name not in place}
+        return {f"--{name.replace('_', '-')}": str(value) for name, value in own.items()}
 
 
 @dataclass(frozen=True)

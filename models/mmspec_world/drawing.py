@@ -83,13 +83,14 @@ Point = tuple[float, float]
 Labels = dict[str, npt.NDArray[np.int64]]
 
 SHAPE_LABELS = (*SHAPES, "bar")
-LABELS: dict[str, int] = {
-    "colour": 1 + len(COLOURS),
-    "shape": 1 + len(SHAPE_LABELS),
-    "character": 1 + len(LETTERS),
-    "value": 1 + len(NUMBERS),
-    "background": len(BACKGROUNDS),
+LABEL_WORDS: dict[str, tuple[str, ...]] = {
+    "colour": ("", *COLOURS),
+    "shape": ("", *SHAPE_LABELS),
+    "character": ("", *LETTERS),
+    "value": ("", *NUMBERS),
+    "background": tuple(BACKGROUNDS),
 }
+LABELS = {name: len(words) for name, words in LABEL_WORDS.items()}
 # Share of a cell that a mark must cover to label it.
 LEAST_COVER = 0.2
 

@@ -177,12 +177,12 @@ def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, C
         corpus = FileCorpus(files, settings.weight)
         return corpus, replace(corpus, split="held-out")
     vision, seed = config.vision, settings.seed
-    shares = _shares(settings.task) or (SHARES if vision else TEXT_SHARES)
+    shares = task_shares(settings.task) or (SHARES if vision else TEXT_SHARES)
     size = vision.image_size if vision else TEXT_ONLY_PIXELS
     return WorldCorpus(shares, size, "train", seed), WorldCorpus(shares, size, "held-out", seed)
 
 
-def _shares(tasks: Sequence[str]) -> dict[str, float]:
+def task_shares(tasks: Sequence[str]) -> dict[str, float]:
     """Return the share of each of the named tasks."""
     for task in tasks:
         if task not in SCRIPTS:

@@ -1,1 +1,1 @@
-"""Training of a small LLaVA and its draft from random weights, on the synthetic world."""
+"""Training of a small LLaVA and its draft from random weights, and of a Llama that is to see."""

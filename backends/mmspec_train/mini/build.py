@@ -6,9 +6,9 @@ The modules are transformers' own; transformers, vLLM and mlx-vlm read the check
 from collections.abc import Mapping
 from math import isqrt
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import (
@@ -30,7 +30,7 @@ from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.record import IGNORED
 from mmspec_train.llama import ATTENTION, llama_config, llama_of_shape
-from mmspec_train.mini.recipe import Recipe, TowerSizes
+from mmspec_train.mini.recipe import Rates, Recipe, TowerSizes
 from mmspec_train.mini.samples import LabelledBatch, SampleBatch
 from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, PAD, token_id
 from mmspec_train.settings import LlamaShape
@@ -74,9 +74,9 @@ def normalise(pixels: Tensor) -> Tensor:
     return ((pixels.float() / 255 - mean) / std).permute(0, 3, 1, 2)
 
 
-def patch_features(tower: nn.Module, pixels: Tensor) -> Tensor:
-    """Return the tower's (images, patches, hidden) features without the class token."""
-    features: Tensor = tower(normalise(pixels)).last_hidden_state
+def patch_features(tower: nn.Module, pixels: Tensor, layer: int = -1) -> Tensor:
+    """Return a layer's (images, patches, hidden) features without the class token."""
+    features: Tensor = tower(normalise(pixels), output_hidden_states=True).hidden_states[layer]
     return features[:, 1:]
 
 
@@ -86,12 +86,13 @@ def embed(model: LlavaForConditionalGeneration, batch: SampleBatch) -> Tensor:
     text: Tensor = inner.get_input_embeddings()(batch.ids)
     if not len(batch.pixels):
         return text
-    features = patch_features(inner.vision_tower, batch.pixels)
+    config: Any = model.config
+    features = patch_features(inner.vision_tower, batch.pixels, config.vision_feature_layer)
     sizes = [int(size) for size in batch.patches]
     grid = Grid(isqrt(features.shape[1]), isqrt(features.shape[1]))
     images = zip(features, sizes, strict=True)
     rows = torch.cat([TorchFeatures(image, grid).pooled(size).rows for image, size in images])
-    is_image = (batch.ids == model.config.image_token_id).unsqueeze(-1)
+    is_image = (batch.ids == config.image_token_id).unsqueeze(-1)
     return text.masked_scatter(is_image, inner.multi_modal_projector(rows).to(text.dtype))
 
 
@@ -156,19 +157,40 @@ CHAT_TEMPLATE = (
 )
 
 
-def save_pair_model(
-    model: LlavaForConditionalGeneration, tokenizer: Tokenizer, tower: TowerSizes, directory: Path
+def parts(model: LlavaForConditionalGeneration, rates: Rates) -> list[tuple[nn.Module, float]]:
+    """Return a LLaVA's parts with their learning rates."""
+    inner = model.model
+    towers = (inner.vision_tower, rates.tower), (inner.multi_modal_projector, rates.projector)
+    return [*towers, (inner.language_model, rates.text)]
+
+
+def save_llava(
+    model: LlavaForConditionalGeneration, processor: LlavaProcessor, directory: Path
 ) -> None:
     """Write a float16 checkpoint for any loader; converts the model itself to float16."""
     nn.Module.half(model)
     model.save_pretrained(directory)
-    # Other engines know the hub's names of tensors alone.
-    config, file = read_config(directory), directory / WEIGHTS_FILE
-    tensors = load_file(file)
-    save_tensors(file, {hub_name(canonical(n, config), config): t for n, t in tensors.items()})
+    save_weights(model, directory)
+    # Twice, for programs that read no processor_config.json.
+    processor.image_processor.save_pretrained(directory)
+    processor.save_pretrained(directory)
+
+
+def save_weights(model: LlavaForConditionalGeneration, directory: Path) -> None:
+    """Replace a checkpoint's weights, in float16, by the hub's names, which all programs know."""
+    config, tensors = read_config(directory), model.state_dict()
+    if config.text.tie_word_embeddings:
+        del tensors["lm_head.weight"]
+    names = {name: hub_name(canonical(name, config), config) for name in tensors}
+    save_tensors(directory / WEIGHTS_FILE, {names[n]: t.half() for n, t in tensors.items()})
+
+
+def pair_processor(
+    model: LlavaForConditionalGeneration, tokenizer: Tokenizer, tower: TowerSizes
+) -> LlavaProcessor:
+    """Return the processor of a model of the pair."""
     side = {"height": tower.image, "width": tower.image}
     images = CLIPImageProcessorPil(size={"shortest_edge": tower.image}, crop_size=side)
-    images.save_pretrained(directory)  # again, for programs that read no processor_config.json
     tokens = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         bos_token=BOS,
@@ -178,7 +200,7 @@ def save_pair_model(
         model_max_length=model.config.get_text_config().max_position_embeddings,
         clean_up_tokenization_spaces=False,
     )
-    processor = LlavaProcessor(  # type: ignore[no-untyped-call]
+    return LlavaProcessor(  # type: ignore[no-untyped-call]
         images,
         tokens,
         patch_size=tower.patch,
@@ -186,4 +208,3 @@ def save_pair_model(
         chat_template=CHAT_TEMPLATE,
         num_additional_image_tokens=1,
     )
-    processor.save_pretrained(directory)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from mmspec_train.data.corpus import TASK_SHARES
+from mmspec_train.data.corpus import SHARES, TASK_SHARES
 from mmspec_train.settings import LlamaShape
 
 
@@ -44,6 +44,14 @@ RATES = {
     "draft": Rates(tower=0.0, projector=2e-3, text=2e-3),
 }
 """Peak learning rates by stage."""
+TARGET_RATES = {
+    "words": Rates(tower=0.0, projector=2e-3, text=0.0),
+    "projector": Rates(tower=0.0, projector=1e-3, text=0.0),
+    "language": Rates(tower=0.0, projector=5e-4, text=2e-4),
+}
+"""Peak learning rates by stage of a target joined from parts."""
+TARGET_SHARES = {task: share for task, share in SHARES.items() if task != "told"}
+"""Task shares for such a target, which knows language: all tasks with pictures but the drills."""
 DRAFT_SHARES = TASK_SHARES | {"pororo": 12, "vist": 12, "video": 10}
 """Task shares for the draft: more stories, whose images it does not read: newlines replace them."""
 CLIP_SHARES: dict[str, float] = {"clip4": 4, "clip8": 4, "clip16": 1}

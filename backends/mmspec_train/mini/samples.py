@@ -3,23 +3,22 @@
 import itertools
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL.Image import Image
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import mmspec_world
 from mmspec.ground.tokens import NO_TOKEN
-from mmspec.prompt.tokenizer_files import read_backend
 from mmspec_train.data.record import IGNORED, ConversationRecord, lay_out
 from mmspec_train.mini.recipe import Recipe
-from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, NEWLINE, PAD, token_id
+from mmspec_train.mini.tokenizer import BOS, EOS, IMAGE, NEWLINE, token_id
 from mmspec_world import JudgedTurn, Sample
 from mmspec_world.split import Split
 
@@ -75,8 +74,13 @@ def encode(
     ]
     image_id = token_id(tokenizer, NEWLINE) if blind else image
     ids, targets, _ = lay_out(record, image_id, () if blind else [patches] * record.images)
-    images = [] if blind else [np.asarray(image, dtype=np.uint8) for image in sample.images]
-    return EncodedSample(ids, targets, weights, np.stack(images) if images else _NO_PIXELS, patches)
+    return EncodedSample(ids, targets, weights, stacked(() if blind else sample.images), patches)
+
+
+def stacked(images: Sequence[Image]) -> npt.NDArray[np.uint8]:
+    """Return the pixels (images, side, side, 3) of square pictures of one size."""
+    pixels = [np.asarray(image, dtype=np.uint8) for image in images]
+    return np.stack(pixels) if pixels else _NO_PIXELS
 
 
 def _weights(turn: JudgedTurn, answer: Encoding, fact_weight: float) -> list[float]:
@@ -124,40 +128,50 @@ class LabelledBatch:
 
 @dataclass(frozen=True)
 class SampleBatches:
-    """Endless batches of encoded samples, with tasks drawn by their shares."""
+    """Endless batches of the samples that `draw` makes of random numbers."""
+
+    draw: Callable[[random.Random], EncodedSample]
+    pad: int
+    positions: int
+    """Number of tokens of a batch, without padding."""
+    seed: int
+    split: Split
+
+    def batches(self, start: int) -> Iterator[SampleBatch]:
+        """Yield batches from number `start` on."""
+        for pool in itertools.count(start // SAMPLE_BATCHES_PER_POOL):
+            batches = self._pool(pool)
+            skipped = max(0, start - pool * SAMPLE_BATCHES_PER_POOL)
+            yield from (collate_samples(batch, self.pad) for batch in batches[skipped:])
+
+    def _pool(self, pool: int) -> list[list[EncodedSample]]:
+        """Return the batches of pool number `pool`, each of samples of similar length, shuffled."""
+        rng = random.Random(f"{self.seed}/{self.split}/{pool}")
+        samples: list[EncodedSample] = []
+        missing = SAMPLE_BATCHES_PER_POOL * self.positions
+        while missing > 0 or len(samples) < SAMPLE_BATCHES_PER_POOL:
+            samples.append(self.draw(rng))
+            missing -= len(samples[-1].ids)
+        batches = cut(sorted(samples, key=lambda sample: len(sample.ids)), SAMPLE_BATCHES_PER_POOL)
+        rng.shuffle(batches)
+        return batches
+
+
+@dataclass(frozen=True)
+class WorldSamples:
+    """Samples of the world in the pair's own template, with tasks drawn by their shares."""
 
     recipe: Recipe
-    tokenizer_file: Path
+    tokenizer: Tokenizer
     shares: dict[str, float]
-    seed: int
     split: Split = "train"
     max_images: int | None = None
     """The most images of a sample; in a sample with more, newlines replace them. None: no limit."""
     pooled: float = 0.0
     """Share of samples whose images take a quarter of the positions."""
 
-    def batches(self, start: int) -> Iterator[SampleBatch]:
-        """Yield batches from number `start` on."""
-        tokenizer = read_backend(self.tokenizer_file.parent)
-        pad = token_id(tokenizer, PAD)
-        for pool in itertools.count(start // SAMPLE_BATCHES_PER_POOL):
-            batches = self._pool(pool, tokenizer)
-            skipped = max(0, start - pool * SAMPLE_BATCHES_PER_POOL)
-            yield from (collate_samples(batch, pad) for batch in batches[skipped:])
-
-    def _pool(self, pool: int, tokenizer: Tokenizer) -> list[list[EncodedSample]]:
-        """Return the batches of pool number `pool`, each of samples of similar length, shuffled."""
-        rng = random.Random(f"{self.seed}/{self.split}/{pool}")
-        samples: list[EncodedSample] = []
-        missing = SAMPLE_BATCHES_PER_POOL * self.recipe.positions_per_batch
-        while missing > 0 or len(samples) < SAMPLE_BATCHES_PER_POOL:
-            samples.append(self._encoded(rng, tokenizer))
-            missing -= len(samples[-1].ids)
-        batches = cut(sorted(samples, key=lambda sample: len(sample.ids)), SAMPLE_BATCHES_PER_POOL)
-        rng.shuffle(batches)
-        return batches
-
-    def _encoded(self, rng: random.Random, tokenizer: Tokenizer) -> EncodedSample:
+    def draw(self, rng: random.Random) -> EncodedSample:
+        """Draw a sample."""
         task = rng.choices(tuple(self.shares), tuple(self.shares.values()))[0]
         tower, weight = self.recipe.tower, self.recipe.fact_weight
         patches = tower.patches
@@ -165,25 +179,28 @@ class SampleBatches:
         blind = self.max_images is not None and len(sample.images) > self.max_images
         if self.pooled and rng.random() < self.pooled:
             patches //= 4
-        return encode(sample, tokenizer, patches, weight, blind=blind)
+        return encode(sample, self.tokenizer, patches, weight, blind=blind)
 
 
 @dataclass(frozen=True)
 class LabelledPictures:
     """Endless batches of pictures with a label per cell."""
 
-    recipe: Recipe
+    size: int
+    grid: int
+    count: int
+    """Number of pictures in a batch."""
     seed: int
     split: Split = "train"
 
     def batches(self, start: int) -> Iterator[LabelledBatch]:
         """Yield batches from number `start` on."""
-        sizes = {"size": self.recipe.tower.image, "grid": self.recipe.tower.grid}
+        sizes = {"size": self.size, "grid": self.grid}
         for number in itertools.count(start):
             rng = random.Random(f"{self.seed}/{self.split}/{number}")
             pictures = [
                 mmspec_world.labelled_picture(rng.getrandbits(48), split=self.split, **sizes)
-                for _ in range(self.recipe.images_per_batch)
+                for _ in range(self.count)
             ]
             pixels = np.stack([np.asarray(image, dtype=np.uint8) for image, _ in pictures])
             kinds = [[cells[name].ravel() for _, cells in pictures] for name in mmspec_world.LABELS]

@@ -27,7 +27,7 @@ from mmspec_torch.device.tensor_files import safetensors_errors, save_tensors
 from mmspec_train.mini import build, samples
 from mmspec_train.mini.build import CellClassifier
 from mmspec_train.mini.recipe import DRAFT_SHARES, RECIPES, Recipe
-from mmspec_train.mini.tokenizer import train_tokenizer
+from mmspec_train.mini.tokenizer import PAD, token_id, train_tokenizer
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phase
 from mmspec_train.run.machine import Machine
@@ -123,16 +123,18 @@ class PairRun:
 
     def conversations(self, split: Split, *, draft: bool = False) -> samples.SampleBatches:
         """Return the batches of the target's samples, or of the draft's."""
-        shares = DRAFT_SHARES if draft else self.recipe.shares
-        return samples.SampleBatches(
-            self.recipe,
-            self.result("tokenizer"),
+        recipe, tokenizer = self.recipe, self.tokenizer
+        shares = DRAFT_SHARES if draft else recipe.shares
+        world = samples.WorldSamples(
+            recipe,
+            tokenizer,
             {task: shares[task] for task in mmspec_world.SCRIPTS if task in shares},
-            self.seed,
             split,
-            self.recipe.draft_images if draft else None,
-            self.recipe.draft_pooled if draft else 0.0,
+            recipe.draft_images if draft else None,
+            recipe.draft_pooled if draft else 0.0,
         )
+        pad, positions = token_id(tokenizer, PAD), recipe.positions_per_batch
+        return samples.SampleBatches(world.draw, pad, positions, self.seed, split)
 
     def _train_tokenizer(self, _budget: Budget, _log: Log) -> None:
         tasks = mmspec_world.TASKS
@@ -148,7 +150,8 @@ class PairRun:
     def _train_tower(self, budget: Budget, log: Log) -> None:
         classifier = self._cell_classifier()
         self.machine.compile(classifier.tower.encoder.layers)
-        pictures = samples.LabelledPictures(self.recipe, self.seed)
+        tower, count = self.recipe.tower, self.recipe.images_per_batch
+        pictures = samples.LabelledPictures(tower.image, tower.grid, count, self.seed)
         phase = Phase(
             "tower",
             classifier,
@@ -167,14 +170,12 @@ class PairRun:
             _load(model, self.result(stage))
         else:
             self._take_results(stage, model)
-            inner, rates = model.model, recipe.rates[stage]
-            tower, projector = inner.vision_tower, inner.multi_modal_projector
-            self.machine.compile(tower.encoder.layers, inner.language_model.layers)
-            learning = (tower, rates.tower), (projector, rates.projector)
+            inner = model.model
+            self.machine.compile(inner.vision_tower.encoder.layers, inner.language_model.layers)
             phase = Phase(
                 stage,
                 model,
-                [*learning, (inner.language_model, rates.text)],
+                build.parts(model, recipe.rates[stage]),
                 partial(build.learned_loss, model),
                 [self.conversations("train", draft=is_draft)],
                 self.conversations("held-out", draft=is_draft),
@@ -182,7 +183,8 @@ class PairRun:
             self._train(phase, budget, log)
         if stage in EXPORTED:
             with new_directory(self.checkpoint(stage)) as folder, safetensors_errors():
-                build.save_pair_model(model, self.tokenizer, recipe.tower, folder)
+                processor = build.pair_processor(model, self.tokenizer, recipe.tower)
+                build.save_llava(model, processor, folder)
 
     def _take_results(self, stage: str, model: LlavaForConditionalGeneration) -> None:
         """Give a model the weights that its stage starts from; a draft's tower is the target's."""

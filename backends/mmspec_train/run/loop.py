@@ -16,7 +16,7 @@ from mmspec.ground import errors
 from mmspec_torch.device.tensor_files import read_state, save_state
 from mmspec_train.run.log import Log, Position
 from mmspec_train.run.machine import Item, Machine
-from mmspec_train.run.optimizer import Optimizer, rate_share
+from mmspec_train.run.optimizer import WARM_UP_STEPS, Optimizer, rate_share
 from mmspec_train.run.prefetch import Source, prefetch, uninterrupted
 from mmspec_train.settings import Budget
 
@@ -52,6 +52,10 @@ class Phase(Generic[Item]):
     """Least number of samples of a step, accumulated over batches."""
     samples: Callable[[Item], int] = lambda batch: 1  # noqa: ARG005
     """Maps a batch to its number of samples."""
+    warm_up: int = WARM_UP_STEPS
+    """Steps until the learning rate is at its peak."""
+    muon: bool = True
+    """Whether Muon trains matrices between hidden vectors, or AdamW everything."""
 
 
 def run_phase(
@@ -65,7 +69,7 @@ def run_phase(
     """
     phase.module.to(machine.device).requires_grad_(False)
     trained = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
-    run = _Run(phase, budget, machine, checkpoint, log, Optimizer(trained))
+    run = _Run(phase, budget, machine, checkpoint, log, Optimizer(trained, phase.muon))
     run.resume()
     with log.say_when_stopped(run.stop):
         run.train()
@@ -147,7 +151,7 @@ class _Run(Generic[Item]):
         while (progress := self.budget.progress(self.step, self.seconds)) < 1:
             self._save_in_time()
             started = time.perf_counter()
-            share = rate_share(self.step, progress, self.phase.final_rate)
+            share = rate_share(self.step, progress, self.phase.final_rate, self.phase.warm_up)
             rate = self.optimizer.scale_rates(share)
             loss, taken = self._accumulate(streams, progress)
             with uninterrupted():

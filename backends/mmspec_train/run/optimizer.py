@@ -21,10 +21,10 @@ MATCHED = "match_rms_adamw"
 """PyTorch's name of updates with the size of AdamW's."""
 
 
-def rate_share(step: int, progress: float, final: float) -> float:
+def rate_share(step: int, progress: float, final: float, warm_up: int = WARM_UP_STEPS) -> float:
     """Return the learning rate as a share of its peak: linear warm-up, then a cosine to `final`."""
     falling = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-    return min(1.0, (step + 1) / WARM_UP_STEPS) * (final + (1 - final) * falling)
+    return min(1.0, (step + 1) / warm_up) * (final + (1 - final) * falling)
 
 
 class Float32Muon(torch.optim.Muon):
@@ -51,12 +51,12 @@ class Float32Muon(torch.optim.Muon):
 class Optimizer:
     """Optimizers over disjoint parameters, stepped as one, both with AdamW's learning rates."""
 
-    def __init__(self, parts: Iterable[tuple[nn.Module, float]]) -> None:
-        """parts: modules with their peak learning rates."""
+    def __init__(self, parts: Iterable[tuple[nn.Module, float]], muon: bool = True) -> None:
+        """parts: modules with their peak learning rates.  muon: False for AdamW alone."""
         matrices: list[dict[str, Any]] = []
         others: list[dict[str, Any]] = []
         for part, rate in parts:
-            for groups, parameters in zip((matrices, others), _split(part), strict=True):
+            for groups, parameters in zip((matrices, others), _split(part, muon), strict=True):
                 if parameters:
                     groups.append({"params": parameters, "lr": rate, "peak": rate})
         self._optimizers: list[torch.optim.Optimizer] = []
@@ -66,8 +66,8 @@ class Optimizer:
         if matrices:
             on_cpu = all(p.is_cpu for group in matrices for p in group["params"])
             kind = Float32Muon if on_cpu and not multiplies_bfloat16() else torch.optim.Muon
-            muon = kind(matrices, weight_decay=WEIGHT_DECAY, adjust_lr_fn=MATCHED)
-            self._optimizers.append(muon)
+            optimizer = kind(matrices, weight_decay=WEIGHT_DECAY, adjust_lr_fn=MATCHED)
+            self._optimizers.append(optimizer)
 
     def scale_rates(self, scale: float) -> float:
         """Set each learning rate to `scale` times its peak; returns the highest."""
@@ -96,9 +96,9 @@ class Optimizer:
         return (group for optimizer in self._optimizers for group in optimizer.param_groups)
 
 
-def _split(part: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+def _split(part: nn.Module, muon: bool) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Return the parameters for Muon and those for AdamW."""
     parameters = list(part.named_parameters())
-    inner = [p for name, p in parameters if HIDDEN.search(name) and p.ndim == 2]
+    inner = [p for name, p in parameters if muon and HIDDEN.search(name) and p.ndim == 2]
     inner_ids = {id(p) for p in inner}
     return inner, [p for _, p in parameters if id(p) not in inner_ids]

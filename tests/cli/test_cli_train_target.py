@@ -1,0 +1,76 @@
+"""A target joined from a Llama and a LLaVA's tower: resumed, read by others, and equal to them."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from mmspec.chat.engine import load
+from mmspec.chat.options import Options
+from mmspec_train.data.record import ConversationRecord
+from support import factory
+from support.factory_layouts import CORPUS, SPECIAL_TOKENS, byte_level
+from support.transformers_oracle import generated, transformers_model
+
+TEMPLATE = (
+    "{% if messages[0]['role'] != 'system' %}{{ 'Be brief.\n' }}{% endif %}"
+    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '</s>' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+)
+STEPS = {"words": 2, "projector": 2, "language": 3}
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """A Llama whose tokenizer has no image token, its own answers to text, and a LLaVA."""
+    folder = tmp_path_factory.mktemp("parts")
+    llama = factory.tiny_llama(folder / "llama", tied=True, vocab_size=300)
+    byte_level(SPECIAL_TOKENS[:3], 300, [CORPUS]).save(str(llama / "tokenizer.json"))
+    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+    (llama / "tokenizer_config.json").write_text(json.dumps(names))
+    (llama / "chat_template.jinja").write_text(TEMPLATE)
+    (answers := folder / "answers").mkdir()
+    record = ConversationRecord(0, ((5, 6, 7),), ((8, 9, 2),), (True,))
+    (answers / "train.jsonl").write_bytes(record.line)
+    tower = factory.tiny_llava(folder / "tower")
+    return ["--language", llama, "--tower", tower, "--answers-dir", answers, "--batch", 128]
+
+
+@pytest.fixture
+def train(run, parts):
+    def command(out, **steps):
+        given = [
+            word for stage, count in (STEPS | steps).items() for word in ("--steps", stage, count)
+        ]
+        assert run("train", "target", *parts, "--out", out, *given)[0] == 0
+        return load_file(out / "model.safetensors")
+
+    return command
+
+
+def test_a_joined_target_is_continued_and_answers_as_transformers_says(train, red, tmp_path):
+    whole = train(tmp_path / "whole")
+    out = tmp_path / "parts"
+    train(out, language=1)
+    continued = train(out)
+    assert all(torch.equal(tensor, continued[name]) for name, tensor in whole.items())
+
+    from PIL import Image
+    from transformers import AutoProcessor
+
+    processor, oracle = AutoProcessor.from_pretrained(out), transformers_model(out)
+    parts = [{"type": "image"}, {"type": "text", "text": "What is this?"}]
+    text = processor.apply_chat_template(
+        [{"role": "user", "content": parts}], add_generation_prompt=True
+    )
+    assert text == "Be brief.\nuser: <image>\nWhat is this?</s>assistant: "
+    inputs = processor(images=Image.open(red).convert("RGB"), text=text, return_tensors="pt")
+    ids = inputs["input_ids"][0].tolist()
+    for backend in ("torch", "mlx"):
+        chat = load(str(out), "none", backend=backend, dtype="float32").chat(
+            Options(max_new_tokens=12)
+        )
+        chat.reply("What is this?", (red,))
+        ours = chat.answer.token_ids
+        assert ours == generated(oracle, ids, 12, pixel_values=inputs["pixel_values"])[: len(ours)]
