@@ -5,7 +5,7 @@
 writes the card's model, qwen3-vl-2b or qwen3.5-0.8b, and its quantized copies to DIRECTORY (8.7 or
 1.7 GB) unless they are there. It loads each copy five times in processes of their own with one
 thread and prints medians: seconds, peak memory after loading, and plain tokens per second of an
-answer about an image in a chat. Then it takes PyTorch's plain step and transformers' in turns.
+answer about an image in a chat.
 """
 
 import json
@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
 
 import click
 
@@ -23,7 +22,7 @@ from mmspec.checkpoints.cards import load_cards
 from mmspec.checkpoints.manifest import weight_bytes
 from support import factory_qwen
 
-REPEATS, TOKENS, STEPS, PROMPT = 5, 16, 30, 200
+REPEATS, TOKENS = 5, 16
 BF16 = "bfloat16"
 ARMS = {
     "qwen3-vl-2b": (("torch", 16, BF16), *(("mlx", bits, BF16) for bits in (16, 8, 4))),
@@ -47,12 +46,6 @@ def main(directory: Path, card: str) -> None:
         click.echo(
             f"{backend}, {bits} bits, {dtype}: {seconds:.1f} s, peak {peaks:.1f} GB, weights by "
             f"shapes {foreseen:.1f} GB, {speeds:.2f} tokens/s"
-        )
-    for dtype in sorted({dtype for backend, _, dtype in arms if backend == "torch"}):
-        ours, theirs, ratio = _run("steps", dtype, _copy(directory, card, 16))
-        click.echo(
-            f"torch, {dtype}, a plain step: {ours:.0f} ms, transformers' {theirs:.0f} ms, "
-            f"median ratio of pairs {ratio:.2f}"
         )
 
 
@@ -111,43 +104,10 @@ def load(backend: str, dtype: str, directory: str) -> list[float]:
     return [seconds, peak, answer.statistics.tokens_per_second]
 
 
-def steps(dtype: str, directory: str) -> list[float]:
-    """Median milliseconds of a plain step, of transformers' beside it, and of their ratios."""
-    import torch
-    from transformers import AutoModelForImageTextToText
-
-    from mmspec.chat.plugins import load_backend
-    from mmspec.decoding.contract import Segment
-    from mmspec.decoding.noise import NO_NOISE
-    from mmspec.decoding.sampling import GREEDY
-
-    torch.set_num_threads(1)
-    target = load_backend("torch").load(Path(directory), dtype=dtype).open_target(GREEDY)
-    model: Any = AutoModelForImageTextToText.from_pretrained(directory, dtype=getattr(torch, dtype))
-    ids = [20 + each % 200 for each in range(PROMPT)]
-    target.extend(Segment([ids]))
-    pairs = []
-    with torch.inference_mode():
-        theirs = model.eval()(input_ids=torch.tensor([ids]), use_cache=True)
-        for _ in range(STEPS):
-            times = [perf_counter()]
-            verdict = target.verify(None, NO_NOISE)
-            target.commit((), int(verdict.best[0]))
-            times.append(perf_counter())
-            token = theirs.logits[:, -1:].argmax(-1)
-            theirs = model(input_ids=token, past_key_values=theirs.past_key_values, use_cache=True)
-            times.append(perf_counter())
-            pairs.append((times[1] - times[0], times[2] - times[1]))
-    ours, others = (1000 * median(column) for column in zip(*pairs, strict=True))
-    return [ours, others, median(one / other for one, other in pairs)]
-
-
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["load", backend, dtype, directory]:
             click.echo(json.dumps(load(backend, dtype, directory)))
-        case ["steps", dtype, directory]:
-            click.echo(json.dumps(steps(dtype, directory)))
         case [directory]:
             main(Path(directory), "qwen3-vl-2b")
         case [directory, card] if card in ARMS:
