@@ -6,18 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_reference import WIDTH, reference
+from cli_reference import reference
 
-from mmspec.chat.options import Options
 from mmspec.prompt.images import READ
 from mmspec_cli.completion import SHELLS
 from mmspec_cli.main import COMMANDS, main
-from mmspec_terminal.setup import Setup
-
-
-@pytest.mark.parametrize("arguments", [[], ["models"], ["--version"], ["chat", "--help"]])
-def test_help_and_version_succeed(run, arguments):
-    assert run(*arguments).status == 0
 
 
 @pytest.mark.parametrize(
@@ -60,15 +53,6 @@ def test_a_reader_that_leaves_is_no_error(tmp_path):
     assert done.stderr == ""
 
 
-def test_loading_is_said_before_anything_is_imported_for_it(monkeypatch):
-    lines: list[str] = []
-    monkeypatch.setitem(sys.modules, "mmspec.chat.engine", None)
-    setup = Setup({}, Options())
-    with pytest.raises(ModuleNotFoundError):
-        setup.load(lines.append)
-    assert lines == ["loading"]
-
-
 NO_IMAGE = f"mmspec: standard input: not an image that can be read: {READ} are\n"
 NO_OUTPUT = "mmspec: standard output is closed: nothing could be shown\n"
 
@@ -108,15 +92,6 @@ def test_a_shell_accepts_its_script(run, shell):
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
 
 
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_completes_where_its_completion_was_not_started(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("ZDOTDIR", str(tmp_path))  # where zsh writes what it found
-    script = run("completion", "zsh").out
-    shell = ["zsh", "-f", "-c", f"{script}\nprint $_comps[mmspec]"]
-    done = subprocess.run(shell, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("_mmspec_completion\n", "")
-
-
 def offered(monkeypatch, capsys, line: str) -> list[str]:
     """What bash is offered at the end of a line."""
     monkeypatch.setenv("_MMSPEC_COMPLETE", "bash_complete")
@@ -145,7 +120,3 @@ def test_commands_options_models_and_files_are_completed(monkeypatch, capsys, li
 def test_the_page_is_current():
     page = Path(__file__).parents[2] / "docs/cli.md"
     assert page.read_text(encoding="utf-8") == reference(), "run `make docs-cli`"
-
-
-def test_every_line_fits_the_page():
-    assert max(map(len, reference().splitlines())) <= WIDTH

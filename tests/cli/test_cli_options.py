@@ -59,21 +59,6 @@ def test_tables_fit_a_narrow_terminal_and_break_no_name(run, monkeypatch, words,
         assert name in out
 
 
-def test_every_command_that_computes_takes_a_number_of_threads():
-    """Those that choose a backend or a device compute; those of `models` read and write files."""
-    computes = {
-        words: {option for param in command.params for option in param.opts}
-        for words, command in PAGES.items()
-        if not words.startswith("models")
-    }
-    assert len([words for words, options in computes.items() if "--threads" in options]) > 10
-    assert not {
-        words
-        for words, options in computes.items()
-        if options & {"--backend", "--device", "--backends"} and "--threads" not in options
-    }
-
-
 @pytest.fixture
 def config(monkeypatch, tmp_path):
     """A function that writes the file of defaults."""

@@ -157,15 +157,6 @@ COMMANDS = [
 ]
 
 
-def test_messages_that_troubleshooting_quotes_are_those_of_the_program():
-    page = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
-    quoted = re.findall(r'"([a-z][a-z ]{6,})"', page)
-    files = (file for room in ("mmspec", "cli") for file in (ROOT / room).rglob("*.py"))
-    program = "".join(file.read_text(encoding="utf-8") for file in files)
-    assert len(quoted) > 2
-    assert [words for words in quoted if words not in program] == []
-
-
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_command_of_the_docs_is_one_that_the_program_takes(words):
     """Names and options are known; values are not looked at, and nothing is run."""

@@ -101,20 +101,6 @@ def test_above_pillows_own_limit_a_jpeg_opens_and_others_are_refused(tmp_path, m
         decode_picture(buffer.getvalue(), "b.webp")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
-@pytest.mark.parametrize("lossless", [False, True])
-@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
-def test_the_largest_webp_is_opened_within_the_limit(tmp_path, mode, lossless):
-    options = {"lossless": lossless, "method": 0, "mode": mode}
-    small = written(tmp_path / "small.webp", 64, **options)
-    large = written(tmp_path / "large.webp", 7650, **options)
-    size, peak = opened_apart(small, large)
-    assert size == (7650, 7650)
-    assert peak < 1.01 * images.MAX_MEMORY
-    assert "7700 x 7700 pixels take 1.0 GB" in refusal(written(large, 7700, **options))
-
-
 FORMATS = {
     "a.png": {},
     "grey.png": {"mode": "L"},
