@@ -59,10 +59,6 @@ class Vision(Protocol):
         """Width of the tower."""
 
     @property
-    def deepstack_layers(self) -> int:
-        """Number of the decoder's first layers whose outputs images add to (DeepStack)."""
-
-    @property
     def pool_sizes(self) -> list[int]:
         """Numbers of positions to which an image can be pooled, largest first."""
 
@@ -77,9 +73,6 @@ class Vision(Protocol):
 
         moment: number of the clip's moments before, `step` seconds apart; 0 for an image.
         """
-
-    def tower_rows(self, height: int, width: int) -> int:
-        """The number of rows that the tower computes of pixel values [3, height, width]."""
 
     def preprocessing(self, directory: Path) -> Preprocessing:
         """The preprocessing of a checkpoint.  Raises CheckpointError for a malformed file."""

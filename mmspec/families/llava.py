@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from mmspec.families.clip_images import ClipImages, read_clip_images
 from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width
@@ -39,7 +39,6 @@ class LlavaVision:
     feature_layer: int = -2
     drops_class_token: bool = True
     projector_act: str = "gelu"
-    deepstack_layers: ClassVar[int] = 0
 
     @property
     def side(self) -> int:
@@ -67,10 +66,6 @@ class LlavaVision:
         """The visual positions of pixel values; frames of clips are images."""
         sides = height // self.patch_size, width // self.patch_size
         return Grid(*sides, class_tokens=int(not self.drops_class_token))
-
-    def tower_rows(self, height: int, width: int) -> int:  # noqa: ARG002
-        """The class token and all patches."""
-        return self.rows
 
     def preprocessing(self, directory: Path) -> ClipImages:
         """CLIP's preprocessing with a checkpoint's settings.  Raises CheckpointError."""

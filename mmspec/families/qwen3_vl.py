@@ -37,11 +37,6 @@ class Qwen3VLVision(QwenVision):
     """Layers of the tower after which DeepStack's features are taken."""
 
     @property
-    def deepstack_layers(self) -> int:
-        """One for each layer of the tower whose features are taken."""
-        return len(self.deepstack)
-
-    @property
     def side(self) -> int:
         """Number of position embeddings along one side of their grid."""
         return isqrt(self.num_position_embeddings)

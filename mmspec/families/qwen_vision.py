@@ -84,18 +84,9 @@ class QwenVision(ABC):
         """Width of a merged block of patches."""
         return self.hidden_size * self.spatial_merge_size**2
 
-    @property
-    def deepstack_layers(self) -> int:
-        """None."""
-        return 0
-
     def grid(self, height: int, width: int, moment: int = 0, step: float = 0.0) -> PlaneGrid:  # noqa: ARG002
         """The visual positions of pixel values [3, height, width], of a moment as of an image."""
         return PlaneGrid(height // self.cell, width // self.cell)
-
-    def tower_rows(self, height: int, width: int) -> int:
-        """The patches of pixel values [3, height, width]."""
-        return self.grid(height, width).positions * self.spatial_merge_size**2
 
     def tensors(self, text: TextConfig) -> Tensors:
         """The tensors of the tower and its mergers."""

@@ -12,6 +12,7 @@ from mmspec.checkpoints.cards import load_cards
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.manifest import PRECISIONS, cache_bytes, manifest, state_bytes, weight_bytes
 from mmspec.checkpoints.recommendation import advice, best_here, recommended
+from mmspec.families.qwen3_vl import Qwen3VLVision
 from support.random_checkpoints import llava, text
 
 BACKENDS = Path(__file__).parents[2] / "docs" / "backends.md"
@@ -93,8 +94,8 @@ def test_the_documented_memory_of_an_image_and_of_a_state_is_that_of_the_cards()
 
 def image_bytes(config: ModelConfig) -> int:
     """Bytes of keys, values and features, the towers' further levels included, in 16 bits."""
-    assert config.vision
-    levels = 1 + config.vision.deepstack_layers
+    vision = config.vision
+    levels = 1 + (len(vision.deepstack) if isinstance(vision, Qwen3VLVision) else 0)
     features = IMAGE_TOKENS * config.text.hidden_size * levels * 2
     return cache_bytes(config.text, IMAGE_TOKENS) + features
 

@@ -24,18 +24,11 @@ class ColourVision:
     hidden_size: int = 3
 
     @property
-    def deepstack_layers(self) -> int:
-        return 0
-
-    @property
     def pool_sizes(self) -> list[int]:
         return [1]
 
     def grid(self, height: int, width: int, moment: int = 0, step: float = 0.0) -> Grid:
         return Grid(height // 4, width // 4)
-
-    def tower_rows(self, height: int, width: int) -> int:
-        return 0
 
     def preprocessing(self, directory: Path) -> ClipImages:
         return read_clip_images(directory, self.image_size)
