@@ -158,17 +158,22 @@ class Budget(Settings):
         None, "Steps to train, in place of --minutes; they repeat exactly on one machine.", least=1
     )
 
+    @property
+    def seconds(self) -> float:
+        """The seconds to train, if no number of steps is set."""
+        return 60 * (self.minutes or DEFAULT_MINUTES)
+
     def progress(self, step: int, seconds: float) -> float:
         """Return the share of the budget that is spent; 1 or more ends the phase."""
         if self.steps is not None:
             return step / self.steps if self.steps else 1.0
-        return seconds / (60 * (self.minutes or DEFAULT_MINUTES))
+        return seconds / self.seconds
 
     def scaled(self, share: float) -> "Budget":
         """Return a budget of `share` times this one, at least one step."""
         if self.steps is not None:
             return Budget(steps=max(1, round(self.steps * share)))
-        return Budget(minutes=(self.minutes or DEFAULT_MINUTES) * share)
+        return Budget(minutes=self.seconds / 60 * share)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """`mmspec train`: trains small models on the synthetic world, and heads for any target."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import click
@@ -99,7 +97,14 @@ def target(
     "--kind", type=click.Choice((*HEADS, "draft")), required=True, help="Head or draft to train."
 )
 @click.option("--student", help="Draft to train, with --kind draft: directory, card or hub id.")
-@train_options.PLAN
+@click.option(
+    "--plan",
+    "gpu",
+    metavar="GPU",
+    help="Train nothing: print the memory, disk and hours that this takes, computed from the "
+    "target's config.json and the data. rtx-4090, a100, h100 or h200 by their datasheets; here "
+    "measures this machine.",
+)
 @options_of(DataSettings, Budget, HeadShape, HeadMethodSettings, RunSettings)
 def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> None:
     """Train a head for a target, on the target's own answers unless --answers is set.
@@ -115,11 +120,11 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     common = choose(Budget, options), choose(DataSettings, options), choose(RunSettings, options)
     if gpu:
         if student:
-            raise click.UsageError("--plan computes a head here, and a draft in `train draft`")
-        from mmspec_train.heads.train_heads import planned_head
+            raise click.UsageError("--plan computes a head: leave out --student")
+        from mmspec_train.heads.plan import plan
 
-        shape, head_method = choose(HeadShape, options), choose(HeadMethodSettings, options)
-        _plan(gpu, options, planned_head, kind, shape, head_method)
+        head = choose(HeadShape, options), choose(HeadMethodSettings, options), common[0]
+        click.echo("\n".join(plan(gpu, kind, head, common[1])))
         return
 
     from mmspec_train.drafts.train_drafts import distill_draft
@@ -142,7 +147,6 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     multiple=True,
     help="Draft to train; may be given several times. Default: all four.",
 )
-@train_options.PLAN
 @click.option("--from", "source", help="Llama to start from: directory, card or hub id.")
 @options_of(
     LlamaShape,
@@ -153,7 +157,7 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     answers="dataset",
     loss="ce",
 )
-def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options: Any) -> None:
+def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
     """Train small models that draft for a target, in directories of --out.
 
     pretrained: a Llama on text alone. finetuned: that Llama on the instruction text without images.
@@ -162,12 +166,6 @@ def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options
     """
     train_options.refuse_unused_shape(names, source)
     train_options.refuse_contradictions(options)
-    if gpu:
-        from mmspec_train.drafts.train_drafts import planned_draft
-
-        _plan(gpu, options, planned_draft, choose(LlamaShape, options), source)
-        return
-
     from mmspec_train.drafts.train_drafts import train_baselines
 
     scores = train_baselines(
@@ -181,10 +179,3 @@ def draft(names: tuple[str, ...], source: str | None, gpu: str | None, **options
     )
     for name, score in scores.items():
         Screen().say(f"{options['out'] / name}: {score.tokens_per_round:.3f} tokens per round")
-
-
-def _plan(gpu: str, options: dict[str, Any], planned: Callable[..., Any], *shape: Any) -> None:
-    from mmspec_train.data.plan import plan
-
-    budget, settings = choose(Budget, options), choose(DataSettings, options)
-    click.echo("\n".join(plan(gpu, settings, budget, partial(planned, *shape))))

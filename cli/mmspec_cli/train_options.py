@@ -16,14 +16,6 @@ from mmspec_train.settings import (
     LlamaShape,
 )
 
-PLAN = click.option(
-    "--plan",
-    "gpu",
-    metavar="GPU",
-    help="Train nothing: print the memory, disk and hours that this takes, computed from "
-    "the target's config.json and the data. rtx-4090, a100, h100 or h200 by their datasheets; "
-    "here measures this machine; or rates of your own, as mine=130,0.9,24 (TFLOP/s, TB/s, GB).",
-)
 POSITIVE = Number(0, min_open=True)
 StageAmounts = tuple[tuple[str, Any], ...]
 """Steps or minutes by stage, as they were given."""

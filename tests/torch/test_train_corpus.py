@@ -1,7 +1,6 @@
 """Files in LLaVA's and ShareGPT's formats with their oddities, and plans of trainings on them."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
@@ -13,15 +12,12 @@ from mmspec.ground.errors import UsageError
 from mmspec_train.data.conversation_file import HELD_OUT_ONE_IN, ConversationFile
 from mmspec_train.data.corpus import FileCorpus, in_turn, open_corpora
 from mmspec_train.data.instructions import read_instructions
-from mmspec_train.data.plan import GPUS, plan, rates
-from mmspec_train.drafts.train_drafts import planned_draft
-from mmspec_train.heads.train_heads import planned_head
+from mmspec_train.heads.plan import GPUS, plan
 from mmspec_train.settings import (
     Budget,
     DataSettings,
     HeadMethodSettings,
     HeadShape,
-    LlamaShape,
 )
 
 TURNS = [
@@ -237,13 +233,10 @@ def settings(tmp_path):
     return DataSettings("llava-1.5-7b", data, answers="dataset", samples=300, batch=120)
 
 
-def test_a_plan_is_what_the_shapes_say(settings):
-    head = partial(planned_head, "eagle", HeadShape(), HeadMethodSettings(rollout=3))
-    sizes = []
-    lines = plan(
-        "mine=1,0.001,80", settings, Budget(steps=600), lambda t: sizes.append(head(t)) or sizes[0]
-    )
-    assert sizes == [(EAGLE, 3, 32064, 0, 512)]
+def test_a_plan_is_what_the_shapes_say(settings, monkeypatch):
+    monkeypatch.setitem(GPUS, "mine", (1.0, 0.001, 80.0))
+    head = HeadShape(), HeadMethodSettings(rollout=3), Budget(steps=600)
+    lines = plan("mine", "eagle", head, settings)
     assert lines[1] == "data: 300 conversations of 120 columns, 2.0 epochs"
     memory = 14.13 + (16 * EAGLE + 8 * 3 * 20 * 32064) / 1e9
     assert lines[2] == f"memory: {memory:.1f} GB of 80 GB: fits"
@@ -254,29 +247,21 @@ def test_a_plan_is_what_the_shapes_say(settings):
     assert lines[4] == f"hours: {300 * seconds / 3600:.1f}"
 
 
-def test_the_targets_own_answers_cost_a_reading_of_its_weights_a_token(settings):
+def test_the_targets_own_answers_cost_a_reading_of_its_weights_a_token(settings, monkeypatch):
     own = DataSettings(**vars(settings) | {"answers": "target", "answer_tokens": 4000})
-    planned = partial(planned_head, "msd", HeadShape(), HeadMethodSettings())
     hours = []
-    for bandwidth in ("0.01", "1000000000"):
-        lines = plan(f"mine=1000000000,{bandwidth},80", own, Budget(minutes=6), planned)
+    for bandwidth in (0.01, 1e9):
+        monkeypatch.setitem(GPUS, "mine", (1e9, bandwidth, 80.0))
+        lines = plan("mine", "msd", (HeadShape(), HeadMethodSettings(), Budget(minutes=6)), own)
         hours.append(float(lines[4].split()[1]))
     assert hours == [pytest.approx(0.1 + 300 * 4000 / 32 * 14.13 / 10 / 3600, abs=0.1), 0.1]
 
 
-def test_a_draft_without_room_is_said(settings):
-    planned = partial(planned_draft, LlamaShape(), None)
-    lines = plan("tiny=100,1,8", settings, Budget(), planned)
-    assert lines[2].endswith("does not fit: use a smaller --batch")
-
-
-def test_a_gpu_is_named_or_measured(settings):
+def test_a_gpu_is_named_or_measured_and_may_have_no_room(settings, monkeypatch):
     """`here` is measured on this machine."""
-    assert rates("H100") == GPUS["h100"]
-    for wrong, said in (("h10", "nearest: h100"), ("mine=1,2", "give"), ("mine=a,b,c", "give")):
-        with pytest.raises(UsageError, match=said):
-            rates(wrong)
-    tflops, bandwidth, size = rates("here")
-    assert 1e-6 < tflops < 1e3
-    assert 1e-6 < bandwidth < 10
-    assert size > 1
+    monkeypatch.setitem(GPUS, "tiny", (100.0, 1.0, 8.0))
+    head = HeadShape(), HeadMethodSettings(), Budget()
+    assert plan("tiny", "eagle", head, settings)[2].endswith("does not fit: use a smaller --batch")
+    assert plan("here", "eagle", head, settings)[0].startswith("plan on here: ")
+    with pytest.raises(UsageError, match="nearest: h100"):
+        plan("h10", "eagle", head, settings)

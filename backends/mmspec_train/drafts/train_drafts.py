@@ -4,14 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
-from mmspec.checkpoints.config import ModelConfig, read_config
+from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.hub import resolve
 from mmspec.drafters.views import pooled_positions
 from mmspec.families.llava import LlavaVision
 from mmspec.ground import errors
-from mmspec_train.data.plan import Trained
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation.objective import DraftScore
 from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
@@ -134,19 +131,6 @@ def distill_draft(
     if model.sees:
         check_same_tower(directory, data.teacher.directory)
     return distill(DraftTrainee(model, data, method), budget, run)
-
-
-def planned_draft(shape: LlamaShape, source: str | None, target: ModelConfig) -> Trained:
-    """Return the sizes of a draft that sees images, of a shape or from a Llama, for a plan."""
-    require_llava(target)
-    vocabulary, width = target.text.vocab_size, target.vision.hidden_size if target.vision else 0
-    text = llama_of_shape(shape, vocabulary)
-    if source:
-        text = replace(read_config(resolve(source, "torch")).text, vocab_size=vocabulary)
-    with torch.device("meta"):
-        draft = untrained_draft(text, 0, width, target.image_tokens)
-    parameters = sum(tensor.numel() for tensor in draft.parameters())
-    return Trained(parameters, 1, vocabulary)
 
 
 def check_same_tower(draft: Path, target: Path) -> None:

@@ -7,19 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.ground.errors import UsageError
 from mmspec_train.data.batch import Batch
-from mmspec_train.data.plan import Trained
 from mmspec_train.data.stored import SCHEDULES
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation import objective
@@ -112,18 +108,6 @@ def distill_head(
     schedule = method.schedule or ("msd" if kind == "msd" else "mixed")
     trainee = new_trainee(kind, shape, replace(method, schedule=schedule), data)
     return distill(trainee, budget, run)
-
-
-def planned_head(
-    kind: str, shape: HeadShape, method: HeadMethodSettings, target: ModelConfig
-) -> Trained:
-    """Return the sizes of a head for a plan."""
-    config = head_config(kind, target, shape)
-    vocabulary = config.draft_vocab_size or config.vocab_size
-    of_words = {vocabulary, config.vocab_size}
-    parameters = sum(prod(s) for s in head_manifest(config).values() if of_words.isdisjoint(s))
-    depth, captured = trained_depth(config, method), len(config.captured(target))
-    return Trained(parameters, depth, vocabulary, captured, method.anchors)
 
 
 def trained_depth(config: HeadConfig, method: HeadMethodSettings) -> int:

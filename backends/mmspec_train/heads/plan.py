@@ -1,0 +1,80 @@
+"""Memory, disk and hours of training a head, computed from shapes and the data alone."""
+
+from contextlib import suppress
+from math import prod
+
+from mmspec.checkpoints.cards import load_cards
+from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.head_manifest import head_manifest
+from mmspec.checkpoints.hub import resolve
+from mmspec.checkpoints.manifest import manifest
+from mmspec.ground.errors import ImageError, choice
+from mmspec_torch.device.devices import find_device
+from mmspec_train.data.corpus import Corpus, open_corpora
+from mmspec_train.heads.head_checkpoint import head_config
+from mmspec_train.heads.train_heads import trained_depth
+from mmspec_train.run.machine import measured_rates
+from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape
+
+GPUS = {"rtx-4090": (66.0, 0.4, 24.0), "a100": (125.0, 0.8, 80.0), "h100": (396.0, 1.3, 80.0)}
+GPUS |= {"h200": (396.0, 1.9, 141.0)}
+"""TFLOP/s in bfloat16 and TB/s, 40 % of the makers' figures (not measured here), and GB."""
+SAMPLED, CHARACTERS_PER_TOKEN = 200, 4
+LOGIT_BYTES = 64
+"""Bytes that a step moves for a logit of a drafted token, beside products; measured on a CPU."""
+Method = tuple[HeadShape, HeadMethodSettings, Budget]
+
+
+def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]:
+    """Return the memory, disk and hours of a training as lines; gpu: of GPUS, or 'here'."""
+    if gpu != "here" and gpu not in GPUS:
+        raise choice("GPU", gpu, ["here", *GPUS])
+    tflops, bandwidth, size = GPUS.get(gpu) or measured_rates(find_device("auto"))
+    shape, method, budget = head
+    card = load_cards().get(settings.target)
+    target = (card and card.model) or read_config(resolve(settings.target, "torch"))
+    config = head_config(kind, target, shape)
+    vocabulary, captured = config.draft_vocab_size or config.vocab_size, config.captured(target)
+    of_words, tensors = {vocabulary, config.vocab_size}, head_manifest(config).values()
+    parameters = sum(prod(shape) for shape in tensors if of_words.isdisjoint(shape))
+    corpus, _ = open_corpora(settings, target)
+    corpus.check()
+    count = min(settings.samples, corpus.size or settings.samples)
+    own = settings.answer_tokens if settings.answers == "target" else 0
+    columns, answer = _lengths(corpus, min(count, SAMPLED), own, target.image_tokens)
+    epochs = (budget.steps or 0) * max(1.0, settings.batch / columns) / count
+    guesses = min(answer, method.anchors) * trained_depth(config, method)
+    states = 2 * count * columns * config.hidden_size * (1 + len(captured))
+    stored, weights = min(states, settings.cache_bytes), sum(map(prod, manifest(target).values()))
+    # Once each, once more for captured layers, and in every epoch where states are not stored.
+    reads = 1 + bool(captured) + epochs * (1 - stored / states)
+    logits = 2 * vocabulary * config.hidden_size * (min(answer, guesses) + 3 * guesses)
+    moved = epochs * LOGIT_BYTES * vocabulary * guesses
+    moved += bool(own) * answer / settings.answer_rows * 2 * weights
+    products = 2 * weights * columns * reads
+    products += epochs * (6 * parameters * (columns + guesses) + logits)
+    seconds = count * (products / tflops + moved / bandwidth) / 1e12 + budget.seconds * (not epochs)
+    of_logits = 8 * guesses * settings.batch / columns * vocabulary
+    memory = (2 * weights + 16 * parameters + of_logits) / 1e9
+    fits = "fits" if memory <= size else "does not fit: use a smaller --batch"
+    return [
+        f"plan on {gpu}: {tflops:.3g} TFLOP/s, {bandwidth:.2g} TB/s; nothing was loaded or trained",
+        f"data: {count:,} conversations of {columns:.0f} columns, {epochs:.1f} epochs",
+        f"memory: {memory:,.1f} GB of {size:,.0f} GB: {fits}",
+        f"disk: {stored / 1e9:,.1f} GB of hidden states (--cache-gb)",
+        f"hours: {seconds / 3600:.1f}",
+        *corpus.notes(),
+    ]
+
+
+def _lengths(corpus: Corpus, count: int, own: int, image: int) -> tuple[float, float]:
+    """Mean columns of conversations, and of answers; own: an answer's, 0 for the dataset's."""
+    turns, read = [], 0
+    for number in range(count):
+        with suppress(ImageError):
+            turns += corpus.turns(number)
+            read += 1
+    answers = sum(own or len(turn.answer_text) / CHARACTERS_PER_TOKEN for turn in turns)
+    parts = (part for turn in turns for part in turn.question.parts)
+    sizes = (len(p) / CHARACTERS_PER_TOKEN if isinstance(p, str) else image for p in parts)
+    return (sum(sizes) + answers) / max(1, read), answers / max(1, read)
