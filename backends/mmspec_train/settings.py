@@ -3,7 +3,7 @@
 Imports no framework, so that `mmspec train --help` is fast.
 """
 
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,6 @@ STAGES = ("tokenizer", "tower", "projector", "target", "draft")
 """Names of the stages of training the bundled pair, in order."""
 STAGE_MINUTES = {"tower": 15.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
 """Default minutes of each stage, for two CPU cores."""
-TARGET_MINUTES = {"words": 3.0, "projector": 60.0, "language": 300.0}
-"""Default minutes of each stage of `train target`, for two CPU cores."""
 DEFAULT_MINUTES = 20.0
 """Default minutes of training a head or a draft."""
 
@@ -53,22 +51,12 @@ class TargetSettings(PlaceSettings):
         "they keep its language.",
         exists=True,
     )
-    text_share: float = option(
-        0.25, "Share of such answers in the stage language.", least=0, most=1
-    )
     task: tuple[str, ...] = option(
         (),
         "Task of the synthetic world to train on, in place of its mix; may be given several times.",
     )
     batch: int = option(1024, "Token positions of a batch, without padding.", least=1)
     seed: int = option(0, "Seed of the data's order and of the projector's initial weights.")
-
-    @property
-    def learned(self) -> dict[str, str]:
-        """The options that decide what is learned, by their names."""
-        place = {declared.name for declared in fields(PlaceSettings)}
-        own = {name: value for name, value in asdict(self).items() if name not in place}
-        return {f"--{name.replace('_', '-')}": str(value) for name, value in own.items()}
 
 
 @dataclass(frozen=True)

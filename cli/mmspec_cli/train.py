@@ -1,5 +1,6 @@
 """`mmspec train`: trains small models on the synthetic world, and heads for any target."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -14,7 +15,6 @@ from mmspec_train.settings import (
     HEADS,
     STAGE_MINUTES,
     STAGES,
-    TARGET_MINUTES,
     Budget,
     DataSettings,
     HeadMethodSettings,
@@ -52,12 +52,27 @@ def train() -> None:
     default=("all",),
     help="Stage to run; may be given several times. Finished stages are skipped.",
 )
-@train_options.stage_budgets(STAGE_MINUTES)
+@click.option(
+    "--steps",
+    type=(click.Choice(tuple(STAGE_MINUTES)), click.IntRange(1)),
+    metavar="STAGE STEPS",
+    multiple=True,
+    help="Steps of a stage, in place of its minutes, as in --steps tower 500.",
+)
+@click.option(
+    "--minutes",
+    type=(click.Choice(tuple(STAGE_MINUTES)), train_options.POSITIVE),
+    metavar="STAGE MINUTES",
+    multiple=True,
+    help="Minutes of a stage. Default: "
+    + ", ".join(f"{stage} {minutes:g}" for stage, minutes in STAGE_MINUTES.items())
+    + ".",
+)
 @options_of(MiniSettings)
 def mini(
     stages: tuple[str, ...],
-    steps: train_options.StageAmounts,
-    minutes: train_options.StageAmounts,
+    steps: tuple[tuple[str, int], ...],
+    minutes: tuple[tuple[str, float], ...],
     **options: Any,
 ) -> None:
     """Train the bundled pair: tokenizer, tower, projector, target, draft.
@@ -66,30 +81,38 @@ def mini(
     time on one machine; one in --minutes ends on time instead.
     """
     chosen = STAGES if "all" in stages else stages
-    budgets = train_options.chosen_budgets(STAGE_MINUTES, chosen, steps, minutes)
+    _refuse_unused_budgets(chosen, [stage for stage, _ in (*steps, *minutes)])
+    budgets = {stage: Budget(minutes=amount) for stage, amount in STAGE_MINUTES.items()}
+    budgets |= {stage: Budget(minutes=amount) for stage, amount in minutes}
+    budgets |= {stage: Budget(steps=count) for stage, count in steps}
 
     from mmspec_train.mini.stages import train_pair
 
     train_pair(choose(MiniSettings, options), chosen, budgets)
 
 
-@train.command()
-@train_options.stage_budgets(TARGET_MINUTES)
-@options_of(TargetSettings)
-def target(
-    steps: train_options.StageAmounts, minutes: train_options.StageAmounts, **options: Any
-) -> None:
-    """Let a Llama see: join it with a LLaVA's tower, and train the projector, then both.
+def _refuse_unused_budgets(chosen: Sequence[str], stages: Sequence[str]) -> None:
+    """Raise UsageError for the budget of a stage that is not run, and for two budgets of one."""
+    for stage in stages:
+        if stage not in chosen:
+            raise click.UsageError(f"a budget for {stage}, which is not among --stage")
+        if stages.count(stage) > 1:
+            raise click.UsageError(f"give {stage} one budget, in --steps or in --minutes")
 
-    words: the projector, on the words for each patch. projector: the same, on conversations.
-    language: projector and Llama. The world's pictures are learned from. Repeat the command to
-    continue an interrupted run, or with longer budgets a finished one.
+
+@train.command()
+@options_of(TargetSettings, Budget)
+def target(**options: Any) -> None:
+    """Let a Llama see: join it with a LLaVA's tower and train the projector, then the Llama too.
+
+    It learns from the synthetic world. An interrupted run continues when repeated, and a finished
+    one with a larger budget.
     """
-    budgets = train_options.chosen_budgets(TARGET_MINUTES, tuple(TARGET_MINUTES), steps, minutes)
+    train_options.refuse_two_budgets()
 
     from mmspec_train.mini.target import train_target
 
-    train_target(choose(TargetSettings, options), budgets)
+    train_target(choose(TargetSettings, options), choose(Budget, options))
 
 
 @train.command()

@@ -106,6 +106,7 @@ def test_a_draft_trained_by_one_command_decodes_and_is_taught(
         ("mini --stage target", "the stage target starts from the projector, which"),
         ("mini --recipe clips", "this recipe continues mini: give --stage target alone"),
         ("mini --stage tower --steps draft 3", "a budget for draft, which is not among --stage"),
+        ("target --language mini", "is a llava: --language is a Llama of text alone"),
         ("mini --steps tokenizer 3", "'tokenizer' is not one of"),
     ],
 )
@@ -113,7 +114,7 @@ def test_what_is_refused_leaves_nothing_behind(run, lessons, pair_paths, tmp_pat
     broken = tmp_path / "broken.jsonl"  # no image is there
     broken.write_text(lessons[1].read_text().replace(".png", ".jpg"))
     command = given.format(broken=broken, images=broken.parent).split()
-    target = [] if command[0] == "mini" else ["--target", pair_paths[0]]
+    target = [] if command[0] in ("mini", "target") else ["--target", pair_paths[0]]
     out = tmp_path / "out"
     status, told, err = run("train", *command, *target, "--out", out)
     assert (status, told) == (2, "")
@@ -124,7 +125,12 @@ def test_what_is_refused_leaves_nothing_behind(run, lessons, pair_paths, tmp_pat
 
 @pytest.mark.parametrize(
     "command",
-    [["distill", "--kind", "msd", "--target", "mini"], ["draft", "--target", "mini"], ["mini"]],
+    [
+        ["distill", "--kind", "msd", "--target", "mini"],
+        ["draft", "--target", "mini"],
+        ["mini"],
+        ["target", "--language", "mini"],
+    ],
     ids=lambda command: command[0],
 )
 @pytest.mark.parametrize("package", ["torch", "transformers"])

@@ -9,8 +9,10 @@ from safetensors.torch import load_file
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec_train.data.record import ConversationRecord
+from mmspec_train.mini import target
 from support import factory
 from support.factory_layouts import CORPUS, SPECIAL_TOKENS, byte_level
+from support.teacher_data import Killed
 from support.transformers_oracle import generated, transformers_model
 
 TEMPLATE = (
@@ -18,7 +20,6 @@ TEMPLATE = (
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '</s>' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
 )
-STEPS = {"words": 2, "projector": 2, "language": 3}
 
 
 @pytest.fixture(scope="module")
@@ -37,24 +38,25 @@ def parts(tmp_path_factory):
     return ["--language", llama, "--tower", tower, "--answers-dir", answers, "--batch", 128]
 
 
-@pytest.fixture
-def train(run, parts):
-    def command(out, **steps):
-        given = [
-            word for stage, count in (STEPS | steps).items() for word in ("--steps", stage, count)
-        ]
-        assert run("train", "target", *parts, "--out", out, *given)[0] == 0
-        return load_file(out / "model.safetensors")
-
-    return command
+def stopped(*_):
+    raise Killed
 
 
-def test_a_joined_target_is_continued_and_answers_as_transformers_says(train, red, tmp_path):
-    whole = train(tmp_path / "whole")
-    out = tmp_path / "parts"
-    train(out, language=1)
-    continued = train(out)
-    assert all(torch.equal(tensor, continued[name]) for name, tensor in whole.items())
+def test_an_interrupted_target_goes_on_and_answers_as_transformers_says(
+    run, parts, red, tmp_path, monkeypatch
+):
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    command = ["train", "target", *parts, "--steps", "5", "--out"]
+    assert run(*command, whole).status == 0
+    with monkeypatch.context() as patch:  # before the last stage
+        calls = iter([target.run_phase, target.run_phase, stopped])
+        patch.setattr(target, "run_phase", lambda *given: next(calls)(*given))
+        with pytest.raises(Killed):
+            run(*command, out)
+    assert run(*command, out).status == 0
+    continued = load_file(out / "model.safetensors")
+    trained = load_file(whole / "model.safetensors")
+    assert all(torch.equal(tensor, continued[name]) for name, tensor in trained.items())
 
     from PIL import Image
     from transformers import AutoProcessor

@@ -6,7 +6,6 @@ The modules are transformers' own; transformers, vLLM and mlx-vlm read the check
 from collections.abc import Mapping
 from math import isqrt
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -74,9 +73,9 @@ def normalise(pixels: Tensor) -> Tensor:
     return ((pixels.float() / 255 - mean) / std).permute(0, 3, 1, 2)
 
 
-def patch_features(tower: nn.Module, pixels: Tensor, layer: int = -1) -> Tensor:
-    """Return a layer's (images, patches, hidden) features without the class token."""
-    features: Tensor = tower(normalise(pixels), output_hidden_states=True).hidden_states[layer]
+def patch_features(tower: nn.Module, pixels: Tensor) -> Tensor:
+    """Return the tower's (images, patches, hidden) features without the class token."""
+    features: Tensor = tower(normalise(pixels)).last_hidden_state
     return features[:, 1:]
 
 
@@ -86,13 +85,12 @@ def embed(model: LlavaForConditionalGeneration, batch: SampleBatch) -> Tensor:
     text: Tensor = inner.get_input_embeddings()(batch.ids)
     if not len(batch.pixels):
         return text
-    config: Any = model.config
-    features = patch_features(inner.vision_tower, batch.pixels, config.vision_feature_layer)
+    features = patch_features(inner.vision_tower, batch.pixels)
     sizes = [int(size) for size in batch.patches]
     grid = Grid(isqrt(features.shape[1]), isqrt(features.shape[1]))
     images = zip(features, sizes, strict=True)
     rows = torch.cat([TorchFeatures(image, grid).pooled(size).rows for image, size in images])
-    is_image = (batch.ids == config.image_token_id).unsqueeze(-1)
+    is_image = (batch.ids == model.config.image_token_id).unsqueeze(-1)
     return text.masked_scatter(is_image, inner.multi_modal_projector(rows).to(text.dtype))
 
 

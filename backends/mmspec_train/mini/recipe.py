@@ -44,12 +44,12 @@ RATES = {
     "draft": Rates(tower=0.0, projector=2e-3, text=2e-3),
 }
 """Peak learning rates by stage."""
-TARGET_RATES = {
-    "words": Rates(tower=0.0, projector=2e-3, text=0.0),
-    "projector": Rates(tower=0.0, projector=1e-3, text=0.0),
-    "language": Rates(tower=0.0, projector=5e-4, text=2e-4),
+TARGET_STAGES = {
+    "words": (0.05, Rates(tower=0.0, projector=2e-3, text=0.0)),
+    "projector": (0.15, Rates(tower=0.0, projector=1e-3, text=0.0)),
+    "language": (0.8, Rates(tower=0.0, projector=5e-4, text=2e-4)),
 }
-"""Peak learning rates by stage of a target joined from parts."""
+"""Share of the budget and peak learning rates of each stage of a target joined from parts."""
 TARGET_SHARES = {task: share for task, share in SHARES.items() if task != "told"}
 """Task shares for such a target, which knows language: all tasks with pictures but the drills."""
 DRAFT_SHARES = TASK_SHARES | {"pororo": 12, "vist": 12, "video": 10}

@@ -157,29 +157,22 @@ class SampleBatches:
         return batches
 
 
-@dataclass(frozen=True)
-class WorldSamples:
-    """Samples of the world in the pair's own template, with tasks drawn by their shares."""
-
-    recipe: Recipe
-    tokenizer: Tokenizer
-    shares: dict[str, float]
-    split: Split = "train"
-    max_images: int | None = None
-    """The most images of a sample; in a sample with more, newlines replace them. None: no limit."""
-    pooled: float = 0.0
-    """Share of samples whose images take a quarter of the positions."""
-
-    def draw(self, rng: random.Random) -> EncodedSample:
-        """Draw a sample."""
-        task = rng.choices(tuple(self.shares), tuple(self.shares.values()))[0]
-        tower, weight = self.recipe.tower, self.recipe.fact_weight
-        patches = tower.patches
-        sample = mmspec_world.sample(task, rng.getrandbits(48), split=self.split, size=tower.image)
-        blind = self.max_images is not None and len(sample.images) > self.max_images
-        if self.pooled and rng.random() < self.pooled:
-            patches //= 4
-        return encode(sample, self.tokenizer, patches, weight, blind=blind)
+def draw_sample(
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    shares: dict[str, float],
+    split: Split,
+    draft: bool,
+    rng: random.Random,
+) -> EncodedSample:
+    """Draw a sample of the world, its task by the shares, for the target or for the draft."""
+    task = rng.choices(tuple(shares), tuple(shares.values()))[0]
+    size, patches = recipe.tower.image, recipe.tower.patches
+    sample = mmspec_world.sample(task, rng.getrandbits(48), split=split, size=size)
+    blind = draft and len(sample.images) > recipe.draft_images
+    if draft and rng.random() < recipe.draft_pooled:
+        patches //= 4
+    return encode(sample, tokenizer, patches, recipe.fact_weight, blind=blind)
 
 
 @dataclass(frozen=True)

@@ -125,16 +125,10 @@ class PairRun:
         """Return the batches of the target's samples, or of the draft's."""
         recipe, tokenizer = self.recipe, self.tokenizer
         shares = DRAFT_SHARES if draft else recipe.shares
-        world = samples.WorldSamples(
-            recipe,
-            tokenizer,
-            {task: shares[task] for task in mmspec_world.SCRIPTS if task in shares},
-            split,
-            recipe.draft_images if draft else None,
-            recipe.draft_pooled if draft else 0.0,
-        )
+        shares = {task: shares[task] for task in mmspec_world.SCRIPTS if task in shares}
+        draw = partial(samples.draw_sample, recipe, tokenizer, shares, split, draft)
         pad, positions = token_id(tokenizer, PAD), recipe.positions_per_batch
-        return samples.SampleBatches(world.draw, pad, positions, self.seed, split)
+        return samples.SampleBatches(draw, pad, positions, self.seed, split)
 
     def _train_tokenizer(self, _budget: Budget, _log: Log) -> None:
         tasks = mmspec_world.TASKS
