@@ -16,7 +16,7 @@ from statistics import fmean
 import click
 
 from mmspec.chat.measured_rounds import MeasuredRounds
-from mmspec.decoding.draft import Draft, Plan
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
@@ -56,13 +56,9 @@ class Fixed:
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """The plan, or a shorter one at the end of the answer."""
-        gamma, nodes = self.plan
+        gamma, nodes, *_ = self.plan
         chain = nodes is None or nodes <= gamma
         return Plan(min(gamma, max_gamma), min(gamma, max_gamma) if chain else nodes)
-
-    def cut(self, draft: Draft) -> Draft:
-        """All of it."""
-        return draft
 
     def observe(self, round_: Round) -> None:
         """Do nothing."""

@@ -150,11 +150,11 @@ def gamma_option(default: int | str) -> Decorator:
 DRAFTING = (
     click.option(
         "--drafting",
-        metavar="LETTERS|KIND|lookup|none",
+        metavar="LETTERS|KIND|[...+]lookup|none",
         help="Views of the prompt to draft from: M images, T text only, C captions, P pooled "
         "images, or several, such as MTC; a head's own kind, such as msd; lookup finds the last "
-        "words in earlier text and needs no draft. Default: a head's kind; M with one or two "
-        "images, else T; lookup if --draft auto finds none.",
+        "words in earlier text and needs no draft; msd+lookup takes the surer. Default: a head's "
+        "kind; M with one or two images, else T; lookup if --draft auto finds none.",
     ),
     click.option(
         "--weights",

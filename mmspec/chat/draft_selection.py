@@ -1,6 +1,7 @@
 """Chooses and opens the drafter of an answer, which a `Drafting` names."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +13,18 @@ from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.decoding.contract import Target
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.lookup import LookupDrafter
+from mmspec.drafters.surer_drafter import SurerDrafter
 from mmspec.drafters.view_drafter import ViewDrafter
-from mmspec.drafters.views import LOOKUP, UNLETTERED, Branch, Drafting, fit, parse_drafting
+from mmspec.drafters.views import (
+    LOOKUP,
+    PLAIN,
+    UNLETTERED,
+    WITH_LOOKUP,
+    Branch,
+    Drafting,
+    fit,
+    parse_drafting,
+)
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.images import Picture
@@ -49,16 +60,18 @@ def spec_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> str:
 def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ()) -> Drafting:
     """The drafting for a prompt; raises UsageError if the models cannot do what the options say."""
     spec = spec_for(models, options, chunks)
+    own, with_lookup = spec.removesuffix(WITH_LOOKUP), spec.endswith(WITH_LOOKUP)
     if isinstance(options.tree, Tree) and models.recurrent:
         raise UsageError(
             f"`tree={options.tree.spec}`: {models.recurrent} has recurrent layers, whose state "
             "follows one path: leave `tree` out to draft chains"
         )
     if models.draft and spec not in UNLETTERED:
-        return _lettered(options, spec, models.draft.model.config)
+        drafting = _lettered(options, own, models.draft.model.config)
+        return replace(drafting, with_lookup=with_lookup)
     if models.head and spec not in UNLETTERED:
-        _require_kind(options, models.head.name, models.head.kind, spec)
-        return Drafting((models.target.view,), (1.0,), spec)
+        _require_kind(options, models.head.name, models.head.kind, own)
+        return Drafting((models.target.view,), (1.0,), own, with_lookup)
     if models.drafts is None:
         options.require_draft(models.draftless)
     return UNLETTERED[spec]
@@ -75,7 +88,7 @@ class DraftPlace(NamedTuple):
 
 def refuse(options: Options, place: DraftPlace | LoadedHead | None, draftless: str) -> None:
     """Raise UsageError for options that a draft cannot do, or `draftless` without one."""
-    spec = options.drafting
+    spec = options.drafting if options.drafting in UNLETTERED else options.model_drafting
     if place is None:
         options.require_draft(draftless)
     elif place.kind and spec not in UNLETTERED:
@@ -100,7 +113,7 @@ def _require_kind(options: Options, name: str, kind: str, spec: str) -> None:
     if spec != kind:
         raise UsageError(
             f"`drafting={spec}`: the draft {name} is a head of the kind {kind}: use "
-            f"{kind}, lookup or none"
+            f"{kind}, {kind}{WITH_LOOKUP}, lookup or none"
         )
     if options.adaptive:
         raise UsageError(
@@ -125,13 +138,20 @@ def fitting(
     rule = options.overflow
     if rule == "auto":
         rule = "pool" if len(list(pictures(chunks))) <= IMAGES_FOR_M else "drop"
-    return fit(drafting, room, length, config, rule)
+    fitted, notes = fit(drafting, room, length, config, rule)
+    if drafting.with_lookup:
+        fitted = LOOKUP if fitted == PLAIN else replace(fitted, with_lookup=True)
+    return fitted, notes
 
 
 def open_drafter(
     models: Models, options: Options, drafting: Drafting, target: Target
 ) -> OpenDrafter:
     """Open a drafter beside `target`; `drafting` must have a drafter."""
+    if drafting.with_lookup:
+        opened = open_drafter(models, options, replace(drafting, with_lookup=False), target)
+        lookup = open_drafter(models, options, LOOKUP, target).drafter
+        return replace(opened, drafting=drafting, drafter=SurerDrafter(lookup, opened.drafter))
     tree, views = models.tree_of(options, drafting), models.target.views(models.caption)
     if drafting == LOOKUP:
         return OpenDrafter(drafting, views, LookupDrafter(options.sampling, tree, models.texts))

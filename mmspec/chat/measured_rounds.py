@@ -49,10 +49,6 @@ class MeasuredRounds:
         self._processor_start = self._processor() if self._processor else 0.0
         return self._draft_length.choose(max_gamma, context)
 
-    def cut(self, draft: Draft) -> Draft | None:
-        """The part of a draft that the draft length lets the target verify."""
-        return self._draft_length.cut(draft)
-
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         """The target's verdict.  Blocks."""
         self._times.append(self._clock())

@@ -1,7 +1,7 @@
 """Models loaded together on one backend, and what their conversations share."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -10,13 +10,14 @@ from mmspec.chat.calibration import calibration_file, finding_file
 from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.memory import Memory
-from mmspec.chat.options import Options
+from mmspec.chat.options import Gamma, Options
 from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
-from mmspec.draft_length.policy import TREE_GAIN, AdaptiveDraftLength, DraftLength, FixedDraftLength
+from mmspec.draft_length.policy import TREE_GAIN, AdaptiveDraftLength, FixedDraftLength
 from mmspec.draft_length.rank_model import a_tree_pays
+from mmspec.draft_length.surer import DraftLength, SurerDraftLength
 from mmspec.drafters.lookup import KnownText
 from mmspec.drafters.views import LOOKUP, PLAIN, TEXT, Drafting
 from mmspec.exactness.finding import exact_rows
@@ -62,7 +63,7 @@ class Models:
     _trees: dict[tuple[Drafting, ExactRows | None], Tree | None] = field(
         default_factory=dict, init=False, repr=False
     )
-    _adaptive: dict[tuple[Drafting, Tree | None, ExactRows | None], AdaptiveDraftLength] = field(
+    _lengths: dict[tuple[Drafting, Tree | None, Gamma, ExactRows | None], DraftLength] = field(
         default_factory=dict, init=False
     )
     _captions: LatestValues[Sequence[int]] = field(
@@ -150,10 +151,21 @@ class Models:
         return bool(trees) and a_tree_pays(costs(), trees, TREE_GAIN)
 
     def draft_length(self, options: Options, drafting: Drafting | None) -> DraftLength:
-        """The draft length of an answer; drafting: None if nothing drafts."""
-        if drafting and options.gamma == "auto":
-            return self.adaptive_length(options, drafting)
-        return FixedDraftLength(options.gamma if drafting and options.gamma != "auto" else 0)
+        """The draft length of a drafting and tree, which all conversations share.
+
+        drafting: None if nothing drafts. An adaptive length starts from the costs that were
+        calibrated with the target's exact rows. With those of trees it also chooses between chains
+        and dynamic trees of up to the tree's nodes; `mmspec calibrate` measures no static trees.
+        """
+        if drafting is None:
+            return FixedDraftLength(0)
+        exact = self.exact_rows(options.exact) if options.gamma == "auto" else None
+        key = drafting, self.tree_of(options, drafting), options.gamma, exact
+        if key not in self._lengths:
+            length = self._new_length(options, replace(drafting, with_lookup=False))
+            lookup = self._new_length(options, LOOKUP) if drafting.with_lookup else None
+            self._lengths[key] = SurerDraftLength(lookup, length) if lookup else length
+        return self._lengths[key]
 
     def remember(self, chunks: Sequence[Chunk], answer: Sequence[int]) -> None:
         """Add the last question of a prompt, and its answer, to the memory, if there is one."""
@@ -164,22 +176,13 @@ class Models:
             tokens = (token for segment in segments for token in segment.token_ids(NO_TOKEN))
             self.memory.add([*tokens, *answer])
 
-    def adaptive_length(self, options: Options, drafting: Drafting) -> AdaptiveDraftLength:
-        """The adaptive draft length of a drafting and tree, which all conversations share.
-
-        It starts from the costs that were calibrated with the target's exact rows. With those of
-        trees it also chooses between chains and dynamic trees of up to the tree's nodes; `mmspec
-        calibrate` measures no static trees.
-        """
-        key = drafting, self.tree_of(options, drafting), self.exact_rows(options.exact)
-        if key not in self._adaptive:
-            self._adaptive[key] = self._new_length(*key)
-        return self._adaptive[key]
-
     def _new_length(
-        self, drafting: Drafting, tree: Tree | None, exact: ExactRows | None
-    ) -> AdaptiveDraftLength:
-        calibration = self.calibration(exact)
+        self, options: Options, drafting: Drafting
+    ) -> FixedDraftLength | AdaptiveDraftLength:
+        if options.gamma != "auto":
+            return FixedDraftLength(options.gamma)
+        tree = self.tree_of(options, drafting)
+        calibration = self.calibration(self.exact_rows(options.exact))
         costs = partial(self._calibrated, calibration, drafting)
         if drafting == LOOKUP:
             rows = calibration.row_costs if calibration.target else None

@@ -9,7 +9,14 @@ from mmspec.chat.plugins import is_kind
 from mmspec.decoding.constraint import OpenConstraint
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.views import OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
+from mmspec.drafters.views import (
+    OVERFLOWS,
+    PLAIN,
+    UNLETTERED,
+    WITH_LOOKUP,
+    normalised,
+    read_letters,
+)
 from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import UsageError, choice
 
@@ -25,7 +32,7 @@ class Options:
     """Drafting and sampling options; raises UsageError for a value out of range."""
 
     drafting: str | None = None
-    """View letters from M, T, C, P, a head's kind, 'lookup' or 'none'.
+    """View letters from M, T, C, P, or a head's kind, perhaps with '+lookup'; 'lookup' or 'none'.
 
     None is the default: the head's kind; for a draft model M with one or two images (MT if
     `adaptive`), else T; lookup if no draft was found.
@@ -72,7 +79,7 @@ class Options:
     def __post_init__(self) -> None:
         self._check_kinds()
         lettered = self.drafting not in (None, *UNLETTERED) and not self.names_head
-        views = read_letters(str(self.drafting)) if lettered else []
+        views = read_letters(self.model_drafting) if lettered else []
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
         if self.exact not in MODES:
@@ -122,9 +129,14 @@ class Options:
             raise UsageError(f"`adaptive` has nothing to weigh in {self.drafting!r}: {allowed}")
 
     @property
+    def model_drafting(self) -> str:
+        """`drafting` without lookup beside a model; empty for the default."""
+        return (self.drafting or "").removesuffix(WITH_LOOKUP)
+
+    @property
     def names_head(self) -> bool:
         """True if `drafting` is a head's kind."""
-        return self.drafting is not None and is_kind(self.drafting)
+        return is_kind(self.model_drafting)
 
     def require_draft(self, default: str) -> None:
         """Raise UsageError for an option that needs a draft.  default: the drafting without one."""

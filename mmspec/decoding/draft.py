@@ -31,6 +31,11 @@ class Plan(NamedTuple):
     """Tokens of a chain, or the most tokens of a path of a tree; 0 drafts nothing."""
     nodes: int | None = None
     """The most nodes of a tree, a chain if gamma or less; None drafts as the drafter was opened."""
+    pays: Callable[[Sequence[float]], int] | None = None
+    """Function that returns how many nodes, from the first, are worth verifying, by their chances
+    of being accepted; None verifies all. Drafters without chances do not call it."""
+    lookup: "Plan | None" = None
+    """Plan of the draft by lookup that is tried first, where lookup drafts beside another."""
 
 
 class Ancestry(NamedTuple):
@@ -86,6 +91,7 @@ class HostDraft:
     """[n] index of each node's parent, -1 for the root; None for a chain."""
     chances: list[float] = field(default_factory=list, compare=False)
     """[n] the drafter's estimates that nodes are accepted, the largest first; empty without any."""
+    by_lookup: bool = field(default=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -97,7 +103,8 @@ class HostDraft:
         parents = self.parents[:count] if self.parents else None
         if parents == [*range(-1, count - 1)]:
             parents = None
-        return HostDraft(self.tokens[:count], parents, self.chances[:count]) if count else None
+        tokens, chances = self.tokens[:count], self.chances[:count]
+        return HostDraft(tokens, parents, chances, self.by_lookup) if count else None
 
     @property
     def depth(self) -> int:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from mmspec.decoding.acceptance import accept
 from mmspec.decoding.contract import Drafter, Verifier
-from mmspec.decoding.draft import Draft, Plan
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.statistics import Round
 
@@ -18,9 +18,6 @@ class DraftLengthPolicy(Protocol):
 
         context: the target's length, on which the cost of a round depends.
         """
-
-    def cut(self, draft: Draft) -> Draft | None:
-        """The part of a draft that is worth verifying; all of one without estimates."""
 
     def observe(self, round_: Round) -> None:
         """Observe a finished round; it may have drafted fewer tokens than were chosen."""
@@ -44,8 +41,7 @@ def decode(
     while left > 0:
         noise = Noise(seed, target.length)
         plan = draft_length.choose(left - 1, target.length)
-        draft = drafter.draft(plan, noise) if drafter and plan.gamma else None
-        draft = draft and draft_length.cut(draft)
+        draft = drafter.draft(plan, noise) if drafter and (plan.gamma or plan.lookup) else None
         verdict = target.verify(draft, noise)
         path, tokens = accept(verdict, stop)
         target.commit(path, tokens[-1])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mmspec.decoding.acceptance import FirstChoices, Verdict
-from mmspec.decoding.draft import Draft
+from mmspec.decoding.draft import Draft, HostDraft
 
 STAGES = ("load", "vision", "caption", "prefill", "draft", "verify", "decode", "total")
 T = TypeVar("T")
@@ -68,6 +68,8 @@ class Round:
     """One for each of `tokens`, if they were asked for."""
     first_choices: FirstChoices | None = None
     """The verdict on the tokens that a chain would have drafted; None if not known apart."""
+    by_lookup: bool = False
+    """Whether lookup drafted, perhaps beside another drafter."""
 
     @classmethod
     def of(
@@ -79,7 +81,9 @@ class Round:
         stop = verdict.child(path, tokens[-1])
         accepted = [*path] if stop is None else [*path, stop]
         first = verdict.first_choices(accepted)
-        return cls(tokens, draft.size, draft.depth, len(accepted), first_choices=first)
+        counts = draft.size, draft.depth, len(accepted)
+        by_lookup = isinstance(draft, HostDraft) and draft.by_lookup
+        return cls(tokens, *counts, first_choices=first, by_lookup=by_lookup)
 
     def until(self, count: int | None) -> "Round":
         """The round without its tokens after the first `count`; all of it for None."""
@@ -105,6 +109,8 @@ class Statistics:
     depth: int = 0
     """The most drafted tokens that could have been accepted: of a tree, one per level."""
     accepted: int = 0
+    lookup_rounds: int = 0
+    """The number of rounds that lookup drafted."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     """Number of prompt tokens whose keys were already in the target's cache."""
@@ -118,6 +124,7 @@ class Statistics:
         self.drafted += round_.drafted
         self.depth += round_.depth
         self.accepted += round_.accepted
+        self.lookup_rounds += round_.by_lookup
         self.seconds["draft"] += round_.draft_seconds
         self.seconds["verify"] += round_.verify_seconds
 

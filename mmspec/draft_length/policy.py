@@ -7,13 +7,18 @@ the time of this process alone: other programs are no cost of a draft.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import inf
 
-from mmspec.decoding.draft import Draft, HostDraft, Plan
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
-from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Acceptance, Reliability
+from mmspec.draft_length.acceptance import (
+    DECAY,
+    MAX_AUTO_GAMMA,
+    SMOOTHING,
+    Acceptance,
+    Reliability,
+)
 from mmspec.draft_length.cost_curves import Costs
 from mmspec.draft_length.rank_model import tree_tokens
 from mmspec.draft_length.round_costs import FEW, PLAIN, Candidate, RoundCosts
@@ -34,25 +39,42 @@ HOPE = 0.75
 """Part of a draft's additional cost that is presumed where no draft pays: costs are learnt."""
 
 
-@dataclass(frozen=True, slots=True)
 class FixedDraftLength:
     """Drafts the same number of tokens in every round."""
 
-    gamma: int
+    def __init__(self, gamma: int) -> None:
+        self.gamma = gamma
+        self._reliability, self._expected = Reliability(), 0.0
+        self._rounds, self._accepted = SMOOTHING, SMOOTHING * gamma / 2
+        """Rounds that drafted and the tokens that they accepted, as the latest ones weigh."""
+
+    @property
+    def pace(self) -> float:
+        """Expected tokens of a round that drafts."""
+        return 1 + self._accepted / self._rounds
 
     def choose(self, max_gamma: int, context: int) -> Plan:  # noqa: ARG002
         """The fixed length, or fewer tokens at the end of the answer."""
         return Plan(min(self.gamma, max_gamma))
 
-    def cut(self, draft: Draft) -> Draft:
-        """All of it: the length is fixed."""
-        return draft
+    def pays(self, chances: Sequence[float], pace: float) -> int:
+        """All nodes of lookup's draft, or none if less than `pace` tokens are expected."""
+        self._expected = sum(map(self._reliability.corrected, chances))
+        return len(chances) if 1 + self._expected >= pace else 0
 
     def observe(self, round_: Round) -> None:
-        """Do nothing: the length is fixed."""
+        """Learn how many tokens drafts accept."""
+        if round_.depth:
+            self._rounds = DECAY * self._rounds + 1
+            self._accepted = DECAY * self._accepted + round_.accepted
+            self._reliability.observe(round_.accepted, self._expected)
 
-    def plain_reason(self) -> None:
+    def pass_by(self, round_: Round) -> None:
+        """Do nothing: another drafter's round teaches nothing."""
+
+    def plain_reason(self) -> str | None:
         """No line for the user: the length is fixed."""
+        return None
 
 
 class AdaptiveDraftLength:
@@ -108,22 +130,44 @@ class AdaptiveDraftLength:
             self._update()
             self._chosen = self._decide(most)
         nodes, gamma = self._chosen
-        return Plan(gamma, None if self._drafts_as_opened else nodes or gamma)
+        most_nodes = None if self._drafts_as_opened else nodes or gamma
+        return Plan(gamma, most_nodes, self.pays if self._nodes else None)
 
-    def cut(self, draft: Draft) -> Draft | None:
-        """The nodes that give the most expected tokens per second, of those the budget covers."""
-        if not (self._nodes and isinstance(draft, HostDraft)):
-            return draft
-        chances = map(self._reliability.corrected, draft.chances[: self._nodes])
-        tokens = [*accumulate(chances, initial=1.0)]
+    def pays(self, chances: Sequence[float], pace: float = 1.0) -> int:
+        """The number of nodes of lookup's draft that give the most expected tokens per plain round.
+
+        0 if none that the budget covers gives more than `pace`.
+        """
+        corrected = map(self._reliability.corrected, chances[: self._nodes])
+        tokens = [*accumulate(corrected, initial=1.0)]
         risks = [cost - 1 for cost in self._measured.line_of(0)[: len(tokens)]]
-        counts = [count for count, risk in enumerate(risks) if risk <= self._limit]
-        best = max(counts, key=lambda count: tokens[count] / (1 + risks[count]))
-        if not best:  # perhaps one costs less than it seems
-            counts = [count for count, risk in enumerate(risks) if risk <= self._budget]
-            best = max(counts, key=lambda count: tokens[count] / (1 + HOPE * risks[count]))
-        self._accepted = tokens[best] - 1
-        return draft.first(best)
+
+        if not self._calibrated and len(self._measured.measured) < 2:
+            pace = 1.0  # to learn the cost of a draft
+
+        def best(budget: float, part: float) -> int:
+            counts = (count for count, risk in enumerate(risks) if count and risk <= budget)
+            rates = {count: tokens[count] / (1 + part * risks[count]) for count in counts}
+            return max([0, *rates], key=lambda count: rates.get(count, pace))
+
+        count = best(self._limit, 1.0)
+        if not count and pace <= 1:  # perhaps one costs less than it seems
+            count = best(self._budget, HOPE)
+        self._accepted = tokens[count] - 1
+        return count
+
+    @property
+    def pace(self) -> float:
+        """Expected tokens per plain round of the chosen draft; infinite if it is on trial."""
+        nodes, gamma = self._chosen
+        if not gamma:
+            return 1.0
+        is_trial = self._chosen != self._best
+        return inf if is_trial else self._expected[nodes][gamma] / self._costs[nodes][gamma]
+
+    def pass_by(self, round_: Round) -> None:
+        """Another drafter drafted the planned round."""
+        self._end = self._context + len(round_.tokens)
 
     def observe(self, round_: Round) -> None:
         """Observe a round's cost and acceptance; it may have drafted fewer tokens than chosen."""
@@ -224,6 +268,3 @@ class AdaptiveDraftLength:
         for nodes in filter(None, kinds):
             self._expected[nodes] = tree_tokens(acceptance.mean, nodes)
         self._costs = {nodes: self._measured.line_of(nodes) for nodes in kinds}
-
-
-DraftLength = FixedDraftLength | AdaptiveDraftLength

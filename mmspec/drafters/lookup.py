@@ -106,7 +106,8 @@ class LookupDrafter:
             parents.append(above)
             chances.append(-minus_chance)
             chance, parent = chances[-1], len(tokens) - 1
-        return HostDraft(tokens, parents, chances).first(len(tokens))
+        size = plan.pays(chances) if plan.pays else len(tokens)
+        return HostDraft(tokens, parents, chances, by_lookup=True).first(size)
 
     def _levels(self, depth: int) -> Levels:
         """The places after the last tokens, with continuations of `depth` tokens."""

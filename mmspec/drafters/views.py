@@ -16,6 +16,8 @@ from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.images import Picture
 
 LETTERS = {"M": "multimodal", "T": "text only", "C": "caption", "P": "pooled"}
+WITH_LOOKUP = "+lookup"
+"""End of a value of --drafting, after views or a head's kind, beside which lookup drafts."""
 OVERFLOWS = ("auto", "pool", "drop", "run")
 
 
@@ -38,11 +40,18 @@ class Drafting:
     weights: tuple[float, ...]
     kind: str = ""
     """'lookup' or a head's kind; empty if a draft model reads the branches."""
+    with_lookup: bool = False
+    """Whether lookup drafts beside a draft model or head, in the rounds where it is the surer."""
 
     @property
     def spec(self) -> str:
-        """The value of --drafting that names this drafting: its kind, its letters, or 'none'."""
-        return self.kind or self.letters or "none"
+        """The value of --drafting that names this drafting, such as 'none', 'MTC' or 'msd'."""
+        return (self.kind or self.letters or "none") + WITH_LOOKUP * self.with_lookup
+
+    @property
+    def looks_up(self) -> bool:
+        """True if lookup drafts, alone or beside another drafter."""
+        return self.with_lookup or self == LOOKUP
 
     @property
     def letters(self) -> str:

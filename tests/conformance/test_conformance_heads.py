@@ -93,6 +93,30 @@ def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
     assert proposals(chat) == proposals(again(chat))
 
 
+@pytest.mark.parametrize("gamma", [3, "auto"])
+def test_beside_lookup_the_head_follows_the_text(engine, gamma):
+    """The head has not drafted in lookup's rounds, and drafts after them like a cold one."""
+    kind = engine.head.kind
+    tree = TREES[("chain", "dynamic", "static")[len(kind) % 3]] if gamma == 3 else "auto"
+    options = short(drafting=f"{kind}+lookup", gamma=gamma, tree=tree, max_new_tokens=24)
+    chat, plain = (
+        engine.chat(each) for each in (options, short(drafting="none", max_new_tokens=24))
+    )
+    rounds = []
+    for question in (("say: a b c d a b c d a b c", FIRST[1]), None, SECOND, THIRD):
+        for each in (chat, plain):
+            if question is None:
+                each.conversation.undo()
+            else:
+                each.reply(*question)
+        assert chat.answer.token_ids == plain.answer.token_ids
+        assert chat.answer.drafting.spec == options.drafting
+        rounds += [each.by_lookup for each in chat.answer.rounds if each.drafted]
+        assert question is None or proposals(chat) == proposals(again(chat))
+    assert True in rounds
+    assert False in rounds or gamma == "auto"
+
+
 def test_a_head_drafts_by_default_and_costs_the_whole_prompt_if_it_is_opened_late(engine):
     chat = engine.chat(short(max_new_tokens=4))
     chat.speculate = False
@@ -180,7 +204,7 @@ def test_a_drafting_that_the_head_does_not_do_is_refused(engine):
     for word in ("MT", "eagle" if engine.head.kind != "eagle" else "msd"):
         with pytest.raises(UsageError, match=f"the kind {engine.head.kind}: use"):
             engine.chat(short(drafting=word))
-    for word in ("none", "lookup", engine.head.kind):
+    for word in ("none", "lookup", engine.head.kind, f"{engine.head.kind}+lookup"):
         engine.chat(short(drafting=word))
     with pytest.raises(UsageError, match="`weights"):
         short(drafting=engine.head.kind, weights=(1.0,))

@@ -118,6 +118,9 @@ def covering(shift):
     for row, drafting in enumerate(DRAFTINGS):
         yield drafting, hows[(row + 3 * shift) % len(hows)]
     yield "lookup", {"gamma": 3, "tree": [None, *TREES.values()][shift % 3]}
+    yield "MT+lookup", {"gamma": 3, "tree": [None, *TREES.values()][(shift + 1) % 3]}
+    yield "M+lookup", {"gamma": "auto"}
+    yield "MTC+lookup", {"gamma": 2, "adaptive": True}
     yield "MTC", {"gamma": 4, "adaptive": True}
     yield "MT", {"gamma": 3, "adaptive": True}
 

@@ -44,7 +44,7 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
     assert second.answer.statistics.drafted > 0
     of = second.answer.drafting
     others = (AUTO, PLAIN), (AUTO, LOOKUP), (replace(AUTO, tree=Tree((2, 2))), of)
-    assert engine.adaptive_length(AUTO, of) not in [engine.adaptive_length(*it) for it in others]
+    assert engine.draft_length(AUTO, of) not in [engine.draft_length(*it) for it in others]
 
 
 @pytest.mark.parametrize(

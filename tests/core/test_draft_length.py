@@ -2,7 +2,7 @@
 
 import csv
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -20,6 +20,7 @@ from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Reliability
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
 from mmspec.draft_length.rank_model import surest_paths
+from mmspec.draft_length.surer import SurerDraftLength
 from support.simulated_machine import MACHINES, SECOND
 
 
@@ -98,7 +99,8 @@ def estimated(each, sure, rounds, length):
     for _ in range(rounds):
         chance = 0.95 if each.dice.random() < 0.5 else 0.4
         draft = HostDraft([0] * 8, None, [chance**place for place in range(1, 9)])
-        draft = length.cut(draft) if length.choose(50, 100).gamma else None
+        plan = length.choose(50, 100)
+        draft = plan.pays and draft.first(plan.pays(draft.chances)) if plan.gamma else None
         size, right = draft.size if draft else 0, 0
         while right < size and each.dice.random() < sure[chance]:
             right += 1
@@ -137,12 +139,68 @@ def test_estimates_become_what_happens(right, estimate):
     assert reliability.corrected(estimate) == pytest.approx(right, abs=0.2)
 
 
+def rate(length, each, sure, rounds=600):
+    """Tokens per plain round, and the share of rounds that lookup drafted.
+
+    In half of the rounds lookup estimates that a token is right with 0.95, and `sure` of them are;
+    else that 0.4 are, of which 0.1 are.  `each` drafts for the head.
+    """
+    tokens, cost, by_lookup = 0, 0.0, 0
+    for _ in range(rounds):
+        plan = length.choose(50, 100 + tokens)
+        chance, right = (0.95, sure) if each.dice.random() < 0.5 else (0.4, 0.1)
+        chances = [chance**place for place in range(1, 9)]
+        lookup = plan if plan.pays else plan.lookup
+        if size := lookup.pays(chances) if lookup and lookup.gamma else 0:
+            round_ = Machine(each.row, 0.0, right, each.dice).round(size)
+            round_ = replace(round_, by_lookup=True)
+        else:
+            round_ = each.round(0 if plan.pays else plan.gamma)
+        length.observe(round_)
+        by_lookup += round_.by_lookup
+        tokens, cost = tokens + len(round_.tokens), cost + round_.cost_seconds
+    return tokens / cost, by_lookup / rounds
+
+
+CASES = {  # acceptance of the head, its cost, of lookup's sure tokens: bounds of lookup's share
+    "lookup alone pays": (0.1, 0.3, 0.9, 0.4, 1.0),
+    "the head alone pays": (0.9, 0.05, 0.2, 0.0, 0.1),
+    "both": (0.8, 0.05, 0.95, 0.3, 0.6),
+}
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+@pytest.mark.parametrize("case", CASES)
+def test_the_surer_of_two_drafters_drafts_and_costs_nothing_where_it_does_not_pay(case, calibrated):
+    acceptance, draft, sure, least, most = CASES[case]
+
+    def speed(make):
+        each = Machine(0.2, draft, acceptance)
+        rows = Machine(0.2, 0.0, 0.0)
+        costs = [it.calibration() if calibrated else None for it in (rows, each)]
+        return rate(
+            make(AdaptiveDraftLength(costs[0], nodes=8), AdaptiveDraftLength(costs[1])), each, sure
+        )
+
+    lookup, head = speed(lambda lookup, _: lookup)[0], speed(lambda _, head: head)[0]
+    both, share = speed(SurerDraftLength)
+    assert least <= share <= most
+    assert both > (1.01 if case == "both" else 0.98) * max(lookup, head)
+
+
+def test_with_a_fixed_length_the_surer_drafts_all_of_it():
+    each = Machine(0.05, 0.1, 0.7)
+    for sure, least, most in ((0.95, 0.4, 0.6), (0.3, 0.0, 0.1)):
+        length = SurerDraftLength(FixedDraftLength(5), FixedDraftLength(5))
+        assert least <= rate(length, each, sure)[1] <= most
+
+
 def test_chains_are_told_to_the_drafter_as_chains(cheap):
     """A drafter that was opened with a tree drafts a chain if it may have gamma nodes."""
     costs = cheap.calibration(1.0)
-    gamma, nodes = AdaptiveDraftLength(costs, {}).choose(50, 100)
-    assert gamma == nodes > 4
-    assert AdaptiveDraftLength(costs).choose(50, 100) == (gamma, None)
+    plan = AdaptiveDraftLength(costs, {}).choose(50, 100)
+    assert plan.gamma == plan.nodes > 4
+    assert AdaptiveDraftLength(costs).choose(50, 100) == Plan(plan.gamma)
 
 
 M4, M3, FLAT, STEEPENING = MACHINES

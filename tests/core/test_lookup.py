@@ -212,11 +212,12 @@ def test_what_was_answered_before_is_drafted_and_changes_no_token(directory, sam
     assert rounds[2] < rounds[0]
 
 
-def test_only_what_lookup_drafts_is_remembered(engine):
+@pytest.mark.parametrize("drafting", ["lookup", "MT+lookup"])
+def test_only_what_lookup_drafts_is_remembered(engine, drafting):
     engine.memory = Memory(300)
     check(engine.chat(OPTIONS), "What is this?", A)
     assert tokens_of(engine.memory) == []
-    chat = engine.chat(LOOKUP)
+    chat = engine.chat(replace(LOOKUP, drafting=drafting))
     check(chat, "What is this?", A)
     question = engine.target.tokenizer.encode("What is this?")
     tokens = tokens_of(engine.memory)

@@ -62,7 +62,7 @@ def drafting(draws: Random, engine: Engine) -> dict[str, Any]:
     tree = draws.choice(["auto", None, Tree(), Tree(branching=(3, 2, 1)), Tree(width=4, nodes=12)])
     if engine.draft is None:
         return {"drafting": "lookup", "gamma": gamma, "tree": tree}
-    word = draws.choice([None, "M", "T", "P", "MT", "MP", "MTP", "MTC", "lookup"])
+    word = draws.choice([None, "M", "T", "P", "MT", "MP", "MTP", "MTC", "lookup", "MT+lookup"])
     if word and len(word) in (2, 3) and draws.random() < 0.4:
         return {"drafting": word, "gamma": gamma, "adaptive": True}
     return {"drafting": word, "gamma": gamma, "tree": tree}

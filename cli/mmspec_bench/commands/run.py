@@ -54,7 +54,7 @@ COUNT = click.IntRange(min=1)
     metavar="LIST",
     help="Letters, perhaps with P's size, weights or an overflow rule (P36, MT:2,1, M/run); "
     "adaptive:LETTERS, tree:LETTERS (dynamic; tree20w5: 20 nodes, width 5; tree3x2x1: static), "
-    "adaptive:tree:LETTERS, a head's kind; tree:lookup, lookup, none.",
+    "adaptive:tree:LETTERS, a head's kind; any of these with +lookup; tree:lookup, lookup, none.",
 )
 @gamma_option(5)
 @click.option("--temperature", type=float, default=0.0, help="0 takes the likeliest.")

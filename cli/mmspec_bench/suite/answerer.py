@@ -67,7 +67,7 @@ class Answerer:
 
     def with_memory(self) -> "Answerer":
         """The answerer, whose lookup finds places in its answers to earlier samples too."""
-        if self.method.drafting != LOOKUP.spec:
+        if not self.method.drafting.endswith(LOOKUP.spec):
             return self
         memory = Memory(self.engine.target.tokenizer.size)
         return replace(self, engine=replace(self.engine, memory=memory))
@@ -123,7 +123,7 @@ def answer_row(
 def _round_row(round_: Round) -> RoundRow:
     draft, verify = (round(s, DECIMALS) for s in (round_.draft_seconds, round_.verify_seconds))
     counts = round_.drafted, round_.accepted, len(round_.tokens)
-    return RoundRow(*counts, draft, verify, round_.depth)
+    return RoundRow(*counts, draft, verify, round_.depth, round_.by_lookup)
 
 
 def _pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:

@@ -12,7 +12,7 @@ from mmspec.chat.plugins import is_kind
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.checkpoints.manifest import manifest
-from mmspec.drafters.views import UNLETTERED
+from mmspec.drafters.views import UNLETTERED, WITH_LOOKUP
 from mmspec.ground.errors import UsageError, choice
 from mmspec_bench.suite.methods import Method
 
@@ -42,11 +42,11 @@ def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
         if method.draft not in names:
             raise choice("draft", method.draft, names)
         return engines[names.index(method.draft)]
-    heads = is_kind(method.drafting)
+    kind = method.drafting.removesuffix(WITH_LOOKUP)
     able = [
         engine
         for engine in engines
-        if (engine.head.kind == method.drafting if engine.head else engine.draft and not heads)
+        if (engine.head.kind == kind if engine.head else engine.draft and not is_kind(kind))
     ]
     if len(able) == 1:
         return able[0]

@@ -1,7 +1,7 @@
 """The methods that --methods names, and their decoding options.
 
 METHOD  = none | [tree[SHAPE]:]lookup | DRAFTED[@DRAFT]
-DRAFTED = [adaptive:][tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND
+DRAFTED = ([adaptive:][tree[SHAPE]:]LETTERS[:WEIGHTS][/RULE] | [tree[SHAPE]:]KIND)[+lookup]
 DRAFT   = a draft's name, repository or directory; needed if several drafts can do the method
 SHAPE   = nodes of a dynamic tree, perhaps with its width (20, 30w5; default 60w10), or the
           children of each level of a static one (3x2x1)
@@ -18,14 +18,14 @@ from typing import Any
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind
 from mmspec.decoding.tree import NODES, WIDTH, Tree
-from mmspec.drafters.views import LETTERS, LOOKUP, PLAIN, UNLETTERED, read_letters
+from mmspec.drafters.views import LETTERS, LOOKUP, PLAIN, UNLETTERED, WITH_LOOKUP, read_letters
 from mmspec.ground.errors import UsageError
 
 _NUMBERS = r"\d*\.?\d+(?:,\d*\.?\d+)*"
 _FORM = re.compile(
     r"(?:(?P<adaptive>adaptive):)?(?:(?P<tree>tree[^:]*):)?"
     rf"(?P<letters>[A-Z][\w-]*)(?::(?P<weights>{_NUMBERS}))?"
-    r"(?:/(?P<rule>\w+))?",
+    r"(?:/(?P<rule>\w+))?(?P<lookup>\+lookup)?",
     re.IGNORECASE | re.ASCII,
 )
 _LETTERS = re.compile(r"(?:P\d+|[A-Z])+", re.IGNORECASE | re.ASCII)
@@ -101,11 +101,13 @@ def _read(word: str) -> Method:
     match = _FORM.fullmatch(word)
     kind = match["letters"].lower() if match else ""
     has_letters = not is_kind(kind) and UNLETTERED.get(kind) != LOOKUP
-    if not match or (has_letters and not _LETTERS.fullmatch(kind)):
+    beside = (match["lookup"] or "").lower() if match else ""
+    is_other = has_letters and not _LETTERS.fullmatch(kind)
+    if not match or is_other or (beside and kind in UNLETTERED):
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
             "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, adaptive:tree:LETTERS, a head's kind, "
-            f"any of these with @DRAFT, {', '.join(UNLETTERED)}"
+            f"any of these with {WITH_LOOKUP} or @DRAFT, {', '.join(UNLETTERED)}"
         )
     own: dict[str, Any] = {"tree": _tree(word, match["tree"])}
     if not has_letters:
@@ -113,9 +115,9 @@ def _read(word: str) -> Method:
             raise UsageError(
                 f"--methods: {word!r}: {kind} has one view: give {kind} or tree:{kind}"
             )
-        kind = LOOKUP.spec if kind in UNLETTERED else kind
+        kind = LOOKUP.spec if kind in UNLETTERED else kind + beside
         return Method(word[: match.start("letters")].lower() + kind, own | {"drafting": kind})
-    own["drafting"] = "".join(read_letters(re.sub(r"\d", "", match["letters"])))
+    own["drafting"] = "".join(read_letters(re.sub(r"\d", "", match["letters"]))) + beside
     if pool := re.search(r"\d+", match["letters"]):
         own["pool"] = int(pool[0])
     if match["adaptive"]:
@@ -125,7 +127,8 @@ def _read(word: str) -> Method:
     if match["rule"]:
         own["overflow"] = match["rule"].lower()
     Options(**own)  # refuses what no models can do, before any are loaded
-    return Method(_name(word, match.start("letters")), own)
+    name = _name(word.removesuffix(match["lookup"] or ""), match.start("letters"))
+    return Method(name + beside, own)
 
 
 def _name(word: str, start: int) -> str:

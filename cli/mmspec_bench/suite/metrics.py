@@ -81,7 +81,11 @@ def memory_bound_speed_up(rows: Sequence[AnswerRow]) -> float:
     Of rounds with g drafted tokens it is tau / (1 + g c) for a drafted token's share c of the
     target's parameters (Gagrani et al. 2024).
     """
-    costs = sum(len(row.rounds) + row.drafted_share * row.depth for row in rows)
+    costs = sum(
+        1 + row.drafted_share * round_.depth * (not round_.by_lookup)
+        for row in rows
+        for round_ in row.rounds
+    )
     return ratio(sum(row.emitted for row in rows), costs)
 
 

@@ -44,6 +44,7 @@ class RoundRow(NamedTuple):
     verify_seconds: Seconds
     depth: Tokens
     """The most drafted tokens that the target could accept: a chain's, or one per tree level."""
+    by_lookup: bool = False
 
 
 @dataclass(frozen=True, slots=True)

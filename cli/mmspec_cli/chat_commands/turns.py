@@ -91,6 +91,7 @@ def stats(dialogue: Dialogue) -> None:
         ("exact", _exact(dialogue)),
         ("tokens per round", f"{statistics.block_efficiency:.2f}"),
         ("drafted, accepted", f"{statistics.drafted}, {statistics.accepted}"),
+        ("rounds drafted by lookup", str(statistics.lookup_rounds)),
         ("accepted", f"{statistics.acceptance_rate:.0%}"),
         ("tokens per second", f"{statistics.tokens_per_second:.1f}"),
         *_plain(dialogue.chat.answer),
