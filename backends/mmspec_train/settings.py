@@ -17,7 +17,6 @@ SCHEDULE_NAMES = ("mixed", "msd", "text", "images")
 BLOCKS = ("dflash", "dspark")
 """Heads that learn by losses of their own."""
 CHAINS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
-MLP_HEADS = ("medusa", "hydra")
 HEADS = (*CHAINS, *BLOCKS)
 FEATURE_HEADS = tuple(kind for kind in CHAINS if kind != "eagle3")
 BASELINES = ("pretrained", "finetuned", "llava", "language")
@@ -234,7 +233,10 @@ class HeadShape(Settings):
     """Sizes of a head that its target does not determine."""
 
     slots: int = option(
-        5, "Tokens that a head of slots drafts.", least=1, kinds=("flash", *MLP_HEADS, *BLOCKS)
+        5,
+        "Tokens that a head of slots drafts.",
+        least=1,
+        kinds=("flash", "medusa", "hydra", *BLOCKS),
     )
     layers: int = option(4, "Layers of a dflash or dspark head.", least=1, kinds=BLOCKS)
     markov: str = option(
@@ -262,9 +264,9 @@ class HeadShape(Settings):
     )
     vision: str = option(
         "none",
-        "How a medusa or hydra head reads image embeddings.",
-        choices=("none", "mean", "attention"),
-        kinds=MLP_HEADS,
+        "Whether a medusa head reads the mean of the images' embeddings.",
+        choices=("none", "mean"),
+        kinds=("medusa",),
     )
     ffn: int | None = option(
         None,

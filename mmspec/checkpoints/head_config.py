@@ -32,8 +32,8 @@ MOST_SLOTS, MOST_QUERIES = 1000, 10_000
 """The most predicted positions and latents of a head, far beyond any."""
 KINDS = ("eagle", "eagle3", "msd", "vispec", "medusa", "hydra", "flash", *BLOCK_KINDS)
 
-VISION = ("none", "mean", "attention")
-"""How a Medusa or Hydra head uses image embeddings in addition to the hidden state."""
+VISION = ("none", "mean")
+"""How a Medusa head uses image embeddings in addition to the hidden state."""
 
 PICKLE_FILE = "pytorch_model.bin"
 """File name of the tensors of published heads."""
@@ -212,7 +212,7 @@ def _first_generation(whole: Block, directory: Path) -> HeadConfig:
         vocab_size=layer.vocab_size if layer else whole.read("vocab_size", Vocabulary, 0),
         slots=whole.integer("slots", 0, 0, MOST_SLOTS),
         queries=whole.integer("queries", fewest, fewest, MOST_QUERIES),
-        vision=whole.only("vision", VISION if kind in ("medusa", "hydra") else VISION[:1], "none"),
+        vision=whole.only("vision", VISION if kind == "medusa" else VISION[:1], "none"),
         bias=whole.flag("bias", True),
         input_norm=whole.flag("input_norm", kind == "flash"),
         layer=layer,

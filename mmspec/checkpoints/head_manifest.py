@@ -10,8 +10,8 @@ F the layer's inner width, C queries:
     dspark       as dflash, and markov_head.…, confidence_head.proj
     vispec       as eagle, and imadpt.{q,k_proj,v_proj,o_proj}, img_fc
     flash        fc, compressor.{queries,norm}, layers.0.… with an input norm, slots.i
-    medusa       heads.i.linear, vision.…
-    hydra        heads.i.linear_1 (H, (2 + i) H), heads.i.linear_2, vision.…
+    medusa       heads.i.linear, vision
+    hydra        heads.i.linear_1 (H, (2 + i) H), heads.i.linear_2
 """
 
 from collections.abc import Iterator, Mapping
@@ -124,8 +124,8 @@ def _tensors(config: HeadConfig) -> _Tensors:
         for name, shape in decoder_layer(config.layer).items():
             if name != "input_layernorm.weight" or config.input_norm:
                 yield f"{LAYER}.{name}", shape
-    for name in {"none": (), "mean": ("",), "attention": (".query", ".output")}[config.vision]:
-        yield from _linear(f"vision{name}", width, width, bias=False)
+    if config.vision == "mean":
+        yield from _linear("vision", width, width, bias=False)
     for slot in range(config.slots):
         if config.kind == "hydra":
             yield from _linear(f"heads.{slot}.linear_1", width, (2 + slot) * width)

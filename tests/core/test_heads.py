@@ -28,7 +28,7 @@ VARIANTS = [
     ("msd", {"input_norm": True}),
     ("vispec", {"qkv_bias": True, "queries": 3, "bias": False}),
     ("medusa", {"vision": "mean"}),
-    ("hydra", {"vision": "attention", "slots": 5}),
+    ("hydra", {"slots": 5}),
     ("flash", {"queries": 0}),
     ("dflash", {"is_causal": True, "rope_scaling": {"mrope_section": [8, 4, 4]}}),
     (
@@ -158,7 +158,7 @@ REFUSED = [
     ("msd", {"slots": 3}, "slots is 3, but must be absent"),
     ("msd", {"queries": 3}, "queries is 3, but must be absent"),
     ("flash", {"vision": "mean"}, "vision is"),
-    ("hydra", {"vision": "all"}, "vision is"),
+    ("medusa", {"vision": "all"}, "vision is"),
     ("speculators", {"norm_before_fc": True, "fc_norm": True}, "fc_norm is true"),
     ("speculators", {"embed_requires_grad": True}, "embed_requires_grad is true"),
     ("speculators", {"draft_vocab_size": 400}, "draft_vocab_size is 400"),

@@ -42,8 +42,8 @@ HEADS = {
     ),
     "msd": ("msd", {}),
     "vispec": ("vispec", {}),
-    "medusa": ("medusa", {"vision": "attention"}),
-    "hydra": ("hydra", {"vision": "mean"}),
+    "medusa": ("medusa", {"vision": "mean"}),
+    "hydra": ("hydra", {}),
     "flash": ("flash", {}),
     "flash whole": ("flash", {"queries": 0}),
     "dflash": (

@@ -23,8 +23,8 @@ def fit_head(head: Path, target: Path) -> Path:
         _fit_layered(tensors, weight, bias)
     elif "heads.0.linear_1.weight" in tensors:
         _fit_hydra(tensors, weight, bias)
-    for name in (name for name in tensors if name.startswith("vision.")):
-        tensors[name] *= 0.05
+    if "vision.weight" in tensors:
+        tensors["vision.weight"] *= 0.05
     save_file(tensors, head / "model.safetensors", metadata={"format": "pt"})
     return head
 

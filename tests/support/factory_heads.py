@@ -159,8 +159,6 @@ def _shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         shapes |= {"compressor.norm.weight": (width,)}
     if config.get("vision") == "mean":
         shapes |= {"vision.weight": (width, width)}
-    if config.get("vision") == "attention":
-        shapes |= {f"vision.{part}.weight": (width, width) for part in ("query", "output")}
     for slot in range(slots):
         if kind == "medusa":
             shapes |= _linear(f"heads.{slot}.linear", width, width)

@@ -180,15 +180,10 @@ class Reference:
 
     def _seen(self) -> Tensor:
         """The last hidden state and what the head reads off the images."""
-        state, vision = self.states[-1], self.config.get("vision", "none")
-        images = self.embeddings[torch.tensor(self.image)]
-        if vision == "none" or not len(images):
+        state, images = self.states[-1], self.embeddings[torch.tensor(self.image)]
+        if self.config.get("vision", "none") == "none" or not len(images):
             return state
-        if vision == "mean":
-            return state + self.tensors["vision.weight"] @ images.mean(0)
-        query = self.tensors["vision.query.weight"] @ state
-        weights = ((images * query).sum(-1) / len(state) ** 0.5).softmax(-1)
-        return state + self.tensors["vision.output.weight"] @ (weights[:, None] * images).sum(0)
+        return state + self.tensors["vision.weight"] @ images.mean(0)
 
     def _rows(self) -> list[Tensor]:
         """What the layer is fed, slot by slot."""

@@ -41,7 +41,6 @@ VARIANTS = {
     "medusa": {},
     "medusa, mean": {"vision": "mean"},
     "hydra": {},
-    "hydra, attention": {"vision": "attention"},
     "flash": {},
     "flash, whole": {"queries": 0},
 }

@@ -52,8 +52,8 @@ def random_head(config, seed=0):
 
 
 SHAPES = [(kind, HeadShape(3, 3)) for kind in HEADS] + [
-    ("medusa", HeadShape(3, vision="attention")),
-    ("hydra", HeadShape(3, vision="mean")),
+    ("medusa", HeadShape(3, vision="mean")),
+    ("hydra", HeadShape(3)),
     ("eagle3", HeadShape(norms="3", draft_vocabulary=100)),
     ("eagle3", HeadShape(image_embeddings=True)),
     ("dflash", HeadShape(3, layers=1, image_context=False)),

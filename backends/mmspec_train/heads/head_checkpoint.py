@@ -52,7 +52,7 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         vocab_size=text.vocab_size,
         slots=shape.slots if is_block or kind in SLOTTED else 0,
         queries=queries if kind == "flash" else 0,
-        vision=shape.vision if kind in ("medusa", "hydra") else "none",
+        vision=shape.vision if kind == "medusa" else "none",
         bias=kind != "eagle3" and not is_block,
         input_norm=is_block or kind in ("flash", "eagle3"),
         layer=layer if is_block or kind in LAYERED else None,

@@ -1,4 +1,4 @@
-"""Medusa and Hydra to train: MLPs on the last hidden state, optionally with image embeddings.
+"""Medusa and Hydra to train: MLPs on the last hidden state, Medusa's perhaps with images.
 
 Shape letters: B sequences, L columns, A starts, D depths, H width.
 """
@@ -12,24 +12,6 @@ from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.distillation.objective import DraftStarts
 
 
-class VisualAttention(nn.Module):
-    """One attention head from a state to the image embeddings before it."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.query = nn.Linear(width, width, bias=False)
-        self.output = nn.Linear(width, width, bias=False)
-        nn.init.zeros_(self.output.weight)
-
-    def forward(self, states: Tensor, embeddings: Tensor, visible: Tensor) -> Tensor:
-        """Return the change of states [B, A, H] from embeddings [B, L, H], visible [B, A, L]."""
-        scores = self.query(states) @ embeddings.transpose(-1, -2) / states.shape[-1] ** 0.5
-        # Without an image before a start the softmax is nan: nothing is added there.
-        shares = scores.masked_fill(~visible, float("-inf")).softmax(dim=-1).nan_to_num()
-        added: Tensor = self.output(shares.to(embeddings.dtype) @ embeddings)
-        return added
-
-
 class VisualMean(nn.Linear):
     """A linear map of the mean of the image embeddings before a state."""
 
@@ -38,7 +20,7 @@ class VisualMean(nn.Linear):
         nn.init.zeros_(self.weight)
 
     def forward(self, states: Tensor, embeddings: Tensor, visible: Tensor) -> Tensor:  # type: ignore[override]
-        """Return the change of states, as `VisualAttention` does."""
+        """Return the change of states [B, A, H] from embeddings [B, L, H], visible [B, A, L]."""
         shares = visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)
         added: Tensor = super().forward(shares.to(embeddings.dtype) @ embeddings)
         return added.to(states.dtype)
@@ -82,9 +64,8 @@ class SlottedModule(nn.Module):
         super().__init__()
         self.config = config
         width, slots = config.hidden_size, range(config.slots)
-        if config.vision != "none":
-            attends = config.vision == "attention"
-            self.vision = VisualAttention(width) if attends else VisualMean(width)
+        if config.vision == "mean":
+            self.vision = VisualMean(width)
         if config.kind == "medusa":
             self.heads = nn.ModuleList(MedusaSlot(width) for _ in slots)
         else:
@@ -93,7 +74,7 @@ class SlottedModule(nn.Module):
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H], as `Layered` does."""
         state = gather_columns(batch.states, starts.before)
-        if self.config.vision != "none":
+        if self.config.vision == "mean":
             columns = torch.arange(batch.ids.shape[1], device=state.device)
             before = columns < starts.columns.unsqueeze(-1)
             visible = batch.visual.unsqueeze(1) & before

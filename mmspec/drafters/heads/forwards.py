@@ -194,7 +194,7 @@ class FusedForwards(CachedForwards[Fused[A], A]):
 
 
 class SlottedForwards(HeadForwards[Slotted[A], A]):
-    """Medusa and Hydra: read the last hidden state and, optionally, the images' embeddings."""
+    """Medusa and Hydra: read the last hidden state, Medusa perhaps the images' embeddings too."""
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
         """Do nothing: the head has no cache."""

@@ -94,18 +94,6 @@ def mean(parts: Parts[A]) -> Sight[A]:
     return lambda state, images: state + linear(xp.mean(images, axis=0, keepdims=True))
 
 
-def attention(parts: Parts[A]) -> Sight[A]:
-    """Function that adds single-head attention over all images' embeddings to the state."""
-    query, output = (parts.linear(f"vision.{name}", bias=False) for name in ("query", "output"))
-    softmax = parts.framework.softmax
-
-    def attend(state: A, images: A) -> A:
-        scores = query(state) @ images.T / state.shape[-1] ** 0.5
-        return state + output(softmax(scores) @ images)
-
-    return attend
-
-
 class Layered(Generic[A]):
     """The modules of EAGLE, MSD and FLASH, which have a decoder layer."""
 
@@ -176,9 +164,7 @@ class Slotted(Generic[A]):
     def __init__(self, parts: Parts[A], config: HeadConfig) -> None:
         self.framework = parts.framework
         paths = [f"heads.{i}" for i in range(config.slots)]
-        self.sight: Sight[A] | None = None
-        if config.vision != "none":
-            self.sight = mean(parts) if config.vision == "mean" else attention(parts)
+        self.sight: Sight[A] | None = mean(parts) if config.vision == "mean" else None
         self.expansion: Expansion[A] | None = None
         self.successors: list[Successor[A]] = []
         if config.kind == "medusa":
