@@ -12,7 +12,7 @@ from mmspec.checkpoints.mtp import POSITIONS
 from mmspec.ground import errors
 from mmspec.ground.settings import Settings, option
 
-DIVERGENCES = ("kl", "reverse-kl", "tv", "ce")
+DIVERGENCES = ("kl", "ce")
 SCHEDULE_NAMES = ("mixed", "msd", "text", "images")
 BLOCKS = ("dflash", "dspark")
 """Heads that learn by losses of their own."""
@@ -169,8 +169,8 @@ class MethodSettings(Settings):
 
     loss: str = option(
         "kl",
-        "Loss of the draft's distribution q against the target's p: KL(p, q), KL(q, p), total "
-        "variation, or cross-entropy of the answer's tokens.",
+        "Loss of the draft's distribution q against the target's p: KL(p, q), or cross-entropy of "
+        "the answer's tokens.",
         choices=DIVERGENCES,
         kinds=(*CHAINS, "draft"),
     )

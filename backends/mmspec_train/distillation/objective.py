@@ -138,15 +138,11 @@ class DraftScore:
 def divergence(name: str, p: Tensor, q: Tensor, targets: Tensor) -> Tensor:
     """Return the loss [n] of each row, from log-probabilities p, q [n, V] and targets [n].
 
-    "kl" is Σ p log(p/q), "reverse-kl" Σ q log(q/p), "tv" ½ Σ |p - q|, and "ce" -log q(t) with t the
-    token of the data; "ce" ignores p.
+    "kl" is Σ p log(p/q), and "ce" -log q(t) with t the token of the data.
     """
     if name == "ce":
         return -q.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    if name == "tv":
-        return (p.exp() - q.exp()).abs().sum(dim=-1) / 2
-    first, second = (p, q) if name == "kl" else (q, p)
-    return (first.exp() * (first - second)).sum(dim=-1)
+    return (p.exp() * (p - q)).sum(dim=-1)
 
 
 def target_log_probabilities(batch: Batch, output_matrix: Tensor) -> Tensor:
@@ -242,7 +238,7 @@ def block_loss(
     columns = torch.stack([starts.after(depth) for depth in range(starts.depth)])
     tokens = batch.targets.expand(starts.depth, -1, -1).gather(2, columns)[starts.alive]
     ce_weight, l1_weight = BLOCK_LOSSES[kind]
-    distance = divergence("tv", p, q, tokens)
+    distance = (p.exp() - q.exp()).abs().sum(dim=-1) / 2
     losses = ce_weight * divergence("ce", p, q, tokens) + l1_weight * 2 * distance
     if confidence:
         share = (1 - distance).detach()
