@@ -193,7 +193,7 @@ class Chat:
             if answer.plain_reason and not previous.plain_reason:
                 answer.notes.append(answer.plain_reason)
             self.conversation.answer(self._answer_ids(answer), answer.text)
-            if answer.drafting.looks_up and answer.token_ids:
+            if answer.drafting.spec.endswith(LOOKUP.spec) and answer.token_ids:
                 models.remember(chunks, answer.token_ids)
             answer.plain_seconds = self._plain_seconds()
             answer.statistics.peak_memory_bytes = models.backend.peak_memory()

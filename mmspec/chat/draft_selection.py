@@ -15,16 +15,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.drafters.lookup import LookupDrafter
 from mmspec.drafters.surer_drafter import SurerDrafter
 from mmspec.drafters.view_drafter import ViewDrafter
-from mmspec.drafters.views import (
-    LOOKUP,
-    PLAIN,
-    UNLETTERED,
-    WITH_LOOKUP,
-    Branch,
-    Drafting,
-    fit,
-    parse_drafting,
-)
+from mmspec.drafters.views import LOOKUP, UNLETTERED, Branch, Drafting, fit, parse_drafting
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.images import Picture
@@ -60,18 +51,18 @@ def spec_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> str:
 def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ()) -> Drafting:
     """The drafting for a prompt; raises UsageError if the models cannot do what the options say."""
     spec = spec_for(models, options, chunks)
-    own, with_lookup = spec.removesuffix(WITH_LOOKUP), spec.endswith(WITH_LOOKUP)
+    own, _, beside = spec.partition("+")
     if isinstance(options.tree, Tree) and models.recurrent:
         raise UsageError(
             f"`tree={options.tree.spec}`: {models.recurrent} has recurrent layers, whose state "
             "follows one path: leave `tree` out to draft chains"
         )
     if models.draft and spec not in UNLETTERED:
-        drafting = _lettered(options, own, models.draft.model.config)
-        return replace(drafting, with_lookup=with_lookup)
+        views = _lettered(options, own, models.draft.model.config)
+        return replace(views, with_lookup=bool(beside))
     if models.head and spec not in UNLETTERED:
         _require_kind(options, models.head.name, models.head.kind, own)
-        return Drafting((models.target.view,), (1.0,), own, with_lookup)
+        return Drafting((models.target.view,), (1.0,), own, bool(beside))
     if models.drafts is None:
         options.require_draft(models.draftless)
     return UNLETTERED[spec]
@@ -88,7 +79,7 @@ class DraftPlace(NamedTuple):
 
 def refuse(options: Options, place: DraftPlace | LoadedHead | None, draftless: str) -> None:
     """Raise UsageError for options that a draft cannot do, or `draftless` without one."""
-    spec = options.drafting if options.drafting in UNLETTERED else options.model_drafting
+    spec = options.model_drafting
     if place is None:
         options.require_draft(draftless)
     elif place.kind and spec not in UNLETTERED:
@@ -113,7 +104,7 @@ def _require_kind(options: Options, name: str, kind: str, spec: str) -> None:
     if spec != kind:
         raise UsageError(
             f"`drafting={spec}`: the draft {name} is a head of the kind {kind}: use "
-            f"{kind}, {kind}{WITH_LOOKUP}, lookup or none"
+            f"{kind}, {kind}+lookup, lookup or none"
         )
     if options.adaptive:
         raise UsageError(
@@ -140,7 +131,7 @@ def fitting(
         rule = "pool" if len(list(pictures(chunks))) <= IMAGES_FOR_M else "drop"
     fitted, notes = fit(drafting, room, length, config, rule)
     if drafting.with_lookup:
-        fitted = LOOKUP if fitted == PLAIN else replace(fitted, with_lookup=True)
+        fitted = replace(fitted, with_lookup=True) if fitted.branches else LOOKUP
     return fitted, notes
 
 

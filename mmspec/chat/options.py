@@ -9,14 +9,7 @@ from mmspec.chat.plugins import is_kind
 from mmspec.decoding.constraint import OpenConstraint
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.views import (
-    OVERFLOWS,
-    PLAIN,
-    UNLETTERED,
-    WITH_LOOKUP,
-    normalised,
-    read_letters,
-)
+from mmspec.drafters.views import AND_LOOKUP, OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
 from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import UsageError, choice
 
@@ -131,7 +124,7 @@ class Options:
     @property
     def model_drafting(self) -> str:
         """`drafting` without lookup beside a model; empty for the default."""
-        return (self.drafting or "").removesuffix(WITH_LOOKUP)
+        return (self.drafting or "").removesuffix(AND_LOOKUP)
 
     @property
     def names_head(self) -> bool:

@@ -12,13 +12,7 @@ from math import inf
 
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
-from mmspec.draft_length.acceptance import (
-    DECAY,
-    MAX_AUTO_GAMMA,
-    SMOOTHING,
-    Acceptance,
-    Reliability,
-)
+from mmspec.draft_length.acceptance import DECAY, MAX_AUTO_GAMMA, SMOOTHING, Acceptance, Reliability
 from mmspec.draft_length.cost_curves import Costs
 from mmspec.draft_length.rank_model import tree_tokens
 from mmspec.draft_length.round_costs import FEW, PLAIN, Candidate, RoundCosts

@@ -16,7 +16,7 @@ from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.images import Picture
 
 LETTERS = {"M": "multimodal", "T": "text only", "C": "caption", "P": "pooled"}
-WITH_LOOKUP = "+lookup"
+AND_LOOKUP = "+lookup"
 """End of a value of --drafting, after views or a head's kind, beside which lookup drafts."""
 OVERFLOWS = ("auto", "pool", "drop", "run")
 
@@ -46,12 +46,7 @@ class Drafting:
     @property
     def spec(self) -> str:
         """The value of --drafting that names this drafting, such as 'none', 'MTC' or 'msd'."""
-        return (self.kind or self.letters or "none") + WITH_LOOKUP * self.with_lookup
-
-    @property
-    def looks_up(self) -> bool:
-        """True if lookup drafts, alone or beside another drafter."""
-        return self.with_lookup or self == LOOKUP
+        return (self.kind or self.letters or "none") + AND_LOOKUP * self.with_lookup
 
     @property
     def letters(self) -> str:

@@ -96,6 +96,18 @@ def test_a_method_may_name_its_draft():
             read_method(word)
 
 
+def test_lookup_may_draft_beside_views_and_heads():
+    words = {"mt+Lookup": "MT+lookup", "Tree:m:+lookup": None, "MSD+lookup": "msd+lookup"}
+    words |= {"tree20:M/run+lookup@D": "tree20:M/run+lookup@D", "lookup+lookup": None}
+    for word, name in words.items():
+        if name is None:
+            with pytest.raises(UsageError, match="is no method"):
+                read_method(word)
+        else:
+            assert read_method(word).name == read_method(name).name == name
+            assert read_method(word).drafting.endswith("+lookup")
+
+
 @pytest.mark.parametrize(
     ("word", "name", "tree"),
     [

@@ -12,7 +12,7 @@ from mmspec.chat.plugins import is_kind
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.checkpoints.manifest import manifest
-from mmspec.drafters.views import UNLETTERED, WITH_LOOKUP
+from mmspec.drafters.views import AND_LOOKUP, UNLETTERED
 from mmspec.ground.errors import UsageError, choice
 from mmspec_bench.suite.methods import Method
 
@@ -42,7 +42,7 @@ def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
         if method.draft not in names:
             raise choice("draft", method.draft, names)
         return engines[names.index(method.draft)]
-    kind = method.drafting.removesuffix(WITH_LOOKUP)
+    kind = method.drafting.removesuffix(AND_LOOKUP)
     able = [
         engine
         for engine in engines

@@ -18,7 +18,7 @@ from typing import Any
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind
 from mmspec.decoding.tree import NODES, WIDTH, Tree
-from mmspec.drafters.views import LETTERS, LOOKUP, PLAIN, UNLETTERED, WITH_LOOKUP, read_letters
+from mmspec.drafters.views import AND_LOOKUP, LETTERS, LOOKUP, PLAIN, UNLETTERED, read_letters
 from mmspec.ground.errors import UsageError
 
 _NUMBERS = r"\d*\.?\d+(?:,\d*\.?\d+)*"
@@ -107,7 +107,7 @@ def _read(word: str) -> Method:
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
             "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, adaptive:tree:LETTERS, a head's kind, "
-            f"any of these with {WITH_LOOKUP} or @DRAFT, {', '.join(UNLETTERED)}"
+            f"any of these with {AND_LOOKUP} or @DRAFT, {', '.join(UNLETTERED)}"
         )
     own: dict[str, Any] = {"tree": _tree(word, match["tree"])}
     if not has_letters:
