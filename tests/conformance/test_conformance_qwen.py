@@ -94,8 +94,9 @@ def covering(number):
     return DRAFTINGS[number % 6], 1 + number % 4, [*SHAPES][number // 2 % 3]
 
 
-@pytest.mark.parametrize("checkpoint", CHECKPOINTS, indirect=True, scope="module")
+@pytest.mark.parametrize(("backend", "checkpoint"), in_turn(CHECKPOINTS), indirect=True)
 def test_two_turns_are_generates_own(checkpoint, backend, request):
+    """On one backend each, the next on the other."""
     path, draft, oracle = checkpoint
     case = covering([*CHECKPOINTS].index(request.node.callspec.params["checkpoint"]))
     with load(str(path), str(draft), backend=backend) as engine:

@@ -88,7 +88,14 @@ def _scaled(path, copy, scale):
     return copy
 
 
-@pytest.mark.parametrize(("backend", "kind"), TYPES, indirect=["backend"])
+FEW = {("mlx", "4 bits"), ("mlx", "float32"), ("torch", "bfloat16"), ("torch", "int4")}
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind"),
+    [pytest.param(*each, marks=() if each in FEW else pytest.mark.slow) for each in TYPES],
+    indirect=["backend"],
+)
 def test_answers_are_the_same_bits_in_every_type(backend, kind, path, checkpoints):
     some = [case for case in cases(["M", "lookup"]) if case.shape not in TREES]
     with opened(backend, kind, path, path, checkpoints) as engine:
