@@ -144,21 +144,6 @@ def test_what_is_no_readable_image_is_refused_once_and_then_text(here, word, hel
     assert (taken.text, taken.pictures) == (message, [])
 
 
-@pytest.mark.parametrize(
-    ("message", "word", "nearest"),
-    [
-        ("rde.png what is this?", "rde.png", "red.png"),
-        ("'bleu one.png' colour?", "bleu one.png", "blue one.png"),
-    ],
-)
-def test_a_name_that_no_file_has_is_said_with_the_nearest(here, message, word, nearest):
-    with pytest.raises(ImageError) as caught:
-        take_images(message)
-    assert str(caught.value).startswith(f"{word}: there is no such file")
-    assert str(caught.value).count("nearest: ") == bool(nearest)
-    assert nearest in str(caught.value)
-
-
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
     """`programs(name=script)`: the only programs that can be found."""
@@ -175,43 +160,25 @@ def programs(tmp_path, monkeypatch):
     return install
 
 
-@pytest.fixture(params=["mac", "wayland", "x11"])
-def desktop(request, monkeypatch, programs, red):
-    """`desktop(kind)`: a system whose clipboard holds red.png, its path or URL, text or nothing."""
+CLIPBOARDS = {"pbpaste": "", "wl_paste": "WAYLAND_DISPLAY", "xclip": "DISPLAY"}
+
+
+@pytest.mark.parametrize("program", CLIPBOARDS)
+def test_a_path_that_was_copied_is_the_picture_of_its_file(
+    here, programs, monkeypatch, red, program
+):
     for name in ("WAYLAND_DISPLAY", "DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    if request.param == "mac":
-        monkeypatch.setattr(sys, "platform", "darwin")
+    if CLIPBOARDS[program]:
+        monkeypatch.setenv(CLIPBOARDS[program], ":0")
     else:
-        monkeypatch.setenv("WAYLAND_DISPLAY" if request.param == "wayland" else "DISPLAY", ":0")
-
-    def holds(kind: str) -> None:
-        texts = {"path": str(red), "url": f"file://{red.parent}/blue%20one.png", "text": "hello"}
-        text = texts.get(kind, "")
-        image = f"cat '{red}'" if kind == "image" else "echo 'image/png not available' >&2; exit 1"
-        digits = red.read_bytes().hex().upper()
-        apple = (
-            f"echo '«data PNGf{digits}»'" if kind == "image" else "echo 'error -1700' >&2; exit 1"
-        )
-        programs(
-            osascript=f'[ "$2" = "get the clipboard as «class PNGf»" ] || exit 9\n{apple}',
-            pbpaste=f"printf %s '{text}'",
-            wl_paste=f'case "$*" in *image*) {image};; *) printf %s "{text}";; esac',
-            xclip=f'case "$*" in *image*) {image};; *) printf %s "{text}";; esac',
-        )
-
-    return holds
-
-
-def test_a_copied_image_is_the_picture(desktop, red):
-    desktop("image")
-    picture = clipboard_picture()
-    assert (picture, picture.name) == (open_picture(red), "clipboard")
-
-
-@pytest.mark.parametrize("kind", ["text", "nothing"])
-def test_a_clipboard_without_an_image_is_said(desktop, kind):
-    desktop(kind)
+        monkeypatch.setattr(sys, "platform", "darwin")
+    none = "echo 'error -1700, image/png not available' >&2; exit 1"
+    for text in (str(red), f"file://{here}/red.png", "hello"):
+        script = f'case "$*" in *image*) {none};; *) printf %s "{text}";; esac'
+        programs(osascript=none, **{program: script})
+        if text != "hello":
+            assert clipboard_picture() == open_picture(red)
     with pytest.raises(UsageError, match="the clipboard holds no image: copy one"):
         clipboard_picture()
 
