@@ -14,7 +14,6 @@ differ.
 """
 
 import argparse
-import csv
 import json
 import os
 import sys
@@ -28,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.plugins import load_backend
+from mmspec_bench.report.write import csv_text
 from mmspec_torch import model
 from mmspec_torch.sequence.executor import Executor
 from support.exactness_cases import Case, Count, cases, compare_all
@@ -191,16 +191,8 @@ def main() -> int:
                 different += int(totals.get("on: different", 0))
                 table += rows(backend, kind, found)
                 if given.out:
-                    write(given.out, table)
+                    given.out.write_text(csv_text(table), encoding="utf-8")
     return int(different > 0)
-
-
-def write(path: Path, table: list[dict[str, object]]) -> None:
-    """Write the rows as CSV."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.DictWriter(file, table[0], lineterminator="\n")
-        lines.writeheader()
-        lines.writerows(table)
 
 
 if __name__ == "__main__":

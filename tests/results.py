@@ -11,7 +11,7 @@ heads 2.  docs/results/commands.txt says how the others are measured.
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from subprocess import run
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mmspec_bench.report.merge import BenchRun, merge
+from mmspec_bench.report.write import csv_text
 from mmspec_bench.suite.rows import PLAIN
 
 TESTS = Path(__file__).parent
@@ -205,22 +206,14 @@ def interval(line: Line, name: str, digits: int) -> str:
     return value if least == most else f"{value} [{least}..{most}]"
 
 
-def write(path: Path, lines: Iterable[Line]) -> None:
-    """Write a table as CSV."""
-    table = list(lines)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, table[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
-
-
 def main(folder: str, *names: str) -> None:
     """Measure the tables named, or all."""
     for name in names or (*TABLES, *SCRIPTS):
         if name in SCRIPTS:
             script(name, SCRIPTS[name])
         else:
-            write(PAGES / f"{name}.csv", TABLES[name](Path(folder) / name))
+            table = csv_text([*TABLES[name](Path(folder) / name)])
+            (PAGES / f"{name}.csv").write_text(table, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Also asked of Qwen's families: undo, cached images, exact decoding, quantized copies, parity."""
 
-import json
-import shutil
 from dataclasses import replace
 from itertools import product
 
@@ -18,6 +16,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec_mlx.backend import MlxBackend
 from support.conformance_cases import logits, prompt_of
 from support.exactness_cases import TREES, Count, cases, compare_all
+from support.factory_mlx import quantized
 from support.factory_qwen import ALL_MAKERS, as_on_the_hub
 from support.qwen_oracle import Oracle
 from support.sequence_helpers import continue_from
@@ -104,40 +103,6 @@ def test_answers_are_the_same_bits(backend, checkpoints, kind, dtype, near):
         assert compare_all({"": engine}, some, "on", BUDGET) == Count(5 * len(some))
 
 
-def conversion(source, path, bits, *, vision, more=()):
-    """The files that mlx-vlm writes, by their names on the hub: channels last, `vision_tower`.
-
-    more: ends of the paths of layers that get 8 bits.
-    """
-    path.mkdir()
-    for file in source.glob("*.json"):
-        shutil.copy(file, path)
-    by_path, weights, recurrent = {}, {}, "qwen3_5" in (source / "config.json").read_text()
-    for name, weight in mx.load(str(source / "model.safetensors")).items():
-        name = name.replace("model.language_model.", "model.").replace("model.visual.", "visual.")
-        name = name.replace("visual.", "vision_tower.")
-        name = f"language_model.{name}" if name.startswith(("model.", "lm_head.")) else name
-        weight = weight.transpose(0, 2, 3, 4, 1) if weight.ndim == 5 else weight
-        weight = weight.transpose(0, 2, 1) if weight.ndim == 3 else weight
-        if recurrent and name.endswith("norm.weight") and "linear_attn" not in name:
-            weight = weight if "vision" in name else weight + 1
-        skipped = not bits or weight.ndim != 2 or weight.shape[1] % 64
-        if skipped or ("vision_tower" in name and not vision):
-            weights[name] = weight
-            continue
-        stem = name.removesuffix("weight")
-        own = {"group_size": 32, "bits": 8} if stem[:-1].endswith(tuple(more)) and more else {}
-        parts = mx.quantize(weight, **{"group_size": 64, "bits": bits} | own)
-        by_path |= {stem[:-1]: own} if own else {}
-        weights |= zip([name, f"{stem}scales", f"{stem}biases"], parts, strict=True)
-    mx.save_safetensors(str(path / "model.safetensors"), weights, metadata={"format": "mlx"})
-    if bits:
-        config = json.loads((path / "config.json").read_text())
-        config["quantization"] = {"group_size": 64, "bits": bits} | by_path
-        (path / "config.json").write_text(json.dumps(config))
-    return path
-
-
 def answers(directory, backend):
     with load(str(directory), "none", backend=backend) as engine:
         chat = engine.chat(Options(max_new_tokens=BUDGET))
@@ -161,7 +126,7 @@ OTHERS = set(product(SIZES, (0, 4, 8), (False, True), (False, True))) - {*CONVER
 )
 def test_conversions_of_mlx_vlm_load_on_both_backends(tmp_path, kind, bits, vision, tied):
     source = ALL_MAKERS[kind](tmp_path / "source", tied=tied, **SIZES[kind])
-    said = same_answers(conversion(source, tmp_path / "mlx", bits, vision=vision))
+    said = same_answers(quantized(source, tmp_path / "mlx", bits, vision=vision))
     assert bits or said == answers(source, "torch")[0]
 
 
@@ -177,7 +142,7 @@ def test_layers_may_have_bits_of_their_own(tmp_path, kind):
     """Also where layers that are computed together differ."""
     source = ALL_MAKERS[kind](tmp_path / "source", **SIZES[kind])
     more = "v_proj", "down_proj", "in_proj_b", "layers.1.self_attn.q_proj"
-    same_answers(conversion(source, tmp_path / "mlx", 4, vision=False, more=more))
+    same_answers(quantized(source, tmp_path / "mlx", vision=False, own=dict.fromkeys(more, 8)))
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -185,7 +150,7 @@ def test_a_quantized_copy_is_what_mlx_vlm_writes(tmp_path, kind, tied):
     source = ALL_MAKERS[kind](tmp_path / "source", tied=tied, **SIZES[kind])
     MlxBackend().quantize(source, tmp_path / "ours", bits=4, group_size=64)
     theirs = mx.load(
-        str(conversion(source, tmp_path / "theirs", 4, vision=False) / "model.safetensors")
+        str(quantized(source, tmp_path / "theirs", 4, vision=False) / "model.safetensors")
     )
     ours = mx.load(str(tmp_path / "ours" / "model.safetensors"))
     assert ours.keys() == theirs.keys()

@@ -75,10 +75,30 @@ def dequantized(packed: Path, path: Path) -> Path:
     return path
 
 
+def _qwen_weights(source: Path) -> dict[str, Any]:
+    """Read a Qwen that sees under mlx-vlm's names, channels last, Qwen3.5's norms as a whole."""
+    import mlx.core as mx
+
+    weights, recurrent = {}, "qwen3_5" in (source / "config.json").read_text()
+    for name, weight in mx.load(str(source / "model.safetensors")).items():
+        name = name.replace("model.language_model.", "model.")
+        name = name.removeprefix("model.") if "visual." in name else name
+        name = name.replace("visual.", "vision_tower.")
+        name = f"language_model.{name}" if name.startswith(("model.", "lm_head.")) else name
+        if weight.ndim > 2:
+            weight = weight.transpose(0, *range(2, weight.ndim), 1)
+        if recurrent and name.endswith("norm.weight") and "linear_attn" not in name:
+            weight = weight if "vision" in name else weight + 1
+        weights[name] = weight
+    return weights
+
+
 def _mlx_weights(source: Path) -> dict[str, Any]:
     """Read `source` under mlx-vlm's names, without buffers, convolution channels last."""
     import mlx.core as mx
 
+    if "qwen" in json.loads((source / "config.json").read_text())["model_type"]:
+        return _qwen_weights(source)
     weights: dict[str, Any] = {}
     for file in sorted(source.glob("*.safetensors")):
         for name, weight in mx.load(str(file)).items():

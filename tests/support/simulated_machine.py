@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log
-from typing import NoReturn
 
 from mmspec.decoding.acceptance import Verdict
-from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Draft, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.tree import WIDTH, Tree
@@ -135,19 +133,11 @@ def drafted_paths(tree: Tree | None, k: int, acceptance: float) -> tuple[Path, .
 
 
 class SimulatedTarget:
-    """Implements `mmspec.decoding.contract.Target`; the token at position n is n."""
+    """As much of a target as the loop needs; the token at position n is n."""
 
     def __init__(self, machine: Machine, clock: Clock, prompt: int) -> None:
         self._machine, self._clock = machine, clock
         self.length = prompt
-
-    def extend(self, segment: Segment) -> None:
-        """Append a segment at no cost."""
-        self.length += len(segment)
-
-    def rewind(self, length: int) -> None:
-        """Forget all tokens from `length` on."""
-        self.length = length
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         """Charge the forward; the target's own tokens are the positions."""
@@ -160,13 +150,9 @@ class SimulatedTarget:
         """Append the accepted nodes and a token."""
         self.length += len(path) + 1
 
-    def hidden_states(self, layers: Sequence[int] = ()) -> NoReturn:
-        """Raise ValueError: there are no states."""
-        raise ValueError("a simulated target computes no hidden states: draft without a head")
-
 
 class SimulatedDrafter:
-    """Implements `mmspec.decoding.contract.Drafter` for one branch; which token is right is chance.
+    """As much of a drafter as the loop needs; which token is right is chance.
 
     The rank of the right token at a position depends on the seed and the position alone, so every
     draft meets the same text.
@@ -178,19 +164,6 @@ class SimulatedDrafter:
         self._machine, self._clock, self.length = machine, clock, prompt
         self._prompt, self._acceptance = prompt, acceptance
         self._dice, self._draws = random.Random(seed), list[float]()
-
-    @property
-    def row_lengths(self) -> list[int]:
-        """[1] the length of the sequence."""
-        return [self.length]
-
-    def extend(self, segments: Sequence[Segment]) -> None:
-        """Append the segment of the branch at no cost."""
-        self.length += len(segments[0])
-
-    def rewind(self, length: int) -> None:
-        """Forget all tokens from `length` on."""
-        self.length = length
 
     def draft(self, plan: Plan, noise: Noise) -> SimulatedDraft:
         """Charge and draft a chain of k tokens or a tree of k levels."""
