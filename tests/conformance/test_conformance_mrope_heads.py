@@ -33,22 +33,52 @@ from support.vispec_oracle import ViSpec
 DRAWN = Sampling(1.0)
 
 
+class QwenViSpec:
+    """The head's distributions over one prompt of a Qwen2.5-VL."""
+
+    def __init__(self, head, oracle, tokens, images):
+        columns = read_columns(oracle, tokens, images)
+        text = oracle.model.model.language_model
+        with torch.inference_mode():
+            states = text.norm(columns["layers"][-1])[:-1].numpy()
+        numbers = np.cumsum([token != IMAGE_ID for token in tokens])
+        image = [
+            int(at) if token == IMAGE_ID else -1 for at, token in zip(numbers, tokens, strict=True)
+        ]
+        tensors = {k: t.numpy() for k, t in load_file(head / "model.safetensors").items()}
+        config = json.loads((head / "config.json").read_text())
+        self._table, self._matrix = text.embed_tokens.weight, oracle.model.lm_head.weight
+        self._head = ViSpec(config, tensors, columns["layers"][0].numpy(), states, image)
+
+    def says(self, drafted):
+        """Probabilities [V] of the token after the drafted ones."""
+        with torch.inference_mode():
+            feature = self._head.feature(self._table[drafted].numpy())
+            return (self._matrix @ torch.tensor(feature).float()).softmax(-1)
+
+
 class Case(NamedTuple):
-    """A target on a backend, a head for it, and transformers' model of the target."""
+    """A target on a backend, a head for it, transformers' model of the target, and the head's."""
 
     engine: object
     head: object
     oracle: Oracle
+    reference: type
 
 
-@pytest.fixture(scope="module", params=ROPES)
+@pytest.fixture(scope="module", params=[*ROPES, "vispec"])
 def case(request, backend, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("mrope")
-    path = MAKERS[request.param](folder / "target", seed=3)
-    given = {"draft_vocab_size": 270, "rope_scaling": ROPES[request.param]}
-    head = fit_head(tiny_head(folder / "head", "eagle3", seed=4, **given), path)
+    """EAGLE-3 heads that turn as their target does, and a ViSpec."""
+    folder, family = tmp_path_factory.mktemp("mrope"), request.param
+    path = MAKERS.get(family, tiny_qwen2_5_vl)(folder / "target", seed=3)
+    if family == "vispec":
+        kind, given = QwenViSpec, {"qkv_bias": True, "rope_theta": 1e6}
+        head = published(folder / "head", "qwen2_5_vl", views=2, **given)
+    else:
+        kind, given = QwenReference, {"draft_vocab_size": 270, "rope_scaling": ROPES[family]}
+        head = fit_head(tiny_head(folder / "head", "eagle3", seed=4, **given), path)
     with load(str(path), str(head), backend=backend) as engine:
-        yield Case(engine, head, Oracle(path))
+        yield Case(engine, head, Oracle(path), kind)
 
 
 def prompt(engine, pictures, text=()):
@@ -80,9 +110,9 @@ def test_chains_come_from_the_heads_own_distributions(case, pictures):
     target, drafter = opened(case.engine, segment, DRAWN)
     columns = read_columns(case.oracle, tokens, images)
     np.testing.assert_array_equal(target.positions(0, len(tokens)), columns["positions"])
-    rows = recorded(drafter._forwards._parts)
+    rows = recorded(target if case.reference is QwenViSpec else drafter._forwards._parts)
     for _ in range(2):
-        reference = QwenReference(case.head, case.oracle, tokens, images)
+        reference = case.reference(case.head, case.oracle, tokens, images)
         noise = Noise(1, len(tokens))
         ids = drafter.draft(Plan(3), noise).ids.tolist()
         told = np.array([row.tolist() for row in rows[-3:]])
@@ -102,7 +132,7 @@ def test_dynamic_trees_are_those_grown_path_by_path(case):
     pictures = PICTURES[0]
     segment, tokens = prompt(case.engine, pictures, (50, 51))
     _, drafter = opened(case.engine, segment, tree=Tree((), 3, 9))
-    reference = QwenReference(case.head, case.oracle, tokens, [pictures[0].image])
+    reference = case.reference(case.head, case.oracle, tokens, [pictures[0].image])
     grown = eagle2(reference, width=3, nodes=9, depth=3)
     assert paths(drafter.draft(Plan(3), NO_NOISE)) == grown
 
@@ -173,74 +203,6 @@ def test_the_context_stands_where_the_config_says(text_case, monkeypatch):
 
 def test_a_text_drafter_equals_plain(text_case):
     check_lossless(text_case[1], ASKED)
-
-
-class QwenViSpec:
-    """The head's distributions over one prompt of a Qwen2.5-VL."""
-
-    def __init__(self, head, oracle, tokens, pictures):
-        columns = read_columns(oracle, tokens, [each.image for each in pictures])
-        text = oracle.model.model.language_model
-        with torch.inference_mode():
-            states = text.norm(columns["layers"][-1])[:-1].numpy()
-        numbers = np.cumsum([token != IMAGE_ID for token in tokens])
-        image = [
-            int(at) if token == IMAGE_ID else -1 for at, token in zip(numbers, tokens, strict=True)
-        ]
-        tensors = {k: t.numpy() for k, t in load_file(head / "model.safetensors").items()}
-        config = json.loads((head / "config.json").read_text())
-        self._table, self._matrix = text.embed_tokens.weight, oracle.model.lm_head.weight
-        self._head = ViSpec(config, tensors, columns["layers"][0].numpy(), states, image)
-
-    def says(self, drafted):
-        """Probabilities [V] of the token after the drafted ones."""
-        with torch.inference_mode():
-            feature = self._head.feature(self._table[drafted].numpy())
-            return (self._matrix @ torch.tensor(feature).float()).softmax(-1)
-
-
-@pytest.fixture(scope="module")
-def qwen(backend, tmp_path_factory):
-    """An engine with a head, the head's directory, and transformers' model of the target."""
-    folder = tmp_path_factory.mktemp("vispec")
-    path = tiny_qwen2_5_vl(folder / "target", seed=3)
-    head = published(folder / "head", "qwen2_5_vl", views=2, qkv_bias=True, rope_theta=1e6)
-    with load(str(path), str(head), backend=backend) as engine:
-        yield engine, head, Oracle(path)
-
-
-def normed(q):
-    """Logits of probabilities, the largest 0."""
-    return np.log(q) - np.log(q).max(-1, keepdims=True)
-
-
-@pytest.mark.parametrize("pictures", PICTURES, ids=["one", "two", "none"])
-def test_chains_and_trees_are_those_of_the_specification(qwen, pictures):
-    """After a prompt, and after what follows it is replaced."""
-    engine, head, oracle = qwen
-    segment, tokens = prompt(engine, pictures)
-    chain, tree = opened(engine, segment, DRAWN), opened(engine, segment, tree=Tree((), 3, 7))
-    rows = recorded(chain[0])
-    for _ in range(2):
-        reference, noise = QwenViSpec(head, oracle, tokens, pictures), Noise(1, len(tokens))
-        ids = chain[1].draft(Plan(3), noise).ids.tolist()
-        told = np.array([row.tolist() for row in rows[-3:]])
-        q = np.array([reference.says(ids[:place]).tolist() for place in range(3)])
-        np.testing.assert_allclose(told - told.max(-1, keepdims=True), normed(q), atol=1e-3)
-        assert ids == sampler(DRAWN).tokens(told, keys(noise, 3)).tolist()
-        grown = eagle2(reference, width=3, nodes=7, depth=3)
-        assert paths(tree[1].draft(Plan(3), NO_NOISE)) == grown
-        for sequence in (*chain, *tree):
-            sequence.rewind(len(tokens) - 1)
-        later = Segment([[40, 41, 42, 43]])
-        for target, drafter in (chain, tree):
-            target.extend(later)
-            drafter.extend([later])
-        tokens = [*tokens[:-1], 40, 41, 42, 43]
-
-
-def test_speculative_equals_plain_over_qwen(qwen):
-    check_lossless(qwen[0], ASKED)
 
 
 def test_speculative_equals_plain_over_llava(backend, pair_paths, tmp_path):
