@@ -9,38 +9,11 @@ from transformers import AutoConfig
 
 from mmspec.checkpoints.config import ModelConfig, Quantization, read_config
 from mmspec.ground.errors import CheckpointError
+from support.random_checkpoints import llava
+from support.random_checkpoints import text as text_config
 
 LLAVA = {"model_type": "llava"}
-HUB_7B = {
-    "architectures": ["LlavaForConditionalGeneration"],
-    "image_token_index": 32000,
-    "model_type": "llava",
-    "pad_token_id": 32001,
-    "projector_hidden_act": "gelu",
-    "text_config": {
-        "_name_or_path": "lmsys/vicuna-7b-v1.5",
-        "max_position_embeddings": 4096,
-        "model_type": "llama",
-        "rms_norm_eps": 1e-05,
-        "torch_dtype": "float16",
-        "vocab_size": 32064,
-    },
-    "torch_dtype": "float16",
-    "vision_config": {
-        "hidden_size": 1024,
-        "image_size": 336,
-        "intermediate_size": 4096,
-        "model_type": "clip_vision_model",
-        "num_attention_heads": 16,
-        "num_hidden_layers": 24,
-        "patch_size": 14,
-        "projection_dim": 768,
-        "vocab_size": 32000,
-    },
-    "vision_feature_layer": -2,
-    "vision_feature_select_strategy": "default",
-    "vocab_size": 32064,
-}
+HUB_7B = llava(text_config("vicuna-7b"))
 CONFIGS: dict[str, dict[str, Any]] = {
     "hub 7b": HUB_7B,
     "nothing but the type": LLAVA,

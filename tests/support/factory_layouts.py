@@ -150,18 +150,8 @@ def _write_processor(path: Path, sizes: Sizes) -> None:
     side = sizes.image_size
     image = {
         "image_processor_type": "CLIPImageProcessor",
-        "processor_class": "LlavaProcessor",
         "crop_size": {"height": side, "width": side},
         "size": {"shortest_edge": side},
-        "do_center_crop": True,
-        "do_convert_rgb": True,
-        "do_normalize": True,
-        "do_rescale": True,
-        "do_resize": True,
-        "image_mean": [0.48145466, 0.4578275, 0.40821073],
-        "image_std": [0.26862954, 0.26130258, 0.27577711],
-        "resample": 3,
-        "rescale_factor": 1 / 255,
     }
     prompt = {
         "processor_class": "LlavaProcessor",
