@@ -152,12 +152,11 @@ class AdaptiveDraftLength:
 
     @property
     def pace(self) -> float:
-        """Expected tokens per plain round of the chosen draft; infinite if it is on trial."""
-        nodes, gamma = self._chosen
-        if not gamma:
-            return 1.0
-        is_trial = self._chosen != self._best
-        return inf if is_trial else self._expected[nodes][gamma] / self._costs[nodes][gamma]
+        """Expected tokens per plain round of the best draft; infinite for the first of its size."""
+        nodes, gamma = self._best if self._chosen.gamma else PLAIN
+        if self._chosen.gamma and self._chosen not in self._measured.measured:
+            return inf
+        return self._expected[nodes][gamma] / self._costs[nodes][gamma] if gamma else 1.0
 
     def pass_by(self, round_: Round) -> None:
         """Another drafter drafted the planned round."""
