@@ -1,15 +1,13 @@
 """Runs many damaged files of one subject, in processes that may hang or abort."""
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterable
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
-from time import monotonic, sleep
 
+from support.damage.process import begin, outcome
 from support.damage.subjects import SUBJECTS
 
 SECONDS = 2.0
@@ -17,7 +15,7 @@ SECONDS = 2.0
 MEGABYTES = 500
 """Memory that a case may take beyond what the process had."""
 PATIENCE = 180.0
-"""Seconds without a line after which a process hangs, also on a machine that is very busy."""
+"""Seconds after which a case hangs, also on a machine that is very busy."""
 
 
 @dataclass(frozen=True)
@@ -48,42 +46,26 @@ def prepare(folder: Path, name: str) -> None:
 
 
 def run(
-    folder: Path,
-    names: Iterable[str],
-    backend: str = "none",
-    *,
-    count: int,
-    seed: int = 0,
-    patience: float = PATIENCE,
+    folder: Path, names: Sequence[str], backend: str = "none", *, count: int, seed: int = 0
 ) -> list[Case]:
     """Damage and use `count` files of the subjects in turn; a case that ends its process counts."""
     cases: list[Case] = []
     for name in names:
         prepare(folder, name)
     while len(cases) < count:
-        command = [",".join(names), str(len(cases)), str(count - len(cases))]
-        cases += _until_it_ends(folder, [backend, str(seed), *command], patience)
-    return cases
-
-
-def _until_it_ends(folder: Path, arguments: list[str], patience: float) -> list[Case]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "support.damage.process", str(folder), *arguments]
-    with TemporaryFile("w+") as out, TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, env=environment, stdout=out, stderr=errors)
-        size, changed = 0, monotonic()
-        while process.poll() is None and monotonic() - changed < patience:
-            sleep(0.05)
-            if os.fstat(out.fileno()).st_size > size:
-                size, changed = os.fstat(out.fileno()).st_size, monotonic()
-        process.kill()
-        process.wait()
-        lines, why = (stream.seek(0) or stream.read().splitlines() for stream in (out, errors))
-    cases = [Case(**json.loads(line)) for line in lines if line.startswith("{")]
-    last = f"{' '.join(arguments)} {lines[-1] if lines else ''}"
-    why = f"{last} ended by {process.returncode}: {' '.join(why)[-800:]}"
-    if not lines:
-        raise RuntimeError(why)
-    if lines[-1].startswith("start"):
-        cases.append(Case(last, "hang or abort", why))
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(1, context, begin, (folder, names, backend))
+        pool.submit(int).result()  # so far the files are good: what fails is no case
+        try:
+            while len(cases) < count:
+                name = names[len(cases) % len(names)]
+                case = f"{seed} {name} {len(cases)}"
+                found = pool.submit(outcome, folder, name, case, backend).result(PATIENCE)
+                cases.append(Case(**found))
+        except (BrokenProcessPool, TimeoutError) as error:
+            cases.append(Case(case, "hang or abort", repr(error)))
+        finally:
+            for process in list((pool._processes or {}).values()):
+                process.kill()
+            pool.shutdown()
     return cases

@@ -1,16 +1,8 @@
-"""A process that damages files and uses them, and prints what came of each as a line of JSON.
+"""What a process does that damages files and uses them; memory is read from /proc."""
 
-    python -m support.damage.process FOLDER BACKEND SEED SUBJECT,SUBJECT FIRST COUNT
-
-The subjects take turns. FOLDER/SUBJECT/source holds good files. A line "start N" comes before each
-case, so that whoever reads the lines knows which case ended the process.
-"""
-
-import json
 import os
 import resource
 import shutil
-import sys
 import time
 import traceback
 import warnings
@@ -26,38 +18,23 @@ ADDRESSES = 4 * 2**30
 """Bytes of address space that a case may ask for; a library that asks for more fails or aborts."""
 
 
-def main(arguments: list[str]) -> None:
-    """Run the cases."""
-    folder, backend, seed, names, first, count = arguments
+def begin(folder: Path, names: list[str], backend: str) -> None:
+    """Use the good files of subjects once, which loads what is loaded once, and limit memory."""
     warnings.simplefilter("ignore")
     os.chdir(folder)
-    subjects = names.split(",")
-    for name in subjects:
-        source = Path(folder) / name / "source"
-        files = [source / file for file in SUBJECTS[name].files]
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in names:
+        files = [folder / name / "source" / file for file in SUBJECTS[name].files]
         for file in {(file.parent, file.suffix): file for file in files}.values():
-            SUBJECTS[name].use(file, backend)  # also loads what is loaded once
-    _limit_addresses()
-    for number in range(int(first), int(first) + int(count)):
-        _say(f"start {number}")
-        name = subjects[number % len(subjects)]
-        case = _case(SUBJECTS[name], Path(folder) / name, f"{seed} {name} {number}", backend)
-        _say(json.dumps(case))
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
-def _limit_addresses() -> None:
+            SUBJECTS[name].use(file, backend)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESSES, used + ADDRESSES))
 
 
-def _case(subject: Subject, here: Path, seed: str, backend: str) -> dict[str, Any]:
-    draws, copy = Random(seed), here / f"case {os.getpid()}"
-    shutil.copytree(here / "source", copy)
+def outcome(folder: Path, name: str, seed: str, backend: str) -> dict[str, Any]:
+    """Damage one file of a subject and use it: what came of it, and its time and memory."""
+    subject, draws, copy = SUBJECTS[name], Random(seed), folder / name / f"case {os.getpid()}"
+    shutil.copytree(folder / name / "source", copy)
     try:
         file = copy / draws.choice(subject.files)
         damage(file, draws)
@@ -118,7 +95,3 @@ def _is_text(message: str) -> bool:
 def _memory(name: str) -> int:
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return int(status.partition(f"{name}:")[2].split()[0]) * 1024
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
