@@ -14,7 +14,7 @@ from mmspec.decoding.contract import Segment
 from mmspec.prompt.images import Picture
 from support import factory
 from support import sequence_helpers as helpers
-from support.conformance_cases import picture, prompt_of
+from support.conformance_cases import in_turn, picture, prompt_of
 from support.segments import flat
 from support.transformers_oracle import generated, transformers_model
 
@@ -38,7 +38,9 @@ TEXTS = ("What is in the two pictures?", "And which one is larger?")
 def path(request, checkpoints):
     """One checkpoint per layout."""
     folder = checkpoints / f"layout {request.param}"
-    return factory.tiny_llava(folder, seed=3, **VARIANTS[request.param])
+    return (
+        folder if folder.exists() else factory.tiny_llava(folder, seed=3, **VARIANTS[request.param])
+    )
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +68,7 @@ def expected(model, chat):
     return generated(model, ids, BUDGET, pixel_values=torch.stack(pictures))
 
 
+@pytest.mark.parametrize(("backend", "path"), in_turn(VARIANTS), indirect=True)
 def test_two_turns_are_generates_own(path, theirs, backend):
     """With the target as its own draft, half blind, so that some of its tokens are rejected."""
     engine = load(str(path), str(path), backend=backend)
