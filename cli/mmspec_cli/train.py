@@ -158,8 +158,8 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     else:
         head_method = choose(HeadMethodSettings, options)
         score = distill_head(kind, choose(HeadShape, options), head_method, *common)
-    tokens, gamma = score.tokens_per_round, options["gamma"]
-    Screen().say(f"{options['out']}: {tokens:.3f} tokens per round, {gamma} drafted")
+    tokens, drafted = score.tokens_per_round, len(score.judged)
+    Screen().say(f"{options['out']}: {tokens:.3f} tokens per round, {drafted} drafted")
 
 
 @train.command()
