@@ -75,11 +75,15 @@ def equal_answers(folder):
     return file, texts
 
 
-def test_lookup_remembers_earlier_samples_and_nothing_else(run, benchmark, llava_path, tmp_path):
-    file, _ = equal_answers(tmp_path)
+def test_lookup_reads_earlier_samples_or_a_page_and_nothing_else(
+    run, benchmark, llava_path, tmp_path
+):
+    file, texts = equal_answers(tmp_path)
     replay = ["--model", llava_path, "--draft", "none", "--target-answers", file]
     rows = {}
-    for name, more in {"alone": [], "memory": ["--memory"]}.items():
+    (tmp_path / "page.txt").write_text(texts[0])
+    page = ["--draft-text", str(tmp_path / "page.txt")]
+    for name, more in {"alone": [], "page": page, "memory": ["--memory"]}.items():
         command = arguments(
             benchmark, tmp_path / name, *replay, *more, methods=["none", "lookup", "tree8:lookup"]
         )
@@ -90,6 +94,8 @@ def test_lookup_remembers_earlier_samples_and_nothing_else(run, benchmark, llava
         is_first = key[0].endswith("001")
         assert (remembered == alone) == (is_first or method == PLAIN)
         assert len(remembered) <= len(alone)
+        is_on_the_page = key[1] == 0 and method != PLAIN
+        assert (len(rows["page"][key, method]) < len(alone)) == is_on_the_page
     result = run(*command, "--resume")
     assert (result.status, "--memory" in result.err) == (2, True)
 

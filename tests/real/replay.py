@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmark_files import ANSWERED, answers_file, benchmark, directory
+from benchmark_files import lines as lines_of
 
 from mmspec_bench.report.merge import BenchRun, merge
 from mmspec_bench.report.write import csv_text
@@ -23,8 +24,8 @@ from mmspec_cli.main import main as mmspec
 from support.mmspec_suite import TOPICS
 
 METHODS = "lookup,tree8:lookup,tree16:lookup"
-MEMORIES = ("", "topic", "all")
-"""Of earlier conversations: none, those of the same topic, all in the benchmark's order."""
+MEMORIES = ("", "other", "topic", "all")
+"""Earlier conversations: none, all of other topics, those of the same one, all in their order."""
 LONGEST = "1100"
 """More than an answer has: they were cut at 1,024 tokens."""
 
@@ -40,14 +41,33 @@ def replay(model: str, folder: Path, methods: str, *more: str) -> BenchRun:
 
 def remembering(memory: str, model: str, folder: Path, methods: str) -> BenchRun:
     """Replay with the memory of earlier conversations; memory: one of MEMORIES."""
-    if memory != "topic":
+    if memory in ("", "all"):
         more = ["--memory"] if memory else []
         return replay(model, folder, methods, *more)
-    runs = [
-        replay(model, folder / topic, methods, "--memory", "--tasks", topic) for topic in TOPICS
-    ]
+    runs = []
+    for topic in TOPICS:
+        more = ["--memory"]
+        if memory == "other":
+            more = ["--draft-text", str(others(model, topic, folder / f"not {topic}.txt"))]
+        runs.append(replay(model, folder / topic, methods, *more, "--tasks", topic))
     rows = [row for run in runs for row in run.rows]
     return replace(runs[0], rows=rows, tasks=[*TOPICS])
+
+
+def others(model: str, topic: str, file: Path) -> Path:
+    """Write the conversations of all topics but one to a file."""
+    turns = {entry["id"]: entry["turns"] for entry in lines_of(benchmark() / "test/mmspec.jsonl")}
+    texts = [
+        f"{question}\n{answer}\n\n"
+        for entry in lines_of(answers_file(model))
+        if entry["topic"] != topic
+        for question, answer in zip(
+            turns[entry["question_id"]], entry["choices"][0]["turns"], strict=True
+        )
+    ]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(texts), encoding="utf-8")
+    return file
 
 
 def line(model: str, memory: str, summary: Summary) -> dict[str, str]:

@@ -25,6 +25,7 @@ from mmspec_bench.suite.sources import NAMES
 from mmspec_terminal.completions import complete_draft
 from mmspec_terminal.options import (
     CAPTIONER,
+    DRAFT_TEXT,
     EXACT,
     JSON,
     LONGEST,
@@ -82,6 +83,7 @@ COUNT = click.IntRange(min=1)
     help="Draft model or head; may be repeated, so that several stand in one table. A method that "
     "two of them can do names its own: M@mini-draft. auto: the one that the target's card names.",
 )
+@DRAFT_TEXT
 @PLACE
 @CAPTIONER
 @JSON
@@ -143,7 +145,7 @@ def _engines(
     screen.progress("loading")
     named = [draft for name in settings.methods if (draft := name.partition("@")[2])]
     models = loading | {"captioner": settings.captioner, "captions": settings.captions}
-    models["progress"] = screen.progress
+    models |= {"draft_text": settings.draft_text, "progress": screen.progress}
     if settings.target_answers:
         backend = load_backend(loading["backend"]).name
         refuse_settings(settings, [*drafts, *named], backend)

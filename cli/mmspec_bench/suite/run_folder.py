@@ -38,6 +38,7 @@ class SuiteSettings:
     shard: str = "1/1"
     captioner: str = "auto"
     captions: str = ""
+    draft_text: tuple[str, ...] = ()
     target_answers: str | None = None
     """A file of answers that the target repeats; None for a target that computes."""
     memory: bool | None = None
