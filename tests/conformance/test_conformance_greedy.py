@@ -29,6 +29,7 @@ from support.conformance_cases import (
     cold,
     covering_cases,
     each_with_seeds,
+    in_turn,
     outcome,
     product_cases,
     questions,
@@ -85,7 +86,7 @@ def short_paths(checkpoints):
     return factory.tiny_pair(checkpoints / "short", draft_positions=112)
 
 
-@pytest.mark.parametrize("overflow", KEPT)
+@pytest.mark.parametrize(("backend", "overflow"), in_turn(KEPT), indirect=["backend"])
 def test_a_draft_that_runs_out_of_positions_changes_nothing(
     backend, short_paths, overflow, monkeypatch
 ):

@@ -29,10 +29,12 @@ from tokenizers import (
     models,
     normalizers,
     pre_tokenizers,
-    processors,
 )
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from mmspec.checkpoints.cards import load_cards
+from support import tiny_tokenizers
 
 LLAMA, QWEN = "llama-tokenizer-js@1.2.2", "dashscope==2.0.2"
 TEMPLATES = Path(__file__).parents[1] / "support/chat_templates/image_models.toml"
@@ -73,22 +75,7 @@ def fetch_llama(folder: Path) -> Tokenizer:
     pairs = np.frombuffer(base64.b64decode(tables["merges_binary"]), "<u2").reshape(-1, 2)
     merges = [(pieces[left], pieces[right]) for left, right in pairs]
     vocabulary = {piece: id for id, piece in enumerate(pieces)}
-    model = models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-    )
-    tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(content=" ", left=1, right=0),
-        ]
-    )
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
-    )
+    tokenizer = tiny_tokenizers.llama_as_on_the_hub(vocabulary, merges)
     add_special(tokenizer, ("<unk>", "<s>", "</s>", "<image>", "<pad>"))
     return tokenizer
 

@@ -43,12 +43,15 @@ def llama(directory: Path, *, legacy: bool = False) -> Path:
 
 def hub_llama(directory: Path) -> Path:
     """Like Llama's tokenizer.json on the hub: the space is prepended by a normalizer."""
-    pieces, merges = _pieces()
-    tokenizer = Tokenizer(
-        models.BPE(
-            vocab=pieces, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True
-        )
-    )
+    tokenizer = llama_as_on_the_hub(*_pieces())
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    return _saved(PreTrainedTokenizerFast(tokenizer_object=tokenizer), directory)
+
+
+def llama_as_on_the_hub(pieces: dict[str, int], merges: list[tuple[str, str]]) -> Tokenizer:
+    """A tokenizer of these pieces that reads and writes as Llama's, without special tokens."""
+    options = {"unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True}
+    tokenizer = Tokenizer(models.BPE(vocab=pieces, merges=merges, **options))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
     )
@@ -60,9 +63,8 @@ def hub_llama(directory: Path) -> Path:
             decoders.Strip(content=" ", left=1, right=0),
         ]
     )
-    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
     _starts_with_bos(tokenizer)
-    return _saved(PreTrainedTokenizerFast(tokenizer_object=tokenizer), directory)
+    return tokenizer
 
 
 BUILDERS = {"byte-level": byte_level, "llama": llama, "hub-llama": hub_llama}
