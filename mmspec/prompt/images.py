@@ -45,14 +45,10 @@ KEPT = 4
 SCALES = (1, 2, 4, 8)
 """Divisors of an image's size that JPEG decoders offer."""
 
-# Bytes of a decoded pixel, by mode; four in any other.
-_DECODED = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}
-# Bytes a pixel of decoders that hold the image several times over.
-_DECODER = {"WEBP": 9, "AVIF": 6, "HEIF": 4, "TIFF": 2}
-_WHOLE = ("WEBP", "AVIF", "HEIF")
-"""Formats whose decoders hold the whole file."""
-_COEFFICIENTS = 6
-"""Bytes a pixel that decoding a progressive JPEG takes at any scale."""
+PIXEL_BYTES = {"WEBP": 17, "AVIF": 14, "HEIF": 12, "TIFF": 10}
+"""Bytes that opening an image takes for each pixel, by format; 8 in any other."""
+PROGRESSIVE = 14
+"""The same of a progressive JPEG, of which a smaller scale takes nearly as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +155,9 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
         formats = (*FORMATS, "HEIF")
     if other := other_kind(head, name):
         raise ImageError(f"{label}: {other}")
-    file_bytes = _file_bytes(source, label)
+    _check_file(source, label)
     with named_errors(label, name), _opened(source, formats, label) as image:
-        _check_size(image, file_bytes, label)
+        _check_size(image, label)
         image.load()
         turned = upright(image)
         if turned is not image:
@@ -169,12 +165,11 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
         return _picture(turned, name)
 
 
-def _file_bytes(source: Path | BytesIO, label: str) -> int:
-    """The size of an image's file; raises ImageError if reading it takes too much memory."""
+def _check_file(source: Path | BytesIO, label: str) -> None:
+    """Raise ImageError for a file of which reading takes too much memory."""
     size = source.getbuffer().nbytes if isinstance(source, BytesIO) else source.stat().st_size
     if size > MAX_FILE:
         raise _too_large(label, f"a file of {size / 1e9:.1f} GB may take twice that to open")
-    return size
 
 
 @contextmanager
@@ -206,34 +201,22 @@ def _opened(source: Path | BytesIO, formats: tuple[str, ...], label: str) -> Ima
             raise _too_large(label, "over 178 megapixels may take more to open") from error
 
 
-def set_smaller_scale(image: Image.Image, file_bytes: int) -> bool:
-    """Let `image`, not yet loaded, be decoded at the first scale that fits into MAX_MEMORY.
-
-    Only JPEG offers smaller ones. Returns False if none fits.
-    """
-    for scale in SCALES if isinstance(image, JpegImageFile) else SCALES[:1]:
-        if needed_memory(image, file_bytes, scale) <= MAX_MEMORY:
-            image.draft(None, (image.width // scale, image.height // scale))
-            return True
-    return False
+def needed_memory(image: Image.Image) -> int:
+    """Bytes that opening `image` takes at its full size, about."""
+    each = PIXEL_BYTES.get(image.format or "", 8)
+    return image.width * image.height * (PROGRESSIVE if "progressive" in image.info else each)
 
 
-def needed_memory(image: Image.Image, file_bytes: int, scale: int = 1) -> int:
-    """Bytes that opening `image` takes at 1/scale of its size, about."""
-    pixels = image.width * image.height
-    each = _DECODED.get(image.mode, 4) + _DECODER.get(image.format or "", 0) + KEPT
-    whole = _COEFFICIENTS if "progressive" in image.info else 0
-    held = file_bytes if image.format in _WHOLE else 0
-    return pixels * each // scale**2 + pixels * whole + held
-
-
-def _check_size(image: Image.Image, file_bytes: int, label: str) -> None:
-    """Refuse strips, and images that need too much memory at any scale, before decoding."""
+def _check_size(image: Image.Image, label: str) -> None:
+    """Refuse strips and what needs too much memory; a large JPEG will be decoded smaller."""
     require_shape(*image.size, label)
-    if not set_smaller_scale(image, file_bytes):
-        needed = needed_memory(image, file_bytes) / 1e9
-        width, height = image.size
-        raise _too_large(label, f"{width} x {height} pixels take {needed:.1f} GB to open")
+    needed, (width, height) = needed_memory(image), image.size
+    scalable = isinstance(image, JpegImageFile) and "progressive" not in image.info
+    for scale in SCALES if scalable else SCALES[:1]:
+        if needed <= MAX_MEMORY * scale**2:
+            image.draft(None, (width // scale, height // scale))
+            return
+    raise _too_large(label, f"{width} x {height} pixels take {needed / 1e9:.1f} GB to open")
 
 
 def require_shape(width: int, height: int, label: str) -> None:
