@@ -14,10 +14,13 @@ from itertools import count, islice
 import click
 from PIL import Image
 
-from mmspec.chat.engine import Engine, load
-from mmspec.chat.options import Options
-from mmspec.prompt.conversation import interleaved
+from mmspec.checkpoints.hub import resolve
+from mmspec.families.llava import LlavaVision
+from mmspec.prompt.conversation import Turn, interleaved
 from mmspec.prompt.images import Picture, picture_from
+from mmspec_train.data.answers import answer_all
+from mmspec_train.data.record import ConversationRecord, tokenize
+from mmspec_train.data.teacher import Teacher
 from mmspec_world import TASKS, Sample, sample
 from support.judge import CATEGORIES, judge
 
@@ -53,35 +56,53 @@ def categories(conversation: Sample) -> set[str]:
     return {fact.category for turn in conversation.turns for fact in turn.facts}
 
 
-def score(engine: Engine, conversations: list[Sample], *, blank: bool) -> Counter[tuple[str, bool]]:
+def score(
+    teacher: Teacher, conversations: list[Sample], rows: int, *, blank: bool
+) -> Counter[tuple[str, bool]]:
     """Number of facts by category and whether the answer states them rightly."""
     counts: Counter[tuple[str, bool]] = Counter()
-    for conversation in conversations:
-        chat = engine.chat(Options(max_new_tokens=160))
-        originals = (picture_from(image) for image in conversation.images)
-        pictures = iter([blanked(each) if blank else each for each in originals])
-        for turn in conversation.turns:
-            for _ in chat.send(interleaved(turn.question, list(islice(pictures, turn.images)))):
-                pass
-            counts.update((fact.category, judge(fact, chat.answer.text)) for fact in turn.facts)
+    ordered = sorted(conversations, key=lambda each: (len(each.turns), len(each.images)))
+    for first in range(0, len(ordered), rows):
+        batch = ordered[first : first + rows]
+        questions = [question(teacher, conversation, blank) for conversation in batch]
+        answered = answer_all(teacher, questions, 160)
+        for conversation, (record, _) in zip(batch, answered, strict=True):
+            for turn, answer in zip(conversation.turns, record.answers, strict=True):
+                text = teacher.tokenizer.decode(answer)
+                counts.update((fact.category, judge(fact, text)) for fact in turn.facts)
     return counts
+
+
+def question(
+    teacher: Teacher, conversation: Sample, blank: bool
+) -> tuple[ConversationRecord, list[Picture]]:
+    """A conversation's prompts, and its pictures."""
+    originals = [picture_from(image) for image in conversation.images]
+    pictures = [blanked(each) if blank else each for each in originals]
+    unseen = iter(pictures)
+    turns = [
+        Turn(interleaved(turn.question, list(islice(unseen, turn.images))), (), turn.answer)
+        for turn in conversation.turns
+    ]
+    return tokenize(0, turns, teacher.template, teacher.tokenizer, teacher.end), pictures
 
 
 @click.command()
 @click.option("--model", default="mini")
-@click.option("--draft", default="auto")
 @click.option("--samples", default=300, help="Conversations per category, or per task.")
 @click.option("--tasks", default="", help="Only these tasks, such as clip8, separated by commas.")
 @click.option("--seed", default=0)
+@click.option("--rows", default=32, help="Conversations that are answered at once.")
 @click.option("--blank", is_flag=True)
-def main(model: str, draft: str, samples: int, tasks: str, seed: int, blank: bool) -> None:
+def main(model: str, samples: int, tasks: str, seed: int, rows: int, blank: bool) -> None:
     """Print right facts by category."""
-    engine = load(model, draft)
-    size = engine.target.model.config.vision.image_size
+    teacher = Teacher(resolve(model, "torch"))
+    assert isinstance(teacher.config.vision, LlavaVision)
+    size = teacher.config.vision.image_size
     some = of_tasks(tasks.split(","), size, samples, seed) if tasks else None
     conversations = some or needed(size, samples, seed)
-    shown = score(engine, conversations, blank=False)
-    grey = score(engine, conversations, blank=True) if blank else None
+    shown = score(teacher, conversations, rows, blank=False)
+    grey = score(teacher, conversations, rows, blank=True) if blank else None
     click.echo("| facts | conversations | asked | right | right, image blanked |")
     click.echo("|---|--:|--:|--:|--:|")
     for name in (*CATEGORIES, "overall"):
