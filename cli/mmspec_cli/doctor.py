@@ -74,32 +74,16 @@ def _machine(report: dict[str, Any]) -> str:
 
 
 def _show(screen: Screen, report: dict[str, Any]) -> None:
-    memory = report["memory_bytes"]
-    machine = {
-        "python": report["python"],
-        "system": report["platform"],
-        "cores": report["cores"],
-        "memory": "unknown" if memory is None else f"{memory / 2**30:.1f} GiB",
-    }
-    versions = {name: version or "not installed" for name, version in report["versions"].items()}
-    backends = {f"backend {name}": state for name, state in report["backends"].items()}
-    for title, state in ({"": machine | versions} | backends).items():
-        screen.table((title, ""), [(key, in_words(value)) for key, value in state.items()])
-    models = [
-        (
-            model["name"],
-            model["kind"],
-            f"on {', '.join(model['found'])}" if model["found"] else "no",
-        )
-        for model in report["models"]
-    ]
-    screen.table(("model", "kind", "here"), models)
-    exact = report["exact"] or {"not measured yet: `mmspec calibrate` does": ""}
-    screen.table(("exact decoding", ""), [*exact.items()])
+    """The whole report, a table for each of its parts."""
+    screen.say(_machine(report))
+    parts = {"": {name: version or "not installed" for name, version in report["versions"].items()}}
+    parts |= {f"backend {name}": state for name, state in report["backends"].items()}
+    parts["exact decoding"] = report["exact"] or {"not measured yet: `mmspec calibrate` does": ""}
+    for title, part in parts.items():
+        screen.table((title, ""), [(key, in_words(value)) for key, value in part.items()])
+    models = [(each["name"], each["kind"], in_words([*each["found"]])) for each in report["models"]]
+    screen.table(("model", "kind", "here on"), models)
     missing = [
-        (part["what"], "yes" if part["needed"] else "no", part["fix"]) for part in report["missing"]
+        (each["what"], "yes" if each["needed"] else "no", each["fix"]) for each in report["missing"]
     ]
-    if missing:
-        screen.table(("missing", "needed", "get it with"), missing)
-    else:
-        screen.say("nothing is missing")
+    screen.table(("missing", "needed", "get it with"), missing)

@@ -93,13 +93,7 @@ def _missing(
         if not find_spec(package):
             what, fix = f"{package}: {purpose}", f'pip install "{install}"'
             yield Missing(what=what, fix=fix, needed=False)
-    backend = f" --backend {working[0]}" if working else ""
     for model in models:
-        name, bundled = model["name"], model["bundled"]
-        pull = f"mmspec models pull {name}{backend}"
-        if not model["found"]:
-            yield Missing(
-                what=f"the bundled {name}" if bundled else f"model {name}",
-                fix="pip install --force-reinstall mmspec" if bundled else pull,
-                needed=bundled,
-            )
+        if model["bundled"] and not model["found"]:
+            fix = "pip install --force-reinstall mmspec"
+            yield Missing(what=f"the bundled {model['name']}", fix=fix, needed=True)
