@@ -13,7 +13,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, picture_from
-from support.conformance_cases import check_replies, prompt_of, replies
+from support.conformance_cases import check_replies, in_turn, prompt_of, replies
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 from support.factory_qwen import ALL_MAKERS, DRAFT_MAKERS, ROPES
@@ -221,6 +221,7 @@ def test_a_head_with_rotary_positions_of_images_drafts_after_clips(
         check_replies(engine, Options(gamma=3, max_new_tokens=BUDGET), asked(films))
 
 
+@pytest.mark.parametrize(("backend", "kind"), in_turn(ALL_MAKERS), indirect=True)
 def test_answers_about_clips_are_exact(backend, checkpoints, kind, films, near):
     """Also where a clip's time outruns its pixels."""
     target, draft = checkpoints / f"{kind} exact clips", checkpoints / f"{kind} exact clips draft"

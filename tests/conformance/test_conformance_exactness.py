@@ -22,7 +22,7 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness import probe
 from mmspec.exactness.probe import find_exact_rows, rows_are_exact
-from support.conformance_cases import PICTURES, copied, logits
+from support.conformance_cases import PICTURES, copied, in_turn, logits
 from support.exactness_cases import Count, cases, compare_all
 
 WIDE, FAR = 4, 4 * BLOCK
@@ -196,7 +196,10 @@ def test_kernels_give_a_row_the_same_bits_beside_seven_and_beside_sixty_three(ba
     assert rows_are_exact(model, ExactRows(8, 64))
 
 
-@pytest.mark.parametrize("fault", [bits_by_rows, bits_by_company, logits_by_rows, states_by_rows])
+FAULTS = [bits_by_rows, bits_by_company, logits_by_rows, states_by_rows]
+
+
+@pytest.mark.parametrize(("backend", "fault"), in_turn(FAULTS), indirect=["backend"])
 def test_the_probe_sees_a_product_that_depends_on_other_rows(backend, engine, monkeypatch, fault):
     model = engine.target.model
     rows = ExactRows(8, 8)
@@ -217,7 +220,10 @@ def test_the_probe_finds_few_rows_where_neither_one_nor_many_are_exact(
     assert 1 < rows.multiple <= 4
 
 
-@pytest.mark.parametrize("rows", [ExactRows(4, 8), ExactRows(8, 8)])
+FEW = [ExactRows(8, 8), ExactRows(4, 8)]
+
+
+@pytest.mark.parametrize(("backend", "rows"), in_turn(FEW), indirect=["backend"])
 def test_the_probe_sees_attention_that_depends_on_other_rows_far_from_the_start(
     backend, engine, monkeypatch, rows
 ):

@@ -14,7 +14,7 @@ from mmspec.checkpoints.config import read_config
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec_mlx.backend import MlxBackend
-from support.conformance_cases import logits, prompt_of
+from support.conformance_cases import in_turn, logits, prompt_of
 from support.exactness_cases import TREES, Count, cases, compare_all
 from support.factory_mlx import quantized
 from support.factory_qwen import ALL_MAKERS, as_on_the_hub
@@ -91,6 +91,7 @@ def test_a_target_rewound_anywhere_continues_like_a_cold_one(engine):
 
 
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
+@pytest.mark.parametrize(("backend", "kind"), in_turn(SIZES), indirect=True)
 def test_answers_are_the_same_bits(backend, checkpoints, kind, dtype, near):
     """With as many key heads as heads: MLX's float32 products of groups are not exact on a CPU."""
     target, draft = checkpoints / f"{kind} exact", checkpoints / f"{kind} exact draft"
