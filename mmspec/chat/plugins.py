@@ -1,6 +1,5 @@
 """Finds backends, captioners and drafters by entry point; imports only what it loads."""
 
-import re
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -11,7 +10,7 @@ from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
 from mmspec.decoding.contract import Backend, Head, Model
 from mmspec.drafters.views import LETTERS
-from mmspec.ground.errors import BackendError, UsageError, choice, not_installed
+from mmspec.ground.errors import BackendError, choice, not_installed
 
 BACKENDS = "mmspec.backends"
 CAPTIONERS = "mmspec.captioners"
@@ -43,28 +42,10 @@ def _has_framework(name: str) -> bool:
 
 
 def require_device(backend: str, device: str) -> None:
-    """Raise UsageError for a device that a backend of this project does not have here, as far as
-    that is known before its framework is loaded, which takes seconds.
-    """
-    kinds, kind = DEVICES.get(backend), device.partition(":")[0]
-    if not kinds or kind == "auto":
-        return
-    if kind not in kinds:
-        raise choice(f"{backend} device", device, ["auto", *kinds])
-    possible = [each for each in kinds if backend != "torch" or _may_have(each)]
-    if kind not in possible:
-        raise UsageError(f"device {device!r} is not on this machine: use {' or '.join(possible)}")
-
-
-def _may_have(kind: str) -> bool:
-    """False if this PyTorch cannot have a kind of device, by its platform or by its build."""
-    if kind != "cuda":
-        return kind == "cpu" or sys.platform == "darwin"
-    package = find_spec("torch")
-    folder, *_ = (package and package.submodule_search_locations) or [""]
-    file = Path(folder, "version.py")
-    text = file.read_text(encoding="utf-8") if file.is_file() else "cuda = '?'"
-    return re.search(r"^(cuda|hip)\b.*= '", text, re.MULTILINE) is not None
+    """Raise UsageError for a device that no machine has for a backend of this project."""
+    kinds = ["auto", *DEVICES.get(backend, ())]
+    if kinds[1:] and device.partition(":")[0] not in kinds:
+        raise choice(f"{backend} device", device, kinds)
 
 
 def load_backend(name: str) -> Backend:
