@@ -1,8 +1,7 @@
 """Count the answers that drafting changes, with exact decoding and without, by number type.
 
     python tests/exactness.py [--backend torch] [--kinds bfloat16,int8] [--device cuda]
-        [--no-graphs] [--share 1] [--mini 5] [--modes on,off] [--targets tiny,qwen,mini]
-        [--out FILE]
+        [--no-graphs] [--share 1] [--mini 5] [--out FILE]
 
 Each pair is an answer with and one without drafting, to the same conversation: three random tiny
 LLaVAs, a tiny Qwen3-VL and Qwen2.5-VL, and `mini`. Every view, mixture (also with adaptive
@@ -43,6 +42,7 @@ KINDS_OF = {
     "mlx": ("float32", "bfloat16", "float16", "4 bits", "8 bits"),
 }
 """The number types of each backend that the table shows."""
+MODES = ("on", "off")
 VIEWS = ("M", "T", "C", "P", "MT", "MTC", "MTCP", "lookup")
 BUNDLED = tuple(kind for kind in HEADS if (MINI.parent / f"mini-{kind}").exists())
 """Heads of `mini`."""
@@ -109,19 +109,18 @@ def engines(
 ) -> Iterator[tuple[str, dict[str, Engine], list[Case]]]:
     """The engines by drafting, and the cases, of each target."""
     opening = partial(opened, backend, given.device, kind)
-    every, targets = cases([*VIEWS, *HEADS]), given.targets.split(",")
-    random = [("LLaVA", *checkpoints.llava(seed)) for seed in range(TINY) if "tiny" in targets]
-    random += [(each, *checkpoints.qwen(each)) for each in MAKERS if "qwen" in targets]
+    every = cases([*VIEWS, *HEADS])
+    random = [("LLaVA", *checkpoints.llava(seed)) for seed in range(TINY)]
+    random += [(each, *checkpoints.qwen(each)) for each in MAKERS]
     for number, (family, target, drafts) in enumerate(random):
         place = str(checkpoints.in_bits(target, kind))
         models = {word: opening(place, str(draft)) for word, draft in drafts.items()}
         yield family, models, every[number::TARGETS]
-    if "mini" in targets:
-        place = str(checkpoints.in_bits(MINI, kind))
-        names = {"": "mini-draft", **{word: f"mini-{word}" for word in BUNDLED}}
-        models = {word: opening(place, name) for word, name in names.items()}
-        some = [case for case in every if case.drafting in {*VIEWS, *BUNDLED}]
-        yield "mini", models, some[:: given.mini]
+    place = str(checkpoints.in_bits(MINI, kind))
+    names = {"": "mini-draft", **{word: f"mini-{word}" for word in BUNDLED}}
+    models = {word: opening(place, name) for word, name in names.items()}
+    some = [case for case in every if case.drafting in {*VIEWS, *BUNDLED}]
+    yield "mini", models, some[:: given.mini]
 
 
 def counted(
@@ -130,7 +129,7 @@ def counted(
     """The pairs and differences by family and mode of exact decoding."""
     found: dict[tuple[str, str], Count] = defaultdict(Count)
     for family, models, every in engines(checkpoints, backend, kind, given):
-        for mode in given.modes.split(","):
+        for mode in MODES:
             count = compare_all(models, every[:: given.share], mode, LENGTH.get(family, 20))
             found[family, mode] += count
             words = f"{count.different} of {count.pairs} differ"
@@ -159,7 +158,7 @@ def rows(
 def line(backend: str, kind: str, found: dict[tuple[str, str], Count]) -> dict[str, str | int]:
     """Pairs of all families together and those that differ, by mode of exact decoding."""
     totals: dict[str, str | int] = {"backend": backend, "kind": kind}
-    for mode in ("on", "off"):
+    for mode in MODES:
         count = sum((each for (_, own), each in found.items() if own == mode), Count())
         totals |= {f"{mode}: pairs": count.pairs, f"{mode}: different": count.different}
     return totals
@@ -173,8 +172,6 @@ def main() -> int:
     parser.add_argument("--no-graphs", action="store_true", help="run CUDA's kernels one by one")
     parser.add_argument("--share", type=int, default=1, help="every n-th case alone")
     parser.add_argument("--mini", type=int, default=5, help="every n-th case of `mini` too")
-    parser.add_argument("--targets", default="tiny,qwen,mini", help="of which to ask")
-    parser.add_argument("--modes", default="on,off", help="of exact decoding")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     if given.no_graphs:
