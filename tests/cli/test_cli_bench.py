@@ -152,12 +152,3 @@ def test_processes_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
     assert drafted["figures"]["text"]["tokens_per_round"] >= 1
     assert all(each["figures"] == {} for each in missing)
     assert run(*tiny, "--peers", "vllm").status == 1
-
-
-@pytest.mark.slow
-def test_every_peer_that_is_installed_gives_the_same_tokens(run, tiny, tmp_path):
-    out = tmp_path / "peers.json"
-    assert run(*tiny, "--peers", "torch,mlx,transformers,mlx-lm", "--out", out).status == 0
-    for each in json.loads(out.read_text())["peers"]:
-        assert all(found["identical"] == found["answers"] for found in each["figures"].values())
-        assert set(each["figures"]) >= {"text"}

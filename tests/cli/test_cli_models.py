@@ -61,17 +61,6 @@ def test_a_model_is_pulled_quantized_and_chatted_with(run, pair_paths, tmp_path,
     assert len(json.loads(talk.out)["token_ids"]) == 3
 
 
-@pytest.mark.parametrize(
-    ("backend", "scheme", "words"),
-    [("mlx", "int8", "mmspec models quantize"), ("torch", "int3", "unknown quantization 'int3'")],
-)
-def test_a_quantization_that_cannot_be_had_is_one_line(run, backend, scheme, words):
-    chosen = "--model", "mini", "--backend", backend, "--quantize", scheme
-    status, out, err = run("generate", "--prompt", "hello", *chosen)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert words in err
-
-
 def test_a_directory_is_described_from_its_files(run, pair_paths, tmp_path):
     target = json.loads(run("models", "show", str(pair_paths[0]), "--json").out)
     config = json.loads((pair_paths[0] / "config.json").read_text())

@@ -234,14 +234,6 @@ def answers(method, counts):
     ]
 
 
-def test_two_samples_have_three_resamples():
-    # The first sample twice, both, or the second twice: 1/4, 1/2, 1/4.
-    ours, theirs = answers("MT", [(6, 2), (4, 4)]), answers("M", [(4, 2), (8, 4)])
-    found = difference(ours, theirs)
-    assert (found.samples, found.value) == (2, pytest.approx((10 / 6) / (12 / 6) - 1))
-    assert (found.low, found.high) == (pytest.approx(1 / 2 - 1), pytest.approx(3 / 2 - 1))
-
-
 def test_one_image_has_no_interval():
     found = difference(answers("MT", [(6, 2)]), answers("M", [(4, 2)]))
     assert found == (1, pytest.approx(0.5), None, None)

@@ -82,18 +82,6 @@ def test_what_cannot_be_done_is_refused_and_named(scripted: Live):
         assert len(error["message"]) < 300
 
 
-def test_a_refusal_says_what_would_be_taken(scripted: Live):
-    for body, remedy in (
-        ({"messages": image("https://example.com/cat.png")}, "--allow-url"),
-        ({"messages": image("file:///etc/passwd")}, "--media-root"),
-        ({"messages": USER, "n": 2}, "must be 1"),
-    ):
-        assert remedy in scripted.client.post(CHAT, json=body).json()["error"]["message"]
-    nowhere = scripted.client.get("/v1/nope")
-    assert nowhere.status_code == 404
-    assert CHAT in nowhere.json()["error"]["message"]
-
-
 def test_a_request_may_set_the_limit_that_the_note_of_a_repetition_names():
     limited = Options(repeat_limit=200)
     asked = read_chat_request(Fields({"messages": USER, "mmspec": {"repeat_limit": 0}}), limited)
