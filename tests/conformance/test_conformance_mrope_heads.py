@@ -40,21 +40,20 @@ class QwenViSpec:
         columns = read_columns(oracle, tokens, images)
         text = oracle.model.model.language_model
         with torch.inference_mode():
-            states = text.norm(columns["layers"][-1])[:-1].numpy()
+            states = text.norm(columns["layers"][-1])[:-1]
         numbers = np.cumsum([token != IMAGE_ID for token in tokens])
         image = [
             int(at) if token == IMAGE_ID else -1 for at, token in zip(numbers, tokens, strict=True)
         ]
-        tensors = {k: t.numpy() for k, t in load_file(head / "model.safetensors").items()}
+        tensors = load_file(head / "model.safetensors")
         config = json.loads((head / "config.json").read_text())
         self._table, self._matrix = text.embed_tokens.weight, oracle.model.lm_head.weight
-        self._head = ViSpec(config, tensors, columns["layers"][0].numpy(), states, image)
+        self._head = ViSpec(config, tensors, columns["layers"][0], states, image)
 
     def says(self, drafted):
         """Probabilities [V] of the token after the drafted ones."""
         with torch.inference_mode():
-            feature = self._head.feature(self._table[drafted].numpy())
-            return (self._matrix @ torch.tensor(feature).float()).softmax(-1)
+            return (self._matrix @ self._head.feature(self._table[drafted])).softmax(-1)
 
 
 class Case(NamedTuple):

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from support import sequence_helpers as helpers
+from support.transformers_oracle import llama_layer, outputs
 from support.vispec_oracle import ViSpec
 
 
@@ -57,7 +58,7 @@ class Reference:
         if pixels is None:
             self.image = [False] * len(tokens)
         layered = self.config["kind"] in ("eagle", "msd", "flash")
-        self.layer = self._layer() if layered else None
+        self.layer = llama_layer(self.config, self.tensors) if layered else None
 
     @torch.inference_mode()
     def says(self, drafted: list[int]) -> Tensor:
@@ -93,10 +94,8 @@ class Reference:
         return whole.softmax(-1)
 
     def _vispec(self, drafted: list[int]) -> Tensor:
-        tensors = {name: tensor.numpy() for name, tensor in self.tensors.items()}
-        head = ViSpec(self.config, tensors, self.embeddings, self.states, self._numbers())
-        rows = [self._embedded(token).numpy() for token in drafted]
-        return torch.tensor(head.feature(rows)).float()
+        head = ViSpec(self.config, self.tensors, self.embeddings, self.states, self._numbers())
+        return head.feature(torch.stack([self._embedded(t) for t in drafted]) if drafted else [])
 
     def _numbers(self) -> list[int]:
         """For each column the number of its image, -1 for text."""
@@ -230,33 +229,7 @@ class Reference:
         return self.target.get_input_embeddings().weight[token]
 
     def _run(self, rows: list[Tensor]) -> Tensor:
-        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
-        x = torch.stack(rows)[None]
-        mask = torch.full((len(rows), len(rows)), float("-inf")).triu(1)[None, None]
-        places = torch.arange(len(rows))[None]
-        angles = LlamaRotaryEmbedding(self.layer.self_attn.config)(x, places)
-        out = self.layer(x, attention_mask=mask, position_embeddings=angles)
-        return (out[0] if isinstance(out, tuple) else out)[0]
-
-    def _layer(self) -> Any:
-        from transformers import LlamaConfig
-        from transformers.models.llama.modeling_llama import LlamaDecoderLayer
-
-        names = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
-        sizes = {name: self.config[name] for name in (*names, "rms_norm_eps")}
-        biased = self.config.get("qkv_bias", False)
-        config = LlamaConfig(**sizes, rope_theta=self.config["rope_theta"], attention_bias=biased)
-        config._attn_implementation = "eager"
-        layer = LlamaDecoderLayer(config, 0)
-        stem = "layers.0."
-        given = {k.removeprefix(stem): t for k, t in self.tensors.items() if k.startswith(stem)}
-        if "input_layernorm.weight" not in given:
-            layer.input_layernorm = torch.nn.Identity()
-        if biased:
-            given["self_attn.o_proj.bias"] = torch.zeros(sizes["hidden_size"])
-        layer.load_state_dict(given)
-        return layer.eval()
+        return outputs(self.layer, rows, range(len(rows)))
 
 
 PATCHES = 16
