@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support import factory
+from support import factory, factory_layouts
 from support.full_disk import Disk, opened_disk
 
 # The libraries read these when they are first imported, which the conftest of a folder may do.
@@ -102,3 +102,11 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     """A folder whose disk can be full or read-only."""
     with opened_disk(tmp_path / "disk") as disk:
         yield disk
+
+
+@pytest.fixture(scope="session")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tokenizer."""
+    path = tmp_path_factory.mktemp("tokenizer")
+    factory_layouts.write_tokenizer(path)
+    return path

@@ -4,16 +4,8 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.prompt.tokenizer import Tokenizer
-from support import factory_layouts, tiny_tokenizers
+from support import tiny_tokenizers
 from support.scripted_engine import scripted_engine
-
-
-@pytest.fixture(scope="session")
-def directory(tmp_path_factory):
-    """A folder with a tokenizer."""
-    path = tmp_path_factory.mktemp("tokenizer")
-    factory_layouts.write_tokenizer(path)
-    return path
 
 
 @pytest.fixture

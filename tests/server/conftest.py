@@ -8,17 +8,8 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from support import factory_layouts
 from support.live_server import Live, live
 from support.scripted_engine import scripted_engine
-
-
-@pytest.fixture(scope="session")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tokenizer."""
-    path = tmp_path_factory.mktemp("tokenizer")
-    factory_layouts.write_tokenizer(path)
-    return path
 
 
 @pytest.fixture(scope="session")
