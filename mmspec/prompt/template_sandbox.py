@@ -1,11 +1,11 @@
 """The Jinja environment of chat templates: transformers' own, without access to Python.
 
-It limits the size of source and output, but not time or memory: Ctrl-C ends a template that runs
-on. Only a single step of Python can outlast it, such as a power of long numbers or printing lists
-that hold each other many times over. The module is imported only to render: Jinja loads slowly.
+It limits the size of source, output and numbers, but not time or memory: Ctrl-C ends a template
+that runs on. Only a single step of Python can outlast it, such as comparing or printing lists that
+hold each other many times over. The module is imported only to render: Jinja loads slowly.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from datetime import datetime
 from functools import lru_cache
 from json import JSONEncoder
@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from jinja2 import Template, TemplateError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, LoopControlExtension
+from jinja2.filters import do_round
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
@@ -22,7 +23,10 @@ MAX_SOURCE = 200_000
 """Characters of a template's source at most."""
 
 MAX_OUTPUT = 20_000_000
-"""Characters of a template's output at most."""
+"""Characters of a template's output at most, and elements of the result of one `*`."""
+
+MAX_BITS = 10_000
+"""Bits of an integer that `*`, `**`, `//` and `%` take and give at most, and places of `round`."""
 
 
 class GenerationTag(Extension):
@@ -40,13 +44,27 @@ class GenerationTag(Extension):
 class ChatEnvironment(ImmutableSandboxedEnvironment):
     """Compiles chat templates; Python's internals are undefined in them."""
 
+    # One step of these on long integers can outlast any Ctrl-C.
+    intercepted_binops = frozenset(["*", "**", "//", "%"])
+
     def __init__(self) -> None:
         extensions = [GenerationTag, LoopControlExtension]
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
         now = {"strftime_now": lambda format: datetime.now().strftime(format)}
         self.globals |= now | {"raise_exception": _raise}
         self.globals |= {"namespace": TemplateNamespace, "dict": TemplateDict()}
-        self.filters["tojson"] = _to_json
+        self.filters |= {"tojson": _to_json, "round": _rounded}
+        self.tests["divisibleby"] = self._divisible
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        """Compute `left operator right`; raises SecurityError where that could take very long."""
+        size, limit = _size(operator, left, right)
+        if size > limit:
+            raise SecurityError(f"a number or the result of {operator} is too large")
+        return super().call_binop(context, operator, left, right)
+
+    def _divisible(self, value: Any, num: Any) -> bool:
+        return bool(self.call_binop(None, "%", value, num) == 0)
 
 
 class TemplateDict:
@@ -96,6 +114,17 @@ def _capped(pieces: Iterable[str]) -> Iterator[str]:
         yield piece
 
 
+def _size(operator: str, left: Any, right: Any) -> tuple[int, int]:
+    """Size and limit: bits of operands and result for integers, or elements of a product."""
+    match left, right:
+        case int(), int():
+            bits = left.bit_length(), right.bit_length()
+            return (bits[0] * max(right, 1) if operator == "**" else sum(bits)), MAX_BITS
+        case (int(count), other) | (other, int(count)) if operator == "*":
+            return count * len(other) if isinstance(other, Sized) else 0, MAX_OUTPUT
+    return 0, MAX_OUTPUT
+
+
 def _check_name(name: Any) -> None:
     if isinstance(name, str) and name.startswith("_"):
         raise SecurityError(f"a namespace cannot hold {name!r}: names may not begin with _")
@@ -103,6 +132,13 @@ def _check_name(name: Any) -> None:
 
 def _raise(message: str) -> NoReturn:
     raise TemplateError(message)
+
+
+def _rounded(value: Any, precision: Any = 0, method: Any = "common") -> Any:
+    """As Jinja's own, which would compute any power of ten."""
+    if isinstance(precision, int) and abs(precision) > MAX_BITS:
+        raise SecurityError(f"round takes at most {MAX_BITS} places")
+    return do_round(value, precision, method)
 
 
 def _to_json(

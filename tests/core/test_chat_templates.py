@@ -51,6 +51,11 @@ def test_a_template_changes_no_message():
 HOSTILE = {
     "endless text": "{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}",
     "endless range": "{% for i in range(1000000000) %}x{% endfor %}",
+    "product": "{{ 'x' * 25000000 }}",
+    "power": "{{ 10 ** 999999999 }}",
+    "long quotient": "{{ (1).from_bytes(('x' * 9000000).encode(), 'big')"
+    " // (1).from_bytes(('x' * 4500000).encode(), 'big') }}",
+    "round": "{{ 5 | round(-999999999) }}",
     "width": "{{ 'x'.ljust(100000000) }}",
     "recursion": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
     "long source": "{{ 1 }}" * 1_000_000,
