@@ -86,7 +86,7 @@ def test_sampled_answers_are_measured_and_their_settings_kept(run, models, tmp_p
     assert (result.status, "temperature 1.0" in result.err) == (2, True)
 
 
-def test_broken_samples_are_named(run, models, tmp_path, red):
+def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_path, red):
     images = [{"bytes": None, "path": name} for name in (red.name, "gone.png")]
     table = Table.from_pylist([{"question": "What?", "image": image} for image in images])
     parquet.write_table(table, tmp_path / "rows.parquet")
@@ -96,7 +96,11 @@ def test_broken_samples_are_named(run, models, tmp_path, red):
     assert result.status == 2
     assert "chartqa/1" in result.err
     assert "gone.png" in result.err
+    result = run(*asked, *models, "--skip-bad", "--resume")
+    assert result.status == 0
+    assert "left out chartqa/1" in result.err
     assert [row.sample for row in read_rows(out / ROWS)] == ["chartqa/0", "chartqa/0"]
+    assert [each["sample"] for each in provenance_of(out)["skipped"]] == ["chartqa/1"]
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,11 @@ def test_every_divergence_is_listed(run):
     assert line == ("chart/0", "MT", "near-tie", "'x'", "' red'", "0", "2", "3.00e-05")
 
 
-def test_what_answers_noted_and_how_they_were_made(run):
+def test_what_was_left_out_and_what_answers_noted(run):
+    skipped = [{"sample": "chart/7", "reason": "no image"}]
     noted = row("chart/1", "M", notes=["pooled"])
-    bench_run = run(FAST, PLAIN, noted)
+    bench_run = run(FAST, PLAIN, noted, skipped=skipped)
+    assert tables.skipped_samples(bench_run).rows == [("chart/7", "no image")]
     assert tables.notes(bench_run).rows == [("M", "pooled", "1")]
     assert not tables.notes(run(FAST, PLAIN)).rows
     settings = dict(tables.settings(bench_run).rows)

@@ -32,6 +32,7 @@ def provenance(methods, shard="1/1", **others):
         "cores": 2,
         "threads": {"OMP_NUM_THREADS": "2"},
         "versions": {"mmspec": "0.1.0", "torch": None},
+        "skipped": [],
         "resumed": [],
     }
     return values | others

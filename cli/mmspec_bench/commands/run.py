@@ -72,6 +72,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--out", type=Path, required=True, metavar="DIR", help=f"Gets {ROWS}, {PROVENANCE}.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")
+@click.option("--skip-bad", is_flag=True, help="Leave broken samples out, and name them.")
 @MODEL
 @click.option(
     "--draft",
@@ -93,6 +94,7 @@ def run(
     plain: bool,
     out: Path,
     resume: bool,
+    skip_bad: bool,
     drafts: tuple[str, ...],
     **values: Any,
 ) -> int:
@@ -108,6 +110,7 @@ def run(
         settings,
         out,
         resume=resume,
+        note_skipped=screen.note if skip_bad else None,
         progress=screen.progress,
     )
     disturbance = watch("" if settings.target_answers else engines[0].target.model.device)

@@ -22,7 +22,7 @@ from mmspec_bench.table import (
 
 FEW_SAMPLES = 20
 """Number of samples below which bootstrap intervals are too narrow."""
-UNSHOWN = ("resumed", "problem")
+UNSHOWN = ("skipped", "resumed", "problem")
 """Entries of the provenance that the table of settings leaves out."""
 _NUMBER = re.compile(r"\d+")
 
@@ -208,6 +208,13 @@ def notes(run: BenchRun) -> Table:
     lines = [(*pairs[0], str(len(pairs))) for pairs in groups.values()]
     note = "Notes with other numbers are counted with the first."
     return Table("Notes", ("method", "note", "answers"), lines, note, text_columns=2)
+
+
+def skipped_samples(run: BenchRun) -> Table:
+    """The broken samples that --skip-bad left out, with reasons."""
+    entries = [entry for provenance in run.provenances for entry in provenance["skipped"]]
+    lines = [(entry["sample"], entry["reason"]) for entry in entries]
+    return Table("Samples left out", ("sample", "reason"), lines, text_columns=2)
 
 
 def settings(run: BenchRun) -> Table:

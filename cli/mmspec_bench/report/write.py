@@ -61,6 +61,7 @@ def report_tables(run: BenchRun, lines: Sequence[Summary]) -> list[Table]:
         *(() if run.is_replay else [tables.time(summaries)]),
         tables.divergences(run),
         tables.notes(run),
+        tables.skipped_samples(run),
         tables.settings(run),
     ]
     return [table for table in every if table.rows]

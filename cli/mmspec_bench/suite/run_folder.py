@@ -65,6 +65,11 @@ class _Target(TypedDict):
     target: _Model
 
 
+class _Skipped(TypedDict):
+    sample: str
+    reason: str
+
+
 class _Provenance(TypedDict):
     """The entries of `provenance.json` that are read again; others are only shown."""
 
@@ -74,6 +79,7 @@ class _Provenance(TypedDict):
     backend: str
     device: str
     dtype: str
+    skipped: list[_Skipped]
     resumed: list[dict[str, Any]]
 
 
@@ -97,6 +103,7 @@ def description(settings: SuiteSettings, engines: Sequence[Engine]) -> dict[str,
         "dtype": engine.target.model.dtype,
         "is_exact": engine.exact_rows(settings.exact) is not None,
         "problem": "",
+        "skipped": [],
         "resumed": [],
     }
 
@@ -151,15 +158,22 @@ def _shown(value: Any) -> str:
 def read_provenance(folder: Path) -> dict[str, Any]:
     """The content of a run's `provenance.json` without null entries; raises CheckpointError."""
     block = Block.of(folder / PROVENANCE)
-    block.record(_Provenance, resumed=[])
+    lists: dict[str, Any] = {"skipped": [], "resumed": []}
+    block.record(_Provenance, **lists)
     block.read("models", dict[str, _Model | None], {})
-    present = {name: value for name, value in block.values.items() if value is not None}
-    return {"resumed": []} | present
+    return lists | {name: value for name, value in block.values.items() if value is not None}
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:
     """Replace some entries of the provenance."""
     _write(folder, read_provenance(folder) | entries)
+
+
+def record_skipped(folder: Path, sample: str, reason: str) -> None:
+    """Record a broken sample, once even if the run is resumed."""
+    skipped = read_provenance(folder)["skipped"]
+    others = [entry for entry in skipped if entry["sample"] != sample]
+    update_provenance(folder, skipped=[*others, {"sample": sample, "reason": reason}])
 
 
 def _write(folder: Path, entries: dict[str, Any]) -> None:

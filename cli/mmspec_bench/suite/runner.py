@@ -1,7 +1,6 @@
 """Runs a suite: every method answers every sample in turn, with one row per answer."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.replay import with_answers
 from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, rewrite
-from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder
+from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder, record_skipped
 from mmspec_bench.suite.samples import Read, SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
 
@@ -33,6 +32,8 @@ class Runner:
     """Samples with their indices in the whole suite, by which the order of methods rotates."""
     file: Path
     """File to which a sample's rows are written once the last method has answered it."""
+    note_skipped: Progress | None = None
+    """Shows each broken sample, which is recorded; None raises the sample's error."""
 
     def run(self, done: Sequence[AnswerRow]) -> Iterator[list[AnswerRow]]:
         """Answer every sample without a row in `done`; yield its rows once they are on disk."""
@@ -43,8 +44,12 @@ class Runner:
             try:
                 rows = self._rows(place, sample, sample.read())
             except MmspecError as error:
-                error.args = (f"{sample.name}: {error}",)
-                raise
+                if self.note_skipped is None:
+                    error.args = (f"{sample.name}: {error}; --skip-bad leaves it out",)
+                    raise
+                record_skipped(self.file.parent, sample.name, str(error))
+                self.note_skipped(f"left out {sample.name}: {error}")
+                rows = []
             append(self.file, rows)
             yield rows
 
@@ -60,12 +65,15 @@ class Runner:
         return complete
 
     def warm_up(self) -> None:
-        """Answer the first sample by every method, without rows."""
-        for _, sample in self.samples[:1]:
-            with suppress(MmspecError):  # which the run raises, with the sample's name
+        """Answer the first sample that is not broken by every method, without rows."""
+        for _, sample in self.samples:
+            try:
                 questions = sample.read()
                 for answerer in self.answerers:
                     list(answerer.answers(questions))
+            except MmspecError:
+                continue
+            return
 
     def _rows(
         self, place: int, sample: SuiteSample, questions: Sequence[Message]
@@ -87,12 +95,14 @@ def prepare(
     folder: Path,
     *,
     resume: bool,
+    note_skipped: Progress | None,
     progress: Progress,
 ) -> tuple[Runner, list[AnswerRow]]:
     """Open the run's folder and warm up; returns the runner and the rows in the folder.
 
-    engines: one for each draft, with the same target.  Raises UsageError for a method that the
-    models cannot do, an unknown suite, or another run in the folder.
+    engines: one for each draft, with the same target.  note_skipped: shows each broken sample; None
+    makes it an error.  Raises UsageError for a method that the models cannot do, an unknown suite,
+    or another run in the folder.
     """
     if settings.memory and resume:
         raise UsageError("--resume: what lookup remembers (--memory) is not stored; begin anew")
@@ -104,7 +114,7 @@ def prepare(
     samples = shard(_samples(engines[0], settings), settings.shard)
     progress("reading the models' files")
     rows = open_folder(folder, description(settings, engines), resume=resume)
-    runner = Runner(answerers, samples, folder / ROWS)
+    runner = Runner(answerers, samples, folder / ROWS, note_skipped)
     progress("warming up")
     runner.warm_up()
     if settings.memory:  # opened now, so that the warm-up is not remembered
