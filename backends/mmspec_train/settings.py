@@ -21,10 +21,6 @@ HEADS = (*CHAINS, *BLOCKS)
 FEATURE_HEADS = tuple(kind for kind in CHAINS if kind != "eagle3")
 BASELINES = ("pretrained", "finetuned", "llava", "language")
 """The four drafts of Gagrani et al. 2024 (2404.08856)."""
-STAGES = ("tokenizer", "tower", "projector", "target", "draft")
-"""Names of the stages of training the bundled pair, in order."""
-STAGE_MINUTES = {"tower": 15.0, "projector": 1.0, "target": 110.0, "draft": 8.0}
-"""Default minutes of each stage, for two CPU cores."""
 DEFAULT_MINUTES = 20.0
 """Default minutes of training a head or a draft."""
 
@@ -36,26 +32,6 @@ class PlaceSettings(Settings):
     out: Path = option(MISSING, "Directory for all results. An interrupted run in it is continued.")
     device: str = option("auto", "Device to train on.", choices=("auto", "cpu", "cuda", "mps"))
     threads: int = option(0, "CPU threads of PyTorch; 0: as many as PyTorch chooses.", least=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetSettings(PlaceSettings):
-    """Options of training a target from a language model and a vision tower."""
-
-    language: str = option(MISSING, "Llama that learns to see: directory, card or hub id.")
-    tower: str = option("mini", "LLaVA whose vision tower it gets: directory, card or hub id.")
-    answers_dir: Path | None = option(
-        None,
-        "Directory of the Llama's own answers to text, from `train distill` with --answers-dir: "
-        "they keep its language.",
-        exists=True,
-    )
-    task: tuple[str, ...] = option(
-        (),
-        "Task of the synthetic world to train on, in place of its mix; may be given several times.",
-    )
-    batch: int = option(1024, "Token positions of a batch, without padding.", least=1)
-    seed: int = option(0, "Seed of the data's order and of the projector's initial weights.")
 
 
 @dataclass(frozen=True)
@@ -300,17 +276,3 @@ class LlamaShape(Settings):
     heads: int = option(8, "Attention heads of the Llama.", least=1)
     ffn: int = option(2816, "MLP width of the Llama.", least=1)
     positions: int = option(2048, "Most positions that the Llama can read.", least=16)
-
-
-@dataclass(frozen=True)
-class MiniSettings(PlaceSettings):
-    """Options of training the bundled pair."""
-
-    recipe: str = option(
-        "mini",
-        "Sizes and learning rates: those of the bundled pair, or of a tiny one for tests; with "
-        "clips the stage target alone continues mini on moving scenes of up to 16 frames.",
-        choices=("mini", "clips", "test"),
-    )
-    compile: bool = option(True, "Compile the layers with torch.compile.")
-    seed: int = option(0, "Seed of the data and of the initial weights.")

@@ -10,20 +10,22 @@ from mmspec_cli import train_options
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.render import Screen
 from mmspec_terminal.settings_options import choose, options_of
+from mmspec_train.mini.settings import (
+    STAGE_MINUTES,
+    STAGES,
+    MiniSettings,
+    TargetSettings,
+)
 from mmspec_train.settings import (
     BASELINES,
     HEADS,
-    STAGE_MINUTES,
-    STAGES,
     Budget,
     DataSettings,
     HeadMethodSettings,
     HeadShape,
     LlamaShape,
     MethodSettings,
-    MiniSettings,
     RunSettings,
-    TargetSettings,
 )
 
 

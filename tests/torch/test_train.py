@@ -14,9 +14,10 @@ from transformers import AutoTokenizer, LlavaForConditionalGeneration, LlavaProc
 import mmspec_world
 from mmspec_train.data.record import IGNORED
 from mmspec_train.mini import build, recipe, samples, stages
+from mmspec_train.mini.settings import STAGES
 from mmspec_train.mini.tokenizer import BOS, IMAGE, NEWLINE
 from mmspec_train.run.machine import Machine
-from mmspec_train.settings import STAGES, Budget
+from mmspec_train.settings import Budget
 from support.teacher_data import Killed, quiet_log
 
 STEPS = {"tower": 3, "projector": 1, "target": 6, "draft": 2}

@@ -27,12 +27,13 @@ from mmspec_torch.device.tensor_files import safetensors_errors, save_tensors
 from mmspec_train.mini import build, samples
 from mmspec_train.mini.build import CellClassifier
 from mmspec_train.mini.recipe import DRAFT_SHARES, RECIPES, Recipe
+from mmspec_train.mini.settings import STAGES, MiniSettings
 from mmspec_train.mini.tokenizer import PAD, token_id, train_tokenizer
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phase
 from mmspec_train.run.machine import Machine
 from mmspec_train.run.run_manifest import NEW_OUT, claim
-from mmspec_train.settings import STAGES, Budget, LlamaShape, MiniSettings
+from mmspec_train.settings import Budget, LlamaShape
 from mmspec_world.split import Split
 
 EXPORTED = ("target", "draft")

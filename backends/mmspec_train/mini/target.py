@@ -39,12 +39,13 @@ from mmspec_train.data.record import IGNORED, ConversationRecord, lay_out, token
 from mmspec_train.data.stored import TeacherCache
 from mmspec_train.mini import build, samples
 from mmspec_train.mini.recipe import TARGET_SHARES, TARGET_STAGES
+from mmspec_train.mini.settings import TargetSettings
 from mmspec_train.mini.tokenizer import IMAGE
 from mmspec_train.run.log import open_log
 from mmspec_train.run.loop import Phase, run_phase
 from mmspec_train.run.machine import Machine, reuse_memory
 from mmspec_train.run.run_manifest import NEW_OUT, claim
-from mmspec_train.settings import Budget, TargetSettings
+from mmspec_train.settings import Budget
 from mmspec_world.drawing import LABEL_WORDS, PLACES
 from mmspec_world.split import Split
 
