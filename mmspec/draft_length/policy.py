@@ -135,7 +135,6 @@ class AdaptiveDraftLength:
         corrected = map(self._reliability.corrected, chances[: self._nodes])
         tokens = [*accumulate(corrected, initial=1.0)]
         risks = [cost - 1 for cost in self._measured.line_of(0)[: len(tokens)]]
-
         if not self._calibrated and len(self._measured.measured) < 2:
             pace = 1.0  # to learn the cost of a draft
 
@@ -207,9 +206,8 @@ class AdaptiveDraftLength:
             chains = [draft for draft in drafts if not draft.nodes]
             return max(chains, key=self._rate, default=PLAIN)
         if self._rounds < self._next_trial:
-            self._repeats = int(
-                best not in self._measured.measured
-            )  # the first round of a draft is slow
+            is_new = best not in self._measured.measured
+            self._repeats = int(is_new)  # the first round of a draft is slow
             return best
         self._next_trial = self._rounds + max(TRIALS, self._rounds // 16)
         self._repeats = 1
