@@ -15,8 +15,6 @@ from mmspec_torch.device.devices import find_device
 class Kind(NamedTuple):
     """How captioners of one model type are asked for a caption of one sentence."""
 
-    class_name: str
-    """Name of transformers' class."""
     prompt: str | None = None
     """None: the model needs no prompt."""
     beams: int = 1
@@ -25,9 +23,9 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "blip": Kind("BlipForConditionalGeneration"),
-    "blip-2": Kind("Blip2ForConditionalGeneration"),
-    "florence2": Kind("Florence2ForConditionalGeneration", "<CAPTION>", beams=3, tokens=1024),
+    "blip": Kind(),
+    "blip-2": Kind(),
+    "florence2": Kind("<CAPTION>", beams=3, tokens=1024),
 }
 """Kinds by model type; Florence-2 is asked as in IbED."""
 
@@ -65,12 +63,11 @@ class TransformersCaptioner:
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
         """Model and processor, loaded for the first caption."""
-        reader = self._transformers.AutoProcessor
+        auto, model_type = self._transformers, self._transformers.AutoModelForImageTextToText
         local = {"local_files_only": True, "trust_remote_code": False}
         try:
-            processor = reader.from_pretrained(self._directory, **local)
-            kind = getattr(self._transformers, self._kind.class_name)
-            model = kind.from_pretrained(self._directory, use_safetensors=True, **local)
+            processor = auto.AutoProcessor.from_pretrained(self._directory, **local)
+            model = model_type.from_pretrained(self._directory, use_safetensors=True, **local)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise CheckpointError(f"{self._directory} is no captioner: {reason}") from error

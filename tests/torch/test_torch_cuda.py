@@ -81,7 +81,7 @@ def test_some_number_of_rows_is_exact(pair_paths, dtype, graphs, monkeypatch):
 def test_products_of_quantized_matrices_are_those_of_the_cpu(word, dtype):
     scheme, weight = read_scheme(word), torch.randn(1024, 2048, dtype=dtype, device="cuda")
     integers = Integers4.of(weight, scheme.group) if scheme.group else Integers8.of(weight)
-    there = Unpacked(type(integers)(*(tensor.cpu() for tensor in integers.tensors)))
+    there = Unpacked(type(integers)(*(tensor.cpu() for tensor in integers)))
     here = quantized(weight, scheme, "w")
     assert isinstance(here, Unpacked) == (dtype != torch.bfloat16)
     for rows in (1, 6, 600):

@@ -21,7 +21,7 @@ from mmspec.prompt.clips import clip_of
 from mmspec.prompt.images import picture_from
 from mmspec_bench.prompts import world_prompts
 from mmspec_torch.backend import TorchBackend
-from mmspec_torch.graphs.executor import ReplayedExecutor, StaticCache
+from mmspec_torch.graphs.executor import ReplayedExecutor, ReplayedTarget, StaticCache
 from mmspec_torch.sequence.executor import TargetExecutor
 from support import sequence_helpers as helpers
 from support.factory_fit import fit_head
@@ -185,7 +185,7 @@ def test_the_next_sequence_is_lent_what_the_last_has_captured(
     assert conversation(pair, views, [0, 1], GREEDY)[0] == expected
     gc.collect()
     assert capture.captured == before
-    free = pair[0].executor.free["target", False]
+    free = pair[0].executor.free[ReplayedTarget, 1, False]
     assert len(free) == 1
     both = [helpers.target(pair[0], view) for view in views[:2]]
     assert not free

@@ -20,10 +20,20 @@ def upload(
     values: Sequence[float] | Sequence[Any], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     """Copy numbers to the device without waiting for its queued work."""
+    return _numbers(values, dtype, device).to(device, non_blocking=device.type == "cuda")
+
+
+def send(values: Sequence[float], to: Tensor) -> None:
+    """Copy numbers to the front of a buffer on the device, without waiting."""
+    numbers = _numbers(values, to.dtype, to.device)
+    to[: len(values)].copy_(numbers, non_blocking=to.is_cuda)
+
+
+def _numbers(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Numbers on the host, in memory from which the device copies."""
     # A copy to a CUDA device may wait for its stream unless it comes from pinned memory, which is
     # kept until it has been read; elsewhere only blocking copies are safe.
-    cuda = device.type == "cuda"
-    return torch.tensor(values, dtype=dtype, pin_memory=cuda).to(device, non_blocking=cuda)
+    return torch.tensor(values, dtype=dtype, pin_memory=device.type == "cuda")
 
 
 def to_host(tensor: Tensor) -> Float32:

@@ -9,12 +9,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 def devices() -> list[str]:
     """Return the devices of this machine, fastest first."""
-    kinds = []
-    if torch.cuda.is_available():
-        kinds += ["cuda"]
-    if torch.mps.is_available():
-        kinds += ["mps"]
-    return [*kinds, "cpu"]
+    available = {"cuda": torch.cuda, "mps": torch.mps}
+    return [*(kind for kind, module in available.items() if module.is_available()), "cpu"]
 
 
 def find_device(name: str) -> torch.device:

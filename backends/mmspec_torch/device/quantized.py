@@ -3,16 +3,15 @@
 Shape letters: n rows, I inputs, O outputs, g inputs of a group, G groups.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from mmspec.checkpoints.quantization import Scheme
 from mmspec.ground.errors import UsageError
-from mmspec_torch.device.products import Product
 
 ROWS = 1024
 """Number of rows quantized at once: a float32 copy of a whole matrix would take much memory."""
@@ -22,16 +21,22 @@ WIDE = 128
 """Inputs of a group in which the int4 kernel reads one half of int8 weights."""
 
 
-class Matrix(Product, Protocol):
-    """A quantized weight [O, I] to multiply with."""
+class Matrix(ABC):
+    """A quantized weight [O, I] to multiply with; implements `Product`."""
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors of the matrix."""
+    tensors: tuple[Tensor, ...]
+    """All tensors of the matrix."""
+
+    @abstractmethod
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the product [n, O] of x [n, I]."""
+
+    def added(self, x: Tensor, to: Tensor) -> Tensor:
+        """Add the product of x [n, I] to `to` [n, O] in place."""
+        return to.add_(self(x))
 
 
-@dataclass(frozen=True, slots=True)
-class Integers8:
+class Integers8(NamedTuple):
     """Symmetric int8 weights with one scale per output: w = scale * q, q from -127 to 127."""
 
     q: Tensor
@@ -48,18 +53,12 @@ class Integers8:
             q[rows] = (weight[rows].float() / scale[rows].float()).round_().clamp_(-127, 127)
         return cls(q, scale)
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors of the matrix."""
-        return self.q, self.scale
-
     def unpacked(self) -> Tensor:
         """Return the dequantized weight [O, I]."""
         return torch.mul(self.q, self.scale)
 
 
-@dataclass(frozen=True, slots=True)
-class Integers4:
+class Integers4(NamedTuple):
     """Affine 4-bit weights in groups of inputs: w = scale * (q - 8) + centre, q from 0 to 15."""
 
     q: Tensor
@@ -84,11 +83,6 @@ class Integers4:
             q[rows] = low | high << 4
         return cls(q, scale, centre)
 
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors of the matrix."""
-        return self.q, self.scale, self.centre
-
     def bytes(self) -> Tensor:
         """Return q [O, I] with one number per byte."""
         return torch.cat((self.q & 15, self.q >> 4), dim=1)
@@ -110,65 +104,42 @@ def _row_slices(weight: Tensor) -> Iterator[slice]:
     return (slice(start, start + ROWS) for start in range(0, len(weight), ROWS))
 
 
-class Unpacked:
+class Unpacked(Matrix):
     """Dequantizes the matrix for every product: works anywhere, saves memory but no time."""
 
     def __init__(self, integers: Integers8 | Integers4) -> None:
-        self._integers = integers
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors of the matrix."""
-        return self._integers.tensors
+        self.tensors = self._integers = integers
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the product [n, O] of x [n, I]."""
         return torch.mm(x, self._integers.unpacked().T)
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
-        """Add the product of x [n, I] to `to` in place."""
+        """Add the product of x [n, I] to `to` [n, O] in place, in one operation."""
         return to.addmm_(x, self._integers.unpacked().T)
 
 
-class Kernel:
+class Kernel(Matrix):
     """A matrix multiplied by a kernel that reads the quantized integers directly."""
 
     def __init__(self, multiply: Callable[..., Tensor], *arguments: Tensor | int) -> None:
         self._multiply, self._arguments = multiply, arguments
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors of the matrix."""
-        return tuple(a for a in self._arguments if isinstance(a, Tensor))
+        self.tensors = tuple(a for a in arguments if isinstance(a, Tensor))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the product [n, O] of x [n, I]."""
         return self._multiply(x.contiguous(), *self._arguments)
 
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
-        """Add the product of x [n, I] to `to` in place."""
-        return to.add_(self(x))
 
-
-@dataclass(frozen=True, slots=True)
-class Halves:
+class Halves(Matrix):
     """An int8 matrix as the sum of two in 4 bits: q = 16 * (q >> 4) + (q & 15)."""
 
-    high: Kernel
-    low: Kernel
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors of the matrix."""
-        return *self.high.tensors, *self.low.tensors
+    def __init__(self, high: Kernel, low: Kernel) -> None:
+        self._high, self._low, self.tensors = high, low, high.tensors + low.tensors
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the product [n, O] of x [n, I]."""
-        return self.low.added(x, self.high(x))
-
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
-        """Add the product of x [n, I] to `to` in place."""
-        return to.add_(self(x))
+        return self._low.added(x, self._high(x))
 
 
 def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
@@ -188,7 +159,7 @@ def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
 
 def _in_bytes(integers: Integers8) -> Matrix:
     """Return the matrix for kernels of PyTorch, which need bfloat16, else an `Unpacked`."""
-    q, scale = integers.tensors
+    q, scale = integers
     if scale.dtype != torch.bfloat16:
         return Unpacked(integers)
     if scale.device.type == "cpu":

@@ -20,14 +20,12 @@ class CudaGraphs:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
-        with torch.cuda.device(device):
-            self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            self._pool: Any = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool: Any = torch.cuda.graph_pool_handle()
 
     def __call__(self, compute: Compute) -> Compute:
         """Run `compute` once on the side stream, so that libraries initialize, then capture it."""
-        with torch.cuda.device(self._device):
+        with torch.cuda.device(self._stream.device):
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
                 compute()

@@ -5,7 +5,7 @@ columns, k drafted tokens, H width.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -22,13 +22,12 @@ from mmspec.decoding.contents import Row
 from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.tree import MOST_NODES
+from mmspec_torch.device.device_io import send
 from mmspec_torch.graphs.capture import Capture, Compute, Outputs
-from mmspec_torch.network.attention import Step, hidden
-from mmspec_torch.network.cache import Cache, LayerCache
+from mmspec_torch.network.attention import Step, hidden, hiding
+from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import LanguageModel
-from mmspec_torch.network.rotary import Angles
-from mmspec_torch.sequence.executor import Chain, Choose, DrafterExecutor, Executor, TargetExecutor
-from mmspec_torch.sequence.padding import Padding
+from mmspec_torch.sequence import executor
 
 ROWS = 1 << MOST_NODES.bit_length()
 """The most rows that are fed at once: a power of two, as all numbers of rows."""
@@ -37,26 +36,34 @@ PROMPT_ROWS = 128
 
 
 class StaticCache(Cache):
-    """A cache at one address until it grows, its captures, and a table of its columns' angles."""
+    """A cache at one address until it grows, its captures, and what they read of its columns."""
 
     step = 1024
     """Number of columns by which it grows; forwards see a multiple of it."""
+    numbers: Tensor
+    """[C] the numbers of all columns."""
+    shade: Tensor
+    """[R, 1, 1, C] what is added to scores to hide padding."""
 
     def __init__(self, language: LanguageModel, rows: int, capture: Capture) -> None:
-        text, self._language = language.config, language
+        text, self._rotary, self._capture = language.config, language.rotary, capture
         sizes = text.num_hidden_layers, rows, text.num_key_value_heads, text.head_dim
         super().__init__(*sizes, language.device, language.dtype)
-        self._capture, self._replays = capture, dict[Hashable, Compute]()
-        self.numbers = torch.arange(0)
-        self._angles: Angles = (self.numbers, self.numbers)
+        self._replays = dict[Hashable, Compute]()
+
+    def reserve(self, end: int) -> None:
+        """Allocate at least `end` columns; if they move, forget the captures, which read them."""
+        if end <= self.columns:
+            return
+        super().reserve(end)
+        self._replays.clear()
+        self.numbers = torch.arange(self.columns, device=self._buffer.device)
+        self.shade = self._buffer.new_zeros(self.rows, 1, 1, self.columns)
+        self._cos, self._sin = self._rotary.run(0, self.columns)
 
     def reach(self, end: int) -> int:
-        """Allocate columns and angles up to `end`; returns how many of them a forward sees."""
+        """Allocate columns up to `end`; returns how many of them a forward sees."""
         self.reserve(end)
-        if self.columns != len(self.numbers):
-            self._replays.clear()
-            self.numbers = torch.arange(self.columns, device=self._language.device)
-            self._angles = self._language.rotary.run(0, self.columns)
         return -(-end // self.step) * self.step
 
     def run(self, key: Hashable, compute: Compute) -> Outputs:
@@ -70,30 +77,26 @@ class StaticCache(Cache):
                 self._replays[key] = compute
         return self._replays[key]()
 
-    def angles(self, positions: Tensor) -> Angles:
-        """Return the angles [..., D] of positions [...] up to the end that was reached."""
-        cos, sin = self._angles
-        return F.embedding(positions, cos), F.embedding(positions, sin)
+    def forward(self, positions: Tensor, columns: Tensor, width: int, **seen: Any) -> Step:
+        """Describe a forward at positions [...] that writes columns [n] and sees the first `width`.
 
-    def static_layers(self, columns: Tensor, width: int) -> list[LayerCache]:
-        """For each layer, the part of the cache: columns [n] to write, the first `width` to see."""
-        keys, values = self._buffer.narrow(3, 0, width).chunk(2, dim=2)
-        parts = zip(self._buffer.unbind(), keys.unbind(), values.unbind(), strict=True)
-        return [
-            LayerCache(partial(buffer.index_copy_, 2, columns), *views) for buffer, *views in parts
-        ]
+        seen: other parts of the step.
+        """
+        angles = F.embedding(positions, self._cos), F.embedding(positions, self._sin)
+        writes = (partial(buffer.index_copy_, 2, columns) for buffer in self._buffer.unbind())
+        return Step(angles, self._layers(writes, width), recurs=True, **seen)
 
 
-class ReplayedTarget(TargetExecutor):
+class ReplayedTarget(executor.TargetExecutor):
     """Feeds padded rows: one capture serves a token, chains and trees of as many rows."""
 
     cache: StaticCache
 
-    def __init__(self, language: LanguageModel, cache: StaticCache, prompt_rows: int) -> None:
-        """prompt_rows: the most rows of a prompt that are fed as a graph."""
+    def __init__(self, language: LanguageModel, cache: StaticCache, is_exact: bool) -> None:
         super().__init__(language, cache)
         device, width = language.device, language.config.hidden_size
-        self._prompt_rows, self._starts = prompt_rows, torch.zeros(3, dtype=torch.int64).to(device)
+        self._prompt_rows = 0 if is_exact else PROMPT_ROWS
+        self._starts = torch.zeros(3, dtype=torch.int64, device=device)
         self._x = torch.zeros(ROWS, width, device=device, dtype=language.dtype)
         self._chain = torch.ones(ROWS, ROWS, device=device, dtype=torch.bool).tril_()
         self._visible = self._chain.clone()
@@ -125,19 +128,17 @@ class ReplayedTarget(TargetExecutor):
     def _forward(
         self, rows: int, nodes: int, width: int, multiple: int | None, captured: tuple[int, ...]
     ) -> Outputs:
-        cache, (first, root, shift) = self.cache, torch.split(self._starts, 1)
+        numbers, (first, root, shift) = self.cache.numbers, torch.split(self._starts, 1)
         visible = self._visible[:rows, :nodes]
         ancestry, mask, places = Ancestry(visible, visible.sum(1) - 1), None, None
         if multiple is None:
             mask = self._mask(visible, root, width)
         else:
-            blocks, count = whole_blocks(BLOCK - 1 + nodes) // BLOCK, cache.numbers.narrow
-            places = tree_places(
-                xp, lambda n: count(0, 0, n), ancestry, root, width, multiple, blocks
-            )
-        angles = cache.angles(root + shift + ancestry.depths)
-        layers = cache.static_layers(first + cache.numbers[:rows], width)
-        step = Step(angles, layers, mask, places=places, captured=captured, recurs=True)
+            blocks = whole_blocks(BLOCK - 1 + nodes) // BLOCK
+            count = partial(numbers.narrow, 0, 0)
+            places = tree_places(xp, count, ancestry, root, width, multiple, blocks)
+        at = root + shift + ancestry.depths, first + numbers[:rows], width
+        step = self.cache.forward(*at, mask=mask, places=places, captured=captured)
         return (self.language.forward(self._x[:rows].clone(), step),)
 
     def _mask(self, visible: Tensor, root: Tensor, width: int) -> Tensor:
@@ -150,27 +151,28 @@ class ReplayedTarget(TargetExecutor):
         return shade.index_select(1, place)
 
 
-class ReplayedDrafter(DrafterExecutor):
+class ReplayedDrafter(executor.DrafterExecutor):
     """Drafts a chain of text, with all its tokens and branches, as one capture."""
 
     cache: StaticCache
 
-    def __init__(self, language: LanguageModel, cache: StaticCache) -> None:
-        super().__init__(cache)
-        self._language, device = language, language.device
-        self._numbers = torch.zeros(2 * ROWS, dtype=torch.int64, device=device)
-        self._blend = torch.zeros(cache.rows, device=device)
-        self._shade = torch.zeros(cache.rows, 1, 1, 0, device=device, dtype=language.dtype)
+    def __init__(self, language: LanguageModel, cache: StaticCache, *settings: Hashable) -> None:
+        super().__init__(language, cache, *settings)
+        self._numbers = torch.zeros(2 * ROWS, dtype=torch.int64, device=language.device)
+        self._blend = torch.zeros(cache.rows, device=language.device)
 
-    def chain(self, request: Chain) -> tuple[Tensor, Tensor] | None:
+    def chain(self, request: executor.Chain) -> tuple[Tensor, Tensor] | None:
         """Draft k tokens at once; see `DrafterExecutor.chain`."""
         row, state, k, blend, noise, choose = request
         start, columns = state.start, state.columns
         if row.image_width(start, columns):
             return None
-        tokens = row.ids(start, columns, self._language.config.vocab_size)
+        tokens = row.ids(start, columns, self.language.config.vocab_size)
         width = self.cache.reach(max(columns, *state.positions) + k)
-        self._hide(state.padding, columns + k)
+        shade = self.cache.shade.zero_()
+        if state.padding:
+            mask = state.padding.mask(columns + k)[..., : shade.shape[-1]]
+            shade[..., : mask.shape[-1]].copy_(mask)
         self._blend.copy_(blend)
         while tokens:
             # After plain rounds in pieces of few lengths: each length has a capture of its own.
@@ -185,19 +187,9 @@ class ReplayedDrafter(DrafterExecutor):
             start, tokens = start + piece, tokens[piece:]
         return ids, q
 
-    def _hide(self, padding: Padding | None, columns: int) -> None:
-        """Copy the mask of padding to its buffer of all allocated columns, which captures read."""
-        width = self.cache.columns
-        if self._shade.shape[-1] != width:
-            self._shade = self._shade.new_zeros(self.cache.rows, 1, 1, width)
-        self._shade.zero_()
-        if padding:
-            mask = padding.mask(columns)[..., :width]
-            self._shade[..., : mask.shape[-1]].copy_(mask)
-
-    def _forward(self, k: int, count: int, width: int, choose: Choose) -> Outputs:
+    def _forward(self, k: int, count: int, width: int, choose: executor.Choose) -> Outputs:
         """Feed `count` tokens to every row, then draft k."""
-        language, rows, numbers = self._language, self.cache.rows, self.cache.numbers
+        language, rows, numbers = self.language, self.cache.rows, self.cache.numbers
         sizes = [1, count, rows, 2 * k]
         start, tokens, following, keys = torch.split(self._numbers[: sum(sizes)], sizes)
         keys = keys.view(k, 2).to(torch.int32)
@@ -219,51 +211,35 @@ class ReplayedDrafter(DrafterExecutor):
 
     def _step(self, width: int, columns: Tensor, positions: Tensor) -> Step:
         """Return a forward that feeds columns [n] at positions [R, n] and sees `width` columns."""
-        cos, sin = self.cache.angles(positions)
-        later = self.cache.numbers[:width] > columns.unsqueeze(1)
-        mask = cos.new_zeros(later.shape).masked_fill_(later, hidden(cos.dtype))
+        mask = hiding(self.cache.numbers[:width] > columns.unsqueeze(1), self.language.dtype)
         if self.cache.rows > 1:
-            mask = mask + self._shade[..., :width]
-        layers = self.cache.static_layers(columns, width)
-        return Step((cos.unsqueeze(1), sin.unsqueeze(1)), layers, mask, recurs=True)
+            mask = mask + self.cache.shade[..., :width]
+        return self.cache.forward(positions.unsqueeze(1), columns, width, mask=mask)
 
 
-class ReplayedExecutor(Executor):
+class ReplayedExecutor(executor.Executor):
     """Lends executors to sequences, one to each that is open, so that captures are reused.
 
     It is for CUDA: elsewhere a kernel costs little to enqueue, and attending to unused columns
     would cost more.
     """
 
+    target_type, drafter_type = ReplayedTarget, ReplayedDrafter
+
     def __init__(self, language: LanguageModel, capture: Capture) -> None:
         super().__init__(language)
         self._capture = capture
         self.free: dict[Hashable, list[Any]] = defaultdict(list)
-        """The executors that no sequence uses, by kind and settings."""
+        """The executors that no sequence uses, by type, rows and settings."""
 
-    def target(self, owner: object, *, is_exact: bool) -> TargetExecutor:
-        """Lend an executor to a target until `owner` is garbage-collected."""
-        make = partial(ReplayedTarget, prompt_rows=0 if is_exact else PROMPT_ROWS)
-        executor: TargetExecutor = self._lent(owner, ("target", is_exact), 1, make)
-        return executor
-
-    def drafter(self, owner: object, rows: int, *settings: Hashable) -> DrafterExecutor:
-        """Lend an executor to a drafter of `rows` rows until `owner` is garbage-collected."""
-        key = "drafter", rows, *settings
-        executor: DrafterExecutor = self._lent(owner, key, rows, ReplayedDrafter)
-        return executor
-
-    def _lent(self, owner: object, key: Hashable, rows: int, make: Callable[..., Any]) -> Any:
-        free = self.free[key]
+    def _opened(
+        self, owner: object, kind: Callable[..., executor.E], rows: int, *settings: Hashable
+    ) -> executor.E:
+        """Lend an executor until `owner` is garbage-collected."""
+        free = self.free[kind, rows, *settings]
         if not free:
-            free.append(make(self.language, StaticCache(self.language, rows, self._capture)))
-        executor = free.pop()
-        finalize(owner, free.append, executor).atexit = False
-        return executor
-
-
-def send(values: Sequence[float], to: Tensor) -> None:
-    """Copy numbers to the front of a buffer on the device, without waiting."""
-    cuda = to.device.type == "cuda"
-    numbers = torch.tensor(values, dtype=to.dtype, pin_memory=cuda)
-    to[: len(values)].copy_(numbers, non_blocking=cuda)
+            cache = StaticCache(self.language, rows, self._capture)
+            free.append(kind(self.language, cache, *settings))
+        lent: executor.E = free.pop()
+        finalize(owner, free.append, lent).atexit = False
+        return lent

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mmspec.drafters.heads.injected_layers import InjectedLayers, Visible
 from mmspec_torch.device.device_io import upload
-from mmspec_torch.network.attention import Step, hidden
+from mmspec_torch.network.attention import Step, hiding
 from mmspec_torch.network.cache import LayerCache
 
 
@@ -18,8 +18,7 @@ class TorchInjectedLayers(InjectedLayers[Tensor]):
         layer.self_attn.remember(rows, cache, turn)
 
     def _mask(self, visible: Visible, like: Tensor) -> Tensor:
-        shown = upload(visible.tolist(), torch.bool, like.device)
-        return like.new_zeros(shown.shape).masked_fill_(~shown, hidden(like.dtype))
+        return hiding(~upload(visible.tolist(), torch.bool, like.device), like.dtype)
 
     def _fed(
         self, layer: Any, x: Tensor, context: Tensor, turn: Any, cache: Any, low: int, mask: Any

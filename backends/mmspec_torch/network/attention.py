@@ -47,8 +47,13 @@ def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
 
 def tree_mask(start: int, visible: Tensor, like: Tensor) -> Tensor:
     """Return a mask [n, start + n]: all before `start` is visible, then `visible` [n, n]."""
-    shades = like.new_zeros(visible.shape).masked_fill_(~visible, hidden(like.dtype))
-    return F.pad(shades, (start, 0))
+    return F.pad(hiding(~visible, like.dtype), (start, 0))
+
+
+def hiding(columns: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the mask to add to attention scores: `hidden` where `columns` is true, else 0."""
+    zeros = torch.zeros(columns.shape, dtype=dtype, device=columns.device)
+    return zeros.masked_fill_(columns, hidden(dtype))
 
 
 def hidden(dtype: torch.dtype) -> float:

@@ -1,6 +1,6 @@
 """The KV cache of R rows that are fed together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,12 +10,14 @@ from mmspec.decoding.delta_states import DeltaStates
 from mmspec.decoding.stored_states import STEP
 from mmspec_torch.device.device_io import upload
 
+Write = Callable[[Tensor], object]
+"""Function that stores keys and values [R, 2 * heads, n, D], keys first."""
+
 
 class LayerCache(NamedTuple):
     """The part of a cache that one layer writes and sees during a forward."""
 
-    write: Callable[[Tensor], object]
-    """Function that stores keys and values [R, 2 * heads, n, D], keys first."""
+    write: Write
     keys: Tensor
     """[R, heads, C, D] of all columns that the forward sees, as `values`."""
     values: Tensor
@@ -71,11 +73,14 @@ class Cache:
         """
         visible = visible or end
         self.reserve(visible)
-        written = self._buffer.narrow(3, start, end - start)
+        written = self._buffer.narrow(3, start, end - start).unbind()
+        caches = self._layers([part.copy_ for part in written], visible)
+        return self.states.among(caches, start) if self.states else caches
+
+    def _layers(self, writes: Iterable[Write], visible: int) -> list[LayerMemory]:
+        """For each layer, how it writes, and the first `visible` columns, which it sees."""
         keys, values = self._buffer.narrow(3, 0, visible).chunk(2, dim=2)  # of all layers at once
-        parts = zip(written.unbind(), keys.unbind(), values.unbind(), strict=True)
-        caches = (LayerCache(part.copy_, *views) for part, *views in parts)
-        return self.states.among(caches, start) if self.states else list(caches)
+        return list(map(LayerCache, writes, keys.unbind(), values.unbind()))
 
     def read(self, start: int, stop: int) -> Tensor:
         """Return the keys and values [n, W] of columns in all layers."""

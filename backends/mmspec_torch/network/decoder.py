@@ -125,13 +125,9 @@ class Decoder:
         x may be overwritten.  positions: rotary positions [3, n]; None if they are the columns.
         Returns the last layer's output [n, H].
         """
-        end = start + len(x)
         if positions is None:
-            angles = self.rotary.run(start, end)
-        else:
-            cos, sin = self.rotary.planes(positions[None])
-            angles = cos[0], sin[0]
-        return self.follow(x, memory, start, angles)
+            return self.follow(x, memory, start, self.rotary.run(start, start + len(x)))
+        return self.follow(x, memory, start, self.rotary.planes(positions[None]))
 
     def follow(
         self,

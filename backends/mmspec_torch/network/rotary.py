@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.decoding.contents import Row
 from mmspec.decoding.stored_states import STEP
 from mmspec.families.decoder import RotaryScaling
 from mmspec.ground.arrays import Positions
@@ -48,6 +49,13 @@ class Rotary:
         cos, sin = self._reaching(end)
         return cos[start:end], sin[start:end]
 
+    def along(self, row: Row[Tensor], start: int, end: int) -> Angles:
+        """Return the angles of a row's columns, of which those of a draft count up."""
+        if not row.counts_up(start, end):
+            return self.planes(row.positions(start, end)[None])
+        first = row.position(start)
+        return self.run(first, first + end - start)
+
     def at(self, positions: Sequence[Sequence[int]]) -> Angles:
         """Return the angles of positions [R, n]."""
         cos, sin = self._reaching(max(max(row) for row in positions) + 1)
@@ -75,9 +83,7 @@ class Rotary:
     def after(self, start: int, depths: Tensor, deepest: int) -> Angles:
         """Return the angles of positions `start` + depths [n]; depths are at most `deepest`."""
         cos, sin = self._reaching(start + deepest + 1)
-        if start < 0:
-            return cos[depths + start], sin[depths + start]
-        return cos[start:][depths], sin[start:][depths]
+        return cos[depths + start], sin[depths + start]
 
     def _reaching(self, end: int) -> Angles:
         if end > len(self._table[0]):

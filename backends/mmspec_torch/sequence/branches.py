@@ -52,16 +52,13 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
         return Padding(is_padding, self._language.dtype, self._language.device)
 
     def _prefill(self, state: TorchState, start: int, end: int) -> None:
-        x = torch.stack([embedded(self._language, row, start, end) for row in self._rows])
-        positions = np.stack([row.positions(start, end) for row in self._rows])
-        cos, sin = self._language.rotary.planes(positions)
-        mask = _mask(state, end)
+        language, rows, mask = self._language, self._rows, _mask(state, end)
         for at, stop in chunks(start, end):
-            part = slice(at - start, stop - start)
-            angles = cos[:, :, part], sin[:, :, part]
-            added = [x.flatten(0, 1) for x in deepstack(self._language, self._rows, at, stop)]
-            x_part = x[:, part].flatten(0, 1)
-            self._language.follow(x_part, self._cache, at, angles, mask, added)
+            x = torch.cat([embedded(language, row, at, stop) for row in rows])
+            positions = np.stack([row.positions(at, stop) for row in rows])
+            angles = language.rotary.planes(positions)
+            added = [x.flatten(0, 1) for x in deepstack(language, rows, at, stop)]
+            language.follow(x, self._cache, at, angles, mask, added)
 
     def _begin(self, state: TorchState, depth: int) -> tuple[Tensor, TorchDraftTail]:
         start, rows = state.start, len(self._rows)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding.ensemble import Lineage
-from mmspec_torch.network.attention import Step, hidden
+from mmspec_torch.network.attention import Step, hiding
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import Decoder
 from mmspec_torch.network.rotary import Angles
@@ -35,7 +35,7 @@ class TorchDraftTail:
         self._columns = self._end = columns
         self._angles = iter(angles)
         self._padding = mask
-        self._lineage = Lineage(decoder.framework, self._hiding)
+        self._lineage = Lineage(decoder.framework, lambda seen: hiding(~seen, decoder.dtype))
 
     def feed(self, x: Tensor, parents: Tensor | None) -> Tensor:
         """Feed x [w, H] to every row; returns outputs [R * w, H].  parents: None in a chain."""
@@ -54,8 +54,3 @@ class TorchDraftTail:
         if self._padding is None:
             return order
         return order + F.pad(self._padding[..., : self._columns], (0, lineage.shape[1]))
-
-    def _hiding(self, visible: Tensor) -> Tensor:
-        dtype = self._decoder.dtype
-        zeros = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
-        return zeros.masked_fill_(~visible, hidden(dtype))

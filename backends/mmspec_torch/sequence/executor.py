@@ -4,7 +4,7 @@ Shape letters: R branches, m rows of one forward, k drafted tokens, V vocabulary
 """
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import array_api_compat.torch as xp
 from torch import Tensor
@@ -18,10 +18,11 @@ from mmspec.decoding.noise import Noise
 from mmspec_torch.network.attention import Step, tree_mask
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import LanguageModel
-from mmspec_torch.network.rotary import Angles
 from mmspec_torch.sequence.padding import Padding
 
 TorchState = BranchState[Tensor, Padding]
+
+E = TypeVar("E")
 
 Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, list[Tensor]]]
 """Function from outputs [R, H], weights [R] and keys [1, 2] to the next token [1] and a list.
@@ -44,11 +45,16 @@ class Chain(NamedTuple):
     """It depends only on its arguments and on constants."""
 
 
-class TargetExecutor:
-    """Runs one target's forwards over its cache."""
+class SequenceExecutor:
+    """Holds the cache of one target or drafter, which no other has at the time."""
 
-    def __init__(self, language: LanguageModel, cache: Cache) -> None:
-        self.language, self.cache = language, cache
+    def __init__(self, language: LanguageModel, cache: Cache, *settings: Hashable) -> None:
+        """settings: constants on which captured forwards depend."""
+        self.language, self.cache, self.settings = language, cache, settings
+
+
+class TargetExecutor(SequenceExecutor):
+    """Runs one target's forwards; its setting is whether rows are exact."""
 
     def feed(
         self, x: Tensor, columns: Columns, row: Row[Tensor], captured: tuple[int, ...]
@@ -69,23 +75,12 @@ class TargetExecutor:
             layers, mask = self.cache.layers(start, end), tree_mask(start, visible, x)
             return language.forward(x, Step(angles, layers, mask, captured=captured))
         added = [x[0] for x in deepstack(language, [row], start, end)]
-        angles = self._angles(row, start, end)
+        angles = language.rotary.along(row, start, end)
         return language.follow(x, self.cache, start, angles, deepstack=added, captured=captured)
 
-    def _angles(self, row: Row[Tensor], start: int, end: int) -> Angles:
-        """Return the angles of columns, of which those of a draft count up."""
-        rotary, first = self.language.rotary, row.position(start)
-        if row.counts_up(start, end):
-            return rotary.run(first, first + end - start)
-        cos, sin = rotary.planes(row.positions(start, end)[None])
-        return cos[0], sin[0]
 
-
-class DrafterExecutor:
-    """Holds one drafter's cache; its forwards are run as they come."""
-
-    def __init__(self, cache: Cache) -> None:
-        self.cache = cache
+class DrafterExecutor(SequenceExecutor):
+    """Drafts with one drafter's cache; its settings are those of its choice of tokens."""
 
     def chain(self, request: Chain) -> tuple[Tensor, Tensor] | None:  # noqa: ARG002
         """Draft k tokens at once; returns ids [k] and probabilities [k, R, V], [0] for one branch.
@@ -98,16 +93,19 @@ class DrafterExecutor:
 class Executor:
     """Opens the executors of a model's targets and drafters."""
 
+    target_type: type[TargetExecutor] = TargetExecutor
+    drafter_type: type[DrafterExecutor] = DrafterExecutor
+
     def __init__(self, language: LanguageModel) -> None:
         self.language = language
 
-    def target(self, owner: object, *, is_exact: bool) -> TargetExecutor:  # noqa: ARG002
-        """Return an executor with an empty cache for `owner`, a target."""
-        return TargetExecutor(self.language, self.language.new_cache(rows=1))
+    def target(self, owner: object, *, is_exact: bool) -> TargetExecutor:
+        """Return an executor for `owner`, a target."""
+        return self._opened(owner, self.target_type, 1, is_exact)
 
-    def drafter(self, owner: object, rows: int, *settings: Hashable) -> DrafterExecutor:  # noqa: ARG002
-        """Return an executor with an empty cache for `owner`, a drafter of so many rows.
+    def drafter(self, owner: object, rows: int, *settings: Hashable) -> DrafterExecutor:
+        """Return an executor for `owner`, a drafter of so many rows."""
+        return self._opened(owner, self.drafter_type, rows, *settings)
 
-        settings: the constants on which its choice of tokens depends.
-        """
-        return DrafterExecutor(self.language.new_cache(rows))
+    def _opened(self, _: object, kind: Callable[..., E], rows: int, *settings: Hashable) -> E:
+        return kind(self.language, self.language.new_cache(rows), *settings)
