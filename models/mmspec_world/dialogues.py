@@ -1,37 +1,20 @@
 """Pictures drawn with questions about them, and conversations of several turns."""
 
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from mmspec_world.answers import explain, long_description, reply, short_description
 from mmspec_world.facts import Fact, JudgedTurn, Query
-from mmspec_world.pictures import (
-    Chart,
-    Drawing,
-    Scene,
-    Word,
-    bar_chart,
-    few_things,
-    many_things,
-    two_apart,
-    written_word,
+from mmspec_world.pictures import Drawing, Scene
+from mmspec_world.questions import draw_any_query, explain, queries_about, reply
+from mmspec_world.split import Split
+from mmspec_world.wording import (
+    long_description,
+    say,
+    say_sentence,
+    short_description,
+    thing_colour,
+    thing_slots,
 )
-from mmspec_world.questions import (
-    background_query,
-    bar_value_query,
-    colour_query,
-    count_query,
-    extreme_bar_query,
-    ink_query,
-    place_query,
-    relation_query,
-    shape_query,
-    thing_at_query,
-    word_query,
-)
-from mmspec_world.split import Split, draw_in_split
-from mmspec_world.wording import say, say_sentence, thing_colour, thing_slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,65 +24,6 @@ class Script:
     drawings: tuple[Drawing, ...]
     turns: tuple[JudgedTurn, ...]
     keys: tuple[str, ...]
-
-
-Maker = Callable[[random.Random], Drawing]
-QueryMaker = Callable[..., Query | None]
-"""Function that asks a question about a drawing; None if the drawing does not allow it."""
-
-SCENE_QUERIES: tuple[tuple[Maker, QueryMaker], ...] = (
-    (few_things, colour_query),
-    (few_things, shape_query),
-    (many_things, count_query),
-    (few_things, place_query),
-    (few_things, thing_at_query),
-    (two_apart, relation_query),
-    (few_things, background_query),
-)
-# A model needs more examples of counting and of relations than of other questions.
-SCENE_WEIGHTS = (2, 2, 4, 2, 2, 3, 2)
-CHART_QUERIES: tuple[QueryMaker, ...] = (extreme_bar_query, bar_value_query, bar_value_query)
-WORD_QUERIES: tuple[QueryMaker, ...] = (word_query, word_query, word_query, ink_query)
-
-
-def draw_for_query(
-    rng: random.Random, split: Split, make: Maker, maker: QueryMaker
-) -> tuple[Drawing, Query]:
-    """Draw contents of the split until `maker` has a question about one; return both."""
-    while True:
-        drawing = draw_in_split(split, make, rng)
-        if query := maker(rng, drawing):
-            return drawing, query
-
-
-def draw_query(kind: str, rng: random.Random, split: Split) -> tuple[Drawing, Query]:
-    """Choose a question about a picture of a kind, "scene", "chart" or "word", and draw both."""
-    if kind == "scene":
-        return draw_for_query(rng, split, *rng.choices(SCENE_QUERIES, SCENE_WEIGHTS)[0])
-    if kind == "chart":
-        return draw_for_query(rng, split, bar_chart, rng.choice(CHART_QUERIES))
-    return draw_for_query(rng, split, written_word, rng.choice(WORD_QUERIES))
-
-
-def draw_any_query(rng: random.Random, split: Split) -> tuple[Drawing, Query]:
-    """Draw any kind of picture, mostly a scene, and a question about it."""
-    return draw_query(rng.choice(("scene", "scene", "scene", "chart", "word")), rng, split)
-
-
-def queries_about(rng: random.Random, drawing: Drawing, count: int) -> list[Query]:
-    """Return up to `count` different questions about a drawing."""
-    makers: Sequence[QueryMaker]
-    match drawing:
-        case Scene():
-            makers = [maker for _, maker in SCENE_QUERIES]
-            if all(drawing.count(thing.shape) == 1 for thing in drawing.things):
-                makers = [maker for maker in makers if maker is not count_query]
-        case Chart():
-            makers = (extreme_bar_query, bar_value_query, background_query)
-        case Word():
-            makers = (word_query, ink_query, background_query)
-    queries = (maker(rng, drawing) for maker in rng.sample(list(makers), len(makers)))
-    return [query for query in queries if query][:count]
 
 
 def conversation(rng: random.Random, split: Split) -> Script:

@@ -2,8 +2,8 @@
 
 import functools
 import random
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -82,10 +82,9 @@ def tint(rng: random.Random, rgb: Rgb, amount: int = 12) -> Rgb:
 Point = tuple[float, float]
 Labels = dict[str, npt.NDArray[np.int64]]
 
-SHAPE_LABELS = (*SHAPES, "bar")
 LABEL_WORDS: dict[str, tuple[str, ...]] = {
     "colour": ("", *COLOURS),
-    "shape": ("", *SHAPE_LABELS),
+    "shape": ("", *SHAPES, "bar"),
     "character": ("", *LETTERS),
     "value": ("", *NUMBERS),
     "background": tuple(BACKGROUNDS),
@@ -100,18 +99,20 @@ class Mark:
     """A filled polygon, or one letter whose baseline starts at the first point.
 
     Points are fractions of the picture's side, y downwards; `em` is the letter's font size in the
-    same unit. An empty name gives the covered cells no label.
+    same unit. `labels` are words of LABEL_WORDS for the cells that it covers.
     """
 
     points: tuple[Point, ...]
     fill: Rgb
     outline: Rgb | None = None
-    colour: str = ""
-    shape: str = ""
-    value: int = 0
-    letter: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
     em: float = 0.0
     bold: bool = False
+
+    @property
+    def letter(self) -> str:
+        """The letter; empty for a polygon."""
+        return self.labels.get("character", "")
 
 
 def render(rng: random.Random, marks: Iterable[Mark], background: str, size: int) -> Image.Image:
@@ -133,16 +134,16 @@ def label(marks: Iterable[Mark], background: str, grid: int) -> Labels:
     names = [name for name in LABELS if name != "background"]
     layers = {name: Image.new("L", (side, side)) for name in names}
     for mark in marks:
-        for name, number in _mark_labels(mark).items():
-            pen = ImageDraw.Draw(layers[name])
+        for name, word in mark.labels.items():
+            pen, number = ImageDraw.Draw(layers[name]), LABEL_WORDS[name].index(word)
             pen.fontmode = "1"
             if name == "character":
                 pen.rectangle(_letter_box(mark, side), fill=number)
             else:
                 _draw(pen, mark, side, number, None)
     labels = {name: _per_cell(layers[name], LABELS[name], grid) for name in names}
-    background_class = tuple(BACKGROUNDS).index(background)
-    labels["background"] = np.full((grid, grid), background_class, dtype=np.int64)
+    number = LABEL_WORDS["background"].index(background)
+    labels["background"] = np.full((grid, grid), number, dtype=np.int64)
     return labels
 
 
@@ -174,16 +175,6 @@ def _letter_box(mark: Mark, side: int) -> tuple[float, float, float, float]:
     x, y = mark.points[0][0] * side, mark.points[0][1] * side
     left, top, right, bottom = _font(round(mark.em * side)).getbbox(mark.letter, anchor="ls")
     return left + x, top + y, right + x, bottom + y
-
-
-def _mark_labels(mark: Mark) -> dict[str, int]:
-    numbers = {
-        "colour": 1 + tuple(COLOURS).index(mark.colour) if mark.colour else 0,
-        "shape": 1 + SHAPE_LABELS.index(mark.shape) if mark.shape else 0,
-        "character": 1 + LETTERS.index(mark.letter) if mark.letter else 0,
-        "value": mark.value,
-    }
-    return {name: number for name, number in numbers.items() if number}
 
 
 def _per_cell(layer: Image.Image, classes: int, grid: int) -> npt.NDArray[np.int64]:

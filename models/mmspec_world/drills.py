@@ -68,8 +68,7 @@ def _which(rng: random.Random, scene: Scene) -> tuple[str, str]:
 
 def _count(rng: random.Random, scene: Scene) -> tuple[str, str]:
     shape = rng.choice(sorted({thing.shape for thing in scene.things}))
-    counted = [thing for thing in scene.things if thing.shape == shape]
-    return f"Count the {plural(shape)}.", tally(rng, scene, counted)
+    return f"Count the {plural(shape)}.", tally(rng, scene, {shape})
 
 
 def _side(rng: random.Random, scene: Scene) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from mmspec_world.drawing import (
@@ -11,7 +12,6 @@ from mmspec_world.drawing import (
     SHAPES,
     Mark,
     Point,
-    Rgb,
     allowed_colours,
     choose_background,
     choose_colours,
@@ -75,7 +75,7 @@ class Scene:
         return [_thing_mark(rng, thing, outlined, alone) for thing in self.things]
 
 
-def scene_of(background: str, things: list[Thing]) -> Scene:
+def scene_of(background: str, things: Iterable[Thing]) -> Scene:
     """Return a scene with the things in reading order."""
     return Scene(background, tuple(sorted(things, key=lambda thing: thing.place)))
 
@@ -87,8 +87,7 @@ def few_things(rng: random.Random) -> Scene:
     colours = choose_colours(rng, min(count, 3), background)
     colours += rng.choices(colours, k=count - len(colours))
     shapes, places = rng.sample(SHAPES, count), rng.sample(range(9), count)
-    things = [Thing(*parts) for parts in zip(colours, shapes, places, strict=True)]
-    return scene_of(background, things)
+    return scene_of(background, map(Thing, colours, shapes, places))
 
 
 def many_things(rng: random.Random) -> Scene:
@@ -98,10 +97,10 @@ def many_things(rng: random.Random) -> Scene:
     count = rng.randint(1, 5)
     extra = rng.randint(0, min(2, 5 - count))
     shapes = [shape] * count + rng.sample(others, extra)
-    colours = choose_colours(rng, rng.randint(1, 3), background)
+    choices = choose_colours(rng, rng.randint(1, 3), background)
     places = rng.sample(range(9), len(shapes))
-    things = [Thing(rng.choice(colours), s, p) for s, p in zip(shapes, places, strict=True)]
-    return scene_of(background, things)
+    colours = (rng.choice(choices) for _ in shapes)
+    return scene_of(background, map(Thing, colours, shapes, places))
 
 
 def two_apart(rng: random.Random) -> Scene:
@@ -135,7 +134,8 @@ def _thing_mark(rng: random.Random, thing: Thing, outlined: bool, alone: bool) -
         (x + u * cosine - v * sine, y + u * sine + v * cosine) for u, v in OUTLINES[thing.shape]
     )
     shade = tint(rng, COLOURS[thing.colour])
-    return Mark(points, shade, DARK if outlined else None, thing.colour, thing.shape)
+    labels = {"colour": thing.colour, "shape": thing.shape}
+    return Mark(points, shade, DARK if outlined else None, labels)
 
 
 def _round(corners: int, radii: tuple[float, ...]) -> tuple[Point, ...]:
@@ -198,30 +198,18 @@ class Chart:
     def marks(self, rng: random.Random) -> list[Mark]:
         """Return the marks: a gridline at every unit, the axis and the bars."""
         ink = (120, 120, 124) if self.background != "navy" else (150, 155, 180)
-        lines = [_line(LEFT, FLOOR - UNIT * n, LEFT + WIDTH, ink) for n in range(6)]
-        axis = Mark(_box(LEFT - 0.008, FLOOR - 5 * UNIT, LEFT + 0.004, FLOOR), ink)
-        return [*lines, axis, *self._bars(rng)]
-
-    def _bars(self, rng: random.Random) -> list[Mark]:
+        units = (FLOOR - UNIT * n for n in range(6))
+        lines = [Mark(_box(LEFT, y - 0.002, LEFT + WIDTH, y + 0.002), ink) for y in units]
+        marks = [*lines, Mark(_box(LEFT - 0.008, FLOOR - 5 * UNIT, LEFT + 0.004, FLOOR), ink)]
         pitch = WIDTH / len(self.bars)
         half = pitch * rng.uniform(0.28, 0.40)
-        outline = (40, 40, 44) if rng.random() < 0.3 else None
-        return [
-            Mark(
-                _box(
-                    LEFT + pitch * (i + 0.5) - half,
-                    FLOOR - UNIT * bar.value,
-                    LEFT + pitch * (i + 0.5) + half,
-                    FLOOR,
-                ),
-                tint(rng, COLOURS[bar.colour]),
-                outline,
-                bar.colour,
-                "bar",
-                bar.value,
-            )
-            for i, bar in enumerate(self.bars)
-        ]
+        outline = DARK if rng.random() < 0.3 else None
+        for i, bar in enumerate(self.bars):
+            x, shade = LEFT + pitch * (i + 0.5), tint(rng, COLOURS[bar.colour])
+            box = _box(x - half, FLOOR - UNIT * bar.value, x + half, FLOOR)
+            labels = {"colour": bar.colour, "shape": "bar", "value": bar.number}
+            marks.append(Mark(box, shade, outline, labels))
+        return marks
 
 
 def bar_chart(rng: random.Random) -> Chart:
@@ -233,12 +221,8 @@ def bar_chart(rng: random.Random) -> Chart:
     return Chart(background, tuple(map(Bar, colours, values)))
 
 
-def _box(left: float, top: float, right: float, bottom: float) -> tuple[tuple[float, float], ...]:
+def _box(left: float, top: float, right: float, bottom: float) -> tuple[Point, ...]:
     return (left, top), (right, top), (right, bottom), (left, bottom)
-
-
-def _line(left: float, y: float, right: float, ink: Rgb) -> Mark:
-    return Mark(_box(left, y - 0.002, right, y + 0.002), ink)
 
 
 CONSONANTS, VOWELS = "BCDFGHJKLMNPRSTVWXZ", "AEIOU"
@@ -270,7 +254,8 @@ class Word:
         marks = []
         for letter, width in zip(self.text, widths, strict=True):
             point = (x + em * tracking / 2, y)
-            marks.append(Mark((point,), shade, colour=self.colour, letter=letter, em=em, bold=bold))
+            labels = {"colour": self.colour, "character": letter}
+            marks.append(Mark((point,), shade, labels=labels, em=em, bold=bold))
             x += em * width
         return marks
 

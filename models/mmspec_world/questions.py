@@ -1,28 +1,41 @@
-"""Questions about one drawing, each with the parts of its answer."""
+"""Questions about one drawing, each with the parts of its answer, and answers of these parts."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import permutations
 
 from mmspec_world.drawing import COLOURS, NUMBERS, SHAPES
 from mmspec_world.facts import Fact, Query
-from mmspec_world.pictures import Chart, Drawing, Scene, Thing, Word
+from mmspec_world.pictures import (
+    Chart,
+    Drawing,
+    Scene,
+    Thing,
+    Word,
+    bar_chart,
+    few_things,
+    many_things,
+    two_apart,
+    written_word,
+)
+from mmspec_world.split import Split, draw_in_split
 from mmspec_world.wording import (
     an,
     background_fact,
     bar_fact,
     bar_in_words,
-    bars_in_words,
     describe,
     fact,
     ink_fact,
+    join_sentences,
+    maybe_sentence,
     place_phrase,
     plural,
     say,
     say_sentence,
     sentence,
-    spelling,
     thing_colour,
     thing_fact,
     thing_place,
@@ -34,6 +47,11 @@ from mmspec_world.wording import (
 BY_SHAPE = "{shape}: {colour}, {place}"
 """Colour and place of a thing by its shape: "star: red, top left"."""
 SIDES = ("left of", "right of", "above", "below")
+
+
+Maker = Callable[[random.Random], Drawing]
+QueryMaker = Callable[..., Query | None]
+"""Function that asks a question about a drawing; None if the drawing does not allow it."""
 
 
 def single_query(
@@ -55,43 +73,44 @@ shape_query = partial(single_query, "colour", "shape", thing_shape)
 place_query = partial(single_query, "shape", "where", thing_place)
 
 
+def _query(rng: random.Random, section: str, stated: Fact, **slots: str) -> Query:
+    """Return a query with clause and question of a section of phrases.toml."""
+    clause = say(rng, f"{section}.clause", **slots)
+    return Query(say(rng, f"{section}.question", **slots), clause, "", stated)
+
+
 def count_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask for the number of things of the most common shape."""
     shape = max(SHAPES, key=scene.count)
     count, shapes = scene.count(shape), plural(shape)
     number = NUMBERS[count - 1]
     be, name = ("are", shapes) if count > 1 else ("is", shape)
-    clause = say(rng, "number.clause", be=be, n=number, s=name)
     stated = fact("count", number, NUMBERS, "number", shape=shape, shapes=shapes)
-    question = say(rng, "number.question", shapes=shapes)
-    counted = [thing for thing in scene.things if thing.shape == shape]
-    return Query(question, clause, "", stated, derived=True, steps=tally(rng, scene, counted))
+    query = _query(rng, "number", stated, shapes=shapes, be=be, n=number, s=name)
+    return replace(query, derived=True, steps=tally(rng, scene, {shape}))
 
 
 def thing_at_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask for the shape in a place."""
     thing = rng.choice(scene.things)
     there = place_phrase(rng, thing.place)
-    clause = say(rng, "what.clause", **thing_slots(thing), there=there)
-    question = say(rng, "what.question", there=there)
     stated = thing_fact("position", "shape", "what", thing)
-    return Query(question, clause, _look(rng, scene, thing), stated)
+    query = _query(rng, "what", stated, **thing_slots(thing), there=there)
+    return replace(query, evidence=_look(rng, scene, thing))
 
 
 def relation_query(rng: random.Random, scene: Scene) -> Query | None:
     """Ask where one thing lies relative to another; None if no pair has a clear direction."""
-    singles = scene.singles("shape")
-    pairs = [(a, b) for a in singles for b in singles if a is not b and relation(a, b)]
+    pairs = [pair for pair in permutations(scene.singles("shape"), 2) if relation(*pair)]
     if not pairs:
         return None
     first, second = rng.choice(pairs)
     side, shapes = relation(first, second), {"a": first.shape, "b": second.shape}
     to = "to the " if side.endswith("of") else ""
-    clause = say(rng, "relation.clause", **shapes, side=side, to=to)
     stated = fact("relation", side, SIDES, "relation", **shapes)
-    question = say(rng, "relation.question", **shapes)
-    places = sentence("; ".join(BY_SHAPE.format(**thing.traits) for thing in (first, second)))
-    return Query(question, clause, "", stated, derived=True, steps=places)
+    query = _query(rng, "relation", stated, **shapes, side=side, to=to)
+    places = "; ".join(BY_SHAPE.format(**thing.traits) for thing in (first, second))
+    return replace(query, derived=True, steps=sentence(places))
 
 
 def background_query(rng: random.Random, drawing: Drawing) -> Query | None:
@@ -115,16 +134,16 @@ def relation(first: Thing, second: Thing) -> str:
 def _look(rng: random.Random, scene: Scene, thing: Thing) -> str:
     if rng.random() < 0.7:
         return describe(rng, scene)
-    return say_sentence(
-        rng, "description.asked_thing", thing=an(thing.name), there=place_phrase(rng, thing.place)
-    )
+    there = place_phrase(rng, thing.place)
+    return say_sentence(rng, "description.asked_thing", thing=an(thing.name), there=there)
 
 
-def tally(rng: random.Random, scene: Scene, counted: Sequence[Thing]) -> str:
-    """List every thing, with a running number if it is in `counted`, else with "no"."""
+def tally(rng: random.Random, scene: Scene, shapes: Collection[str]) -> str:
+    """List every thing, with a running number if its shape is one of `shapes`, else with "no"."""
     numbers = iter(NUMBERS)
-    marks = [next(numbers) if thing in counted else "no" for thing in scene.things]
-    things = [f"{thing.name} {mark}" for thing, mark in zip(scene.things, marks, strict=True)]
+    things = [
+        f"{thing.name} {next(numbers) if thing.shape in shapes else 'no'}" for thing in scene.things
+    ]
     return say_sentence(rng, "description.count", things=", ".join(things))
 
 
@@ -132,10 +151,9 @@ def extreme_bar_query(rng: random.Random, chart: Chart) -> Query | None:
     """Ask which bar is the tallest or the shortest."""
     word, pick = rng.choice((("tallest", max), ("shortest", min)))
     bar = pick(chart.bars, key=lambda bar: bar.value)
-    clause = say(rng, "extreme_bar.clause", word=word, colour=bar.colour)
     stated = fact("chart", bar.colour, tuple(COLOURS), "extreme_bar", word=word)
-    question = say(rng, "extreme_bar.question", word=word)
-    return Query(question, clause, bars_in_words(rng, chart), stated, derived=True)
+    query = _query(rng, "extreme_bar", stated, word=word, colour=bar.colour)
+    return replace(query, evidence=describe(rng, chart), derived=True)
 
 
 def bar_value_query(rng: random.Random, chart: Chart) -> Query | None:
@@ -143,21 +161,20 @@ def bar_value_query(rng: random.Random, chart: Chart) -> Query | None:
     bar = rng.choice(chart.bars)
     question = say(rng, "bar.question", colour=bar.colour)
     clause = "the " + bar_in_words(rng, bar)
-    return Query(question, clause, bars_in_words(rng, chart), bar_fact(bar))
+    return Query(question, clause, describe(rng, chart), bar_fact(bar))
 
 
 def word_query(rng: random.Random, word: Word) -> Query | None:
     """Ask what word is written."""
     clause = say(rng, "word.clause", w=word.text)
     question, stated = say(rng, "word.question"), word_fact(rng, word)
-    return Query(question, clause, spelling(rng, word), stated, derived=True)
+    return Query(question, clause, describe(rng, word), stated, derived=True)
 
 
 def ink_query(rng: random.Random, word: Word) -> Query | None:
     """Ask for the colour of the letters."""
-    clause = say(rng, "ink.clause", c=word.colour)
-    question = say(rng, "ink.question")
-    return Query(question, clause, spelling(rng, word), ink_fact(word))
+    query = _query(rng, "ink", ink_fact(word), c=word.colour)
+    return replace(query, evidence=describe(rng, word))
 
 
 ENDS = {
@@ -222,9 +239,86 @@ def _left_over(rng: random.Random, scene: Scene) -> Query | None:
     left = len(scene.things) - scene.count(shape)
     if not left:
         return None
-    objects = "object" if left == 1 else "objects"
-    clause = say(rng, "left_over.clause", n=NUMBERS[left - 1], objects=objects)
-    stated = fact("count", NUMBERS[left - 1], NUMBERS, "left_over")
-    staying = [thing for thing in scene.things if thing.shape != shape]
-    question, steps = say(rng, "left_over.question", shape=shape), tally(rng, scene, staying)
-    return Query(question, clause, "", stated, derived=True, steps=steps)
+    number, objects = NUMBERS[left - 1], "object" if left == 1 else "objects"
+    stated = fact("count", number, NUMBERS, "left_over")
+    query = _query(rng, "left_over", stated, n=number, objects=objects, shape=shape)
+    return replace(query, derived=True, steps=tally(rng, scene, {*SHAPES} - {shape}))
+
+
+SCENE_QUERIES: tuple[tuple[Maker, QueryMaker], ...] = (
+    (few_things, colour_query),
+    (few_things, shape_query),
+    (many_things, count_query),
+    (few_things, place_query),
+    (few_things, thing_at_query),
+    (two_apart, relation_query),
+    (few_things, background_query),
+)
+# A model needs more examples of counting and of relations than of other questions.
+SCENE_WEIGHTS = (2, 2, 4, 2, 2, 3, 2)
+CHART_QUERIES: tuple[QueryMaker, ...] = (extreme_bar_query, bar_value_query, bar_value_query)
+WORD_QUERIES: tuple[QueryMaker, ...] = (word_query, word_query, word_query, ink_query)
+
+
+def draw_for_query(
+    rng: random.Random, split: Split, make: Maker, maker: QueryMaker
+) -> tuple[Drawing, Query]:
+    """Draw contents of the split until `maker` has a question about one; return both."""
+    while True:
+        drawing = draw_in_split(split, make, rng)
+        if query := maker(rng, drawing):
+            return drawing, query
+
+
+def draw_query(kind: str, rng: random.Random, split: Split) -> tuple[Drawing, Query]:
+    """Choose a question about a picture of a kind, "scene", "chart" or "word", and draw both."""
+    if kind == "scene":
+        return draw_for_query(rng, split, *rng.choices(SCENE_QUERIES, SCENE_WEIGHTS)[0])
+    if kind == "chart":
+        return draw_for_query(rng, split, bar_chart, rng.choice(CHART_QUERIES))
+    return draw_for_query(rng, split, written_word, rng.choice(WORD_QUERIES))
+
+
+def draw_any_query(rng: random.Random, split: Split) -> tuple[Drawing, Query]:
+    """Draw any kind of picture, mostly a scene, and a question about it."""
+    return draw_query(rng.choice(("scene", "scene", "scene", "chart", "word")), rng, split)
+
+
+def queries_about(rng: random.Random, drawing: Drawing, count: int) -> list[Query]:
+    """Return up to `count` different questions about a drawing."""
+    makers: Sequence[QueryMaker]
+    match drawing:
+        case Scene():
+            makers = [maker for _, maker in SCENE_QUERIES]
+            if all(drawing.count(thing.shape) == 1 for thing in drawing.things):
+                makers = [maker for maker in makers if maker is not count_query]
+        case Chart():
+            makers = (extreme_bar_query, bar_value_query, background_query)
+        case Word():
+            makers = (word_query, ink_query, background_query)
+    queries = (maker(rng, drawing) for maker in rng.sample(list(makers), len(makers)))
+    return [query for query in queries if query][:count]
+
+
+def explain(rng: random.Random, query: Query) -> str:
+    """Answer with the evidence: before a derived answer, before or after any other."""
+    if query.derived or rng.random() < 0.65:
+        parts = [maybe_sentence(rng, 0.4, "answer.opening"), query.evidence, conclude(rng, query)]
+    else:
+        verdict = f"{query.verdict}, " if query.verdict else ""
+        parts = [sentence(verdict + query.clause), query.evidence]
+    return join_sentences(*parts, maybe_sentence(rng, 0.3, "answer.closing"))
+
+
+def conclude(rng: random.Random, query: Query) -> str:
+    """State the steps and the answer, without the evidence."""
+    link = "answer.verdict" if query.verdict else "answer.conclusion"
+    return join_sentences(query.steps, say_sentence(rng, link, c=query.clause, v=query.verdict))
+
+
+def reply(rng: random.Random, query: Query) -> str:
+    """Answer as in a chat: mostly one sentence, or with reasons if the answer is derived."""
+    if query.derived or rng.random() < 0.3:
+        return explain(rng, query)
+    clause = say_sentence(rng, "answer.short", c=query.clause)
+    return join_sentences(clause, query.evidence if rng.random() < 0.25 else "")

@@ -7,8 +7,7 @@ from functools import partial
 
 from PIL import Image
 
-from mmspec_world import dialogues, prompts, sequence_texts, sequences
-from mmspec_world.answers import conclude, explain, long_description, short_description
+from mmspec_world import dialogues, questions, sequence_texts, sequences
 from mmspec_world.dialogues import Script
 from mmspec_world.drawing import LETTERS, Labels, label, render
 from mmspec_world.drills import lookup_drill
@@ -21,29 +20,40 @@ from mmspec_world.pictures import (
     two_apart,
     written_word,
 )
-from mmspec_world.questions import presence_query, puzzle_query
+from mmspec_world.questions import conclude, explain, presence_query, puzzle_query
 from mmspec_world.sequences import MovingScene, Pair, Story
 from mmspec_world.split import KEY_SEPARATOR, Split, draw_in_split, generator
-from mmspec_world.wording import describe, fact, join_sentences, lettered, say, sentence
+from mmspec_world.wording import (
+    describe,
+    fact,
+    join_sentences,
+    lettered,
+    long_description,
+    prompts,
+    say,
+    sentence,
+    short_description,
+)
 
-PAIR_PROMPTS = {"difference": prompts.SPOT, "edit": prompts.EDIT}
+Scenes = MovingScene | Pair | Story
+Facts = tuple[Fact, ...]
 ANY_DRAWING = (few_things, few_things, many_things, bar_chart, written_word)
 
 
 def question(kind: str, rng: random.Random, split: Split) -> Script:
     """Ask one question about a picture; kind: of `draw_query`, or "presence"."""
     if kind == "presence":
-        drawing, query = dialogues.draw_for_query(rng, split, two_apart, presence_query)
+        drawing, query = questions.draw_for_query(rng, split, two_apart, presence_query)
     else:
-        drawing, query = dialogues.draw_query(kind, rng, split)
-    prefix = prompts.REASONED if rng.random() < 0.5 else ""
+        drawing, query = questions.draw_query(kind, rng, split)
+    prefix = prompts("reasoned")[0] if rng.random() < 0.5 else ""
     return _one_turn(drawing, prefix + query.question, explain(rng, query), (query.fact,))
 
 
 def reasoning(rng: random.Random, split: Split) -> Script:
     """Ask a small puzzle about a scene (LLaVA-Bench)."""
     make = rng.choice((two_apart, many_things))
-    drawing, query = dialogues.draw_for_query(rng, split, make, puzzle_query)
+    drawing, query = questions.draw_for_query(rng, split, make, puzzle_query)
     return _one_turn(drawing, query.question, explain(rng, query), (query.fact,))
 
 
@@ -57,17 +67,17 @@ def captioning(rng: random.Random, split: Split) -> Script:
     """Ask for a caption of a picture, in one sentence or in detail (COCO)."""
     drawing = _any_drawing(rng, split)
     if rng.random() < 0.6:
-        return _one_turn(drawing, prompts.CAPTION, *short_description(rng, drawing))
-    return _one_turn(drawing, prompts.DETAILED_CAPTION, *long_description(rng, drawing))
+        return _one_turn(drawing, prompts("caption")[0], *short_description(rng, drawing))
+    return _one_turn(drawing, prompts("detailed_caption")[0], *long_description(rng, drawing))
 
 
 def science(rng: random.Random, split: Split) -> Script:
     """Ask for one of four choices, after a chain of thought (ScienceQA)."""
-    drawing, query = dialogues.draw_any_query(rng, split)
+    drawing, query = questions.draw_any_query(rng, split)
     others = rng.sample([option for option in query.fact.options if option != query.fact.value], 3)
     choices = rng.sample([query.fact.value, *others], 4)
     letter = LETTERS[choices.index(query.fact.value)]
-    question = f"Question: {query.question}\nChoices: {lettered(choices)}\n{prompts.STEPS}"
+    question = f"Question: {query.question}\nChoices: {lettered(choices)}\n{prompts('steps')[0]}"
     final = say(rng, "answer.choice", a=letter)
     chosen = fact(query.fact.category, letter, LETTERS[:4], "answer")
     return _one_turn(drawing, question, f"{explain(rng, query)} {final}", (query.fact, chosen))
@@ -75,9 +85,9 @@ def science(rng: random.Random, split: Split) -> Script:
 
 def two_images(kind: str, rng: random.Random, split: Split) -> Script:
     """Ask about two images that differ in one thing."""
-    pair, wordings = draw_in_split(split, sequences.changed_pair, rng), PAIR_PROMPTS[kind]
-    prompt = wordings[0] if rng.random() < 0.5 else rng.choice(wordings[1:])
-    return _about_scenes(pair, prompt, *sequence_texts.pair_answer(kind, rng, pair))
+    pair, (published, *others) = draw_in_split(split, sequences.changed_pair, rng), prompts(kind)
+    prompt = published if rng.random() < 0.5 else rng.choice(others)
+    return _one_turn(pair, prompt, *sequence_texts.pair_answer(kind, rng, pair))
 
 
 def text_only(rng: random.Random, split: Split) -> Script:
@@ -87,7 +97,7 @@ def text_only(rng: random.Random, split: Split) -> Script:
 
 def _text_only_scene(rng: random.Random, split: Split) -> Script:
     scene = draw_in_split(split, rng.choice((few_things, two_apart, many_things)), rng)
-    queries = dialogues.queries_about(rng, scene, 4)
+    queries = questions.queries_about(rng, scene, 4)
     queries += [query for query in (presence_query(rng, scene), puzzle_query(rng, scene)) if query]
     rng.shuffle(queries)
     queries = [query for query in queries if query.fact.category != "background"]
@@ -98,39 +108,32 @@ def _text_only_scene(rng: random.Random, split: Split) -> Script:
 
 def _text_only_pair(rng: random.Random, split: Split) -> Script:
     pair = draw_in_split(split, sequences.changed_pair, rng)
-    kind = rng.choice(tuple(PAIR_PROMPTS))
+    kind = rng.choice(("difference", "edit"))
     both = sequence_texts.describe_both(rng, pair)
-    question = f"{both} {rng.choice(PAIR_PROMPTS[kind][1:])}"
+    question = f"{both} {rng.choice(prompts(kind)[1:])}"
     answer = sequence_texts.change_text(kind, rng, pair)
     return Script((), (JudgedTurn(question, answer),), (pair.key,))
 
 
-def story_ending(prompt: str, rng: random.Random, split: Split) -> Script:
-    """Ask for the end of a story of five captioned images."""
+def story_ending(name: str, rng: random.Random, split: Split) -> Script:
+    """Ask for the end of a story of five captioned images; name: of the prompt."""
     story: Story = draw_in_split(split, partial(sequences.draw_story, frames=5), rng)
     captions = [
-        f"{prompts.IMAGE} Caption #{i + 1}: {sequence_texts.frame_caption(rng, story, i)}"
-        for i in range(4)
+        f"<image> Caption #{i + 1}: {sequence_texts.frame_caption(rng, story, i)}" for i in range(4)
     ]
-    question = " ".join([prompt, *captions, f"{prompts.IMAGE} Caption #5:"])
-    return _about_scenes(story, question, *sequence_texts.ending_answer(rng, story))
+    question = " ".join([prompts(name)[0], *captions, "<image> Caption #5:"])
+    return _one_turn(story, question, *sequence_texts.ending_answer(rng, story))
 
 
 def video(rng: random.Random, split: Split) -> Script:
     """Ask what happens in four frames of a video."""
     story = draw_in_split(split, partial(sequences.draw_story, frames=4), rng)
-    return _about_scenes(story, rng.choice(prompts.VIDEO), *sequence_texts.video_answer(rng, story))
+    return _one_turn(story, rng.choice(prompts("video")), *sequence_texts.video_answer(rng, story))
 
 
-def _one_turn(drawing: Drawing, question: str, answer: str, facts: tuple[Fact, ...]) -> Script:
-    return Script((drawing,), (JudgedTurn(question, answer, facts, 1),), (drawing.key,))
-
-
-def _about_scenes(
-    content: Pair | Story | MovingScene, question: str, answer: str, facts: tuple[Fact, ...]
-) -> Script:
-    turn = JudgedTurn(question, answer, facts, len(content.scenes))
-    return Script(content.scenes, (turn,), (content.key,))
+def _one_turn(content: Drawing | Scenes, question: str, answer: str, facts: Facts) -> Script:
+    drawings = content.scenes if isinstance(content, Scenes) else (content,)
+    return Script(drawings, (JudgedTurn(question, answer, facts, len(drawings)),), (content.key,))
 
 
 def _any_drawing(rng: random.Random, split: Split) -> Drawing:
@@ -145,8 +148,8 @@ TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
     "hallucination": partial(question, "presence"),  # HallusionBench, POPE
     "spot": partial(two_images, "difference"),  # Spot-the-Diff
     "edit": partial(two_images, "edit"),  # IEdit
-    "pororo": partial(story_ending, prompts.PORORO),  # PororoSV
-    "vist": partial(story_ending, prompts.VIST),  # VIST
+    "pororo": partial(story_ending, "pororo"),  # PororoSV
+    "vist": partial(story_ending, "vist"),  # VIST
     "conversation": dialogues.conversation,
     "detail": detail,
     "reasoning": reasoning,
@@ -166,13 +169,13 @@ def clip_script(frames: int, rng: random.Random, split: Split) -> Script:
     clip = draw_in_split(split, partial(sequences.moving_scene, frames=frames), rng)
     if rng.random() < 0.5:
         text, facts = sequence_texts.clip_answer(rng, clip)
-        return _about_scenes(clip, rng.choice(prompts.VIDEO), text, facts)
+        return _one_turn(clip, rng.choice(prompts("video")), text, facts)
     event = rng.choice(sequences.EVENTS)
     moving = next(moving for moving in clip.things if moving.event == event)
     question = say(rng, f"clip.{event}_question")
     clause = sentence(sequence_texts.event_text(rng, moving))
     text = join_sentences(sequence_texts.start_text(rng, clip), clause)
-    return _about_scenes(clip, question, text, sequence_texts.moving_facts(moving))
+    return _one_turn(clip, question, text, sequence_texts.moving_facts(moving))
 
 
 CLIP_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {

@@ -3,7 +3,7 @@
 import random
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
@@ -29,6 +29,11 @@ def say(rng: random.Random, phrase: str, **slots: str) -> str:
     while _CHOICE.search(text):
         text = _CHOICE.sub(lambda match: rng.choice(match.group(1).split("|")), text)
     return " ".join(text.format(**slots).split())
+
+
+def prompts(name: str) -> list[str]:
+    """Return the prompt of a published dataset, then other wordings of the same request."""
+    return list(_phrases()["prompts"][name])
 
 
 def say_sentence(rng: random.Random, phrase: str, **slots: str) -> str:
@@ -180,3 +185,60 @@ def spelling(rng: random.Random, word: Word) -> str:
     """Return a sentence that spells a word letter by letter."""
     letters, count = ", ".join(word.text), NUMBERS[len(word.text) - 1]
     return say_sentence(rng, "description.letters", letters=letters, c=word.colour, n=count)
+
+
+def long_description(rng: random.Random, drawing: Drawing) -> tuple[str, tuple[Fact, ...]]:
+    """Describe a drawing in several sentences; also return the facts that they state."""
+    body = join_sentences(*_sentences(rng, drawing))
+    ground = say_sentence(rng, "description.background", b=drawing.background)
+    text = join_sentences(body, ground) if rng.random() < 0.7 else join_sentences(ground, body)
+    facts = (*_facts(rng, drawing), background_fact(drawing.background))
+    return join_sentences(text, maybe_sentence(rng, 0.4, "description.mood")), facts
+
+
+def short_description(rng: random.Random, drawing: Drawing) -> tuple[str, tuple[Fact, ...]]:
+    """Describe a drawing in one sentence; also return the facts that it states."""
+    text = say_sentence(
+        rng, "caption.sentence", things=_short_text(rng, drawing), b=drawing.background
+    )
+    return text, (*_facts(rng, drawing, short=True), background_fact(drawing.background))
+
+
+def _sentences(rng: random.Random, drawing: Drawing) -> Iterator[str]:
+    """Yield the kind of drawing, all that it shows, and the tallest bar or the word."""
+    match drawing:
+        case Scene(things=things):
+            number = f"{NUMBERS[len(things) - 1]} {'shapes' if len(things) > 1 else 'shape'}"
+            yield say_sentence(rng, "description.scene", n=number)
+            yield describe(rng, drawing)
+        case Chart():
+            yield say_sentence(rng, "description.chart")
+            yield describe(rng, drawing)
+            yield say_sentence(rng, "description.tallest", c=drawing.tallest.colour)
+        case Word():
+            yield say_sentence(rng, "description.word")
+            yield describe(rng, drawing)
+            yield say_sentence(rng, "description.text", w=drawing.text, c=drawing.colour)
+
+
+def _facts(rng: random.Random, drawing: Drawing, *, short: bool = False) -> tuple[Fact, ...]:
+    """Return the facts that a long or short description states, without the background."""
+    match drawing:
+        case Scene():
+            stated = (thing_colour,) if short else (thing_colour, thing_place)
+            return tuple(fact(thing) for thing in drawing.singles("shape") for fact in stated)
+        case Chart():
+            return tuple(map(bar_fact, [drawing.tallest] if short else drawing.bars))
+        case Word():
+            return word_fact(rng, drawing), ink_fact(drawing)
+
+
+def _short_text(rng: random.Random, drawing: Drawing) -> str:
+    match drawing:
+        case Scene():
+            return things_at_places(rng, drawing.things)
+        case Chart():
+            count, bar = NUMBERS[len(drawing.bars) - 1], bar_in_words(rng, drawing.tallest)
+            return say(rng, "caption.chart", n=count, bar=bar)
+        case Word():
+            return say(rng, "caption.word", w=drawing.text, c=drawing.colour)

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec_bench.suite.datasets import DATASETS
 from mmspec_bench.suite.sources import suite_samples
-from mmspec_world.prompts import DETAILED_CAPTION, REASONED, STEPS
+from mmspec_world.wording import prompts
 from support.mmspec_suite import write_benchmark
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -62,7 +62,7 @@ def test_single_images_are_the_first_rows_in_order_asked_as_published(tmp_path, 
     for number in (0, 7, len(samples) - 1):
         assert samples[number].name == f"{name}/{number}"
         assert colours(samples[number].read()[0]) == [number]
-    request = "" if name == "llava-w" else REASONED
+    request = "" if name == "llava-w" else prompts("reasoned")[0]
     assert texts(samples[0].read()[0]) == f"<image>{request}What is 0?"
     second = [texts(question) for question in samples[-1].read()[1:]]
     wraps = name in ("docvqa", "pope", "mmvet", "llava-w")
@@ -231,7 +231,7 @@ def test_scienceqa_is_its_test_questions_with_an_image(tmp_path, images):
     first, second = (sample.read()[0] for sample in samples)
     assert texts(first) == (
         "<image>Question: Which of these is a cat?\nContext: Look at the picture.\n"
-        f"Options: (A) the left one (B) the right one\n{STEPS}"
+        f"Options: (A) the left one (B) the right one\n{prompts('steps')[0]}"
     )
     assert "\nContext: N/A\nOptions: (A) a (B) b (C) c\n" in texts(second)
     assert (colours(first), colours(second)) == ([4], [7])
@@ -243,7 +243,7 @@ def test_scienceqa_is_its_test_questions_with_an_image(tmp_path, images):
 def test_coco_is_the_images_of_its_validation_captions(tmp_path, images, annotations):
     samples = suite_samples(coco(tmp_path, images, annotations), 16)
     assert len(samples) == 100
-    assert texts(samples[0].read()[0]) == f"<image>{DETAILED_CAPTION}"
+    assert texts(samples[0].read()[0]) == f"<image>{prompts('detailed_caption')[0]}"
     assert colours(samples[99].read()[0]) == [99]
     with pytest.raises(ImageError, match="COCO_val2014_000000000001"):
         samples[1].read()

@@ -21,7 +21,7 @@ from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method, read_methods
 from mmspec_bench.suite.rows import append, read_rows
 from mmspec_bench.suite.sources import suite_samples
-from mmspec_world.prompts import VIDEO
+from mmspec_world.wording import prompts
 from support import factory_layouts
 from support.films import film
 from support.scripted_engine import BLIND, SEES, scripted_engine
@@ -47,7 +47,7 @@ def test_a_folder_of_clips_is_captioned_at_a_frame_a_second(tmp_path):
     assert [item.name for item in samples] == [f"{tmp_path.name}/{n}" for n in range(3)]
     clips = [item.read()[0].pictures[0] for item in samples]
     assert [len(clip.frames) for clip in clips] == [5, 6, 8]
-    assert texts(samples[0].read()[0]) == f"<image>{VIDEO[0]}"
+    assert texts(samples[0].read()[0]) == f"<image>{prompts('video')[0]}"
     assert len(suite_samples(str(tmp_path), 16, limit=2)) == 2
 
 

@@ -19,7 +19,7 @@ from mmspec_bench.suite.rows import read_rows
 from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_bench.suite.runner import Runner
 from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample, shard
-from mmspec_world.prompts import REASONED
+from mmspec_world.wording import prompts
 from support.chat_turns import OPTIONS
 from support.scripted_engine import SEES, picture
 from support.stand_ins import Meddler
@@ -52,9 +52,10 @@ def test_samples_are_the_same_for_the_same_seed_and_others_for_another(few):
 
 def test_questions_are_asked_as_the_papers_ask(few):
     first = {item.task: texts(item.read()[0]) for item in few}
+    [request] = prompts("reasoned")
     for task in ("chart", "text", "general", "hallucination"):
-        assert first[task].startswith("<image>" + REASONED)
-        assert first[task].count(REASONED) == 1
+        assert first[task].startswith("<image>" + request)
+        assert first[task].count(request) == 1
     assert first["spot"] == (
         "Explain the disparities between the first and second image. <image> <image> Difference:"
     )

@@ -19,7 +19,7 @@ from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 from mmspec_bench.suite.samples import FollowUp, Read
-from mmspec_world.prompts import REASONED
+from mmspec_world.wording import prompts
 
 BATCH = 16
 """Number of parquet rows in memory at a time; an image may take megabytes."""
@@ -75,7 +75,7 @@ class Dataset:
             raise UsageError(f"{where}: question is {question!r:.60}, but must be a text")
         capital = question[:1].upper() + question[1:]
         text = self.template.replace("{question}", question).replace("{Question}", capital)
-        text = (REASONED if self.reasoned else "") + text
+        text = (prompts("reasoned")[0] if self.reasoned else "") + text
         others = [column for column in self.images[1:] if row.get(column) is not None]
         columns = [*self.images[:1], *others]
         pictures = [_picture(row[column], f"{where}: {column}", folder) for column in columns]

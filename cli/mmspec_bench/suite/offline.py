@@ -5,7 +5,7 @@ from functools import partial
 
 from mmspec_bench.prompts import world_questions
 from mmspec_bench.suite.samples import FollowUp, SuiteSample, with_follow_up
-from mmspec_world.prompts import EDIT, REASONED, SPOT, VIDEO
+from mmspec_world.wording import prompts
 
 SAMPLES = 100
 """Number of samples of each task by default, as many as in the papers' datasets."""
@@ -34,8 +34,8 @@ TEXT_TASKS: dict[str, FollowUp | None] = {"told": None}
 CLIP_TASKS: dict[str, FollowUp | None] = {"clip8": None, "clip16": None}
 """Tasks of moving scenes in eight and sixteen frames, for a target that was trained on them."""
 
-_PAPER_PROMPTS = {"spot": SPOT[0], "edit": EDIT[0], "video": VIDEO[0]}
-"""The papers' prompts for tasks for which the world has several."""
+_PAPER_PROMPTS = {"spot": "difference", "edit": "edit", "video": "video"}
+"""The world's names of the prompts for tasks for which it has several, the papers' first."""
 _REASONED = ("chart", "text", "general", "hallucination")
 """Tasks whose questions follow the papers' request for reasoning."""
 
@@ -60,5 +60,6 @@ def offline(
 
 def _as_in_papers(task: str, question: str) -> str:
     if task in _REASONED:
-        return REASONED + question.removeprefix(REASONED)
-    return _PAPER_PROMPTS.get(task, question)
+        request = prompts("reasoned")[0]
+        return request + question.removeprefix(request)
+    return prompts(_PAPER_PROMPTS[task])[0] if task in _PAPER_PROMPTS else question

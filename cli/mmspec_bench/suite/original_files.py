@@ -14,7 +14,7 @@ from mmspec.ground.json_file import Length, read_lines, read_whole, typed, typed
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.images import open_picture
 from mmspec_bench.suite.samples import SuiteSample
-from mmspec_world.prompts import DETAILED_CAPTION, STEPS
+from mmspec_world.wording import prompts
 
 FILE_BYTES = 100_000_000
 """The most bytes of a JSON file: COCO's longest captions have 67 MB."""
@@ -47,8 +47,8 @@ class _Problem:
         """Question, context and options in the order of ScienceQA's own prompts."""
         pairs = zip(LETTERS, self.choices, strict=False)
         options = " ".join(f"({letter}) {text}" for letter, text in pairs)
-        hint = self.hint or "N/A"
-        return f"Question: {self.question}\nContext: {hint}\nOptions: {options}\n{STEPS}"
+        hint, request = self.hint or "N/A", prompts("steps")[0]
+        return f"Question: {self.question}\nContext: {hint}\nOptions: {options}\n{request}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _coco(file: Path) -> Iterator[SuiteSample]:
     year = file.stem.removeprefix("captions_")
     for number, image in enumerate(captions.images):
         images = [root / folder / image.file_name for folder in (year, f"images/{year}", ".")]
-        yield _single("coco", number, images, DETAILED_CAPTION)
+        yield _single("coco", number, images, prompts("detailed_caption")[0])
 
 
 ORIGINALS = {

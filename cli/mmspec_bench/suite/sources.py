@@ -16,7 +16,7 @@ from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
 from mmspec_bench.suite.original_files import ORIGINALS
 from mmspec_bench.suite.samples import Read, SuiteSample, alone, asked_after, with_follow_up
-from mmspec_world.prompts import VIDEO
+from mmspec_world import wording
 
 SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS, "offline-clips": CLIP_TASKS}
 """Tasks of the synthetic world by the name of their suite."""
@@ -91,7 +91,7 @@ def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
 
 
 def _captioning(film: Path) -> tuple[Message, ...]:
-    return (Message("user", (open_clip(film, FILM_FPS), VIDEO[0])),)
+    return (Message("user", (open_clip(film, FILM_FPS), wording.prompts("video")[0])),)
 
 
 def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> list[SuiteSample]:
