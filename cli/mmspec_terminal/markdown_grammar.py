@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, blockquote, list_block, table
 from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.emphasis import tokenize
+from markdown_it.rules_inline.state_inline import Delimiter
 from rich.cells import cell_len
 
 Rule = Callable[[StateBlock, int, int, bool], bool]
@@ -52,6 +53,7 @@ def grammar() -> MarkdownIt:
     block.before("fence", "formula", _formula, {"alt": interrupts})
     inline.before("emphasis", "verbatim", _verbatim)
     inline.at("emphasis", _emphasis)
+    parser.inline.ruler2.at("balance_pairs", _pair)
     inline.before("verbatim", "newline_kept", _newline)
     parser.inline.ruler2.before("fragments_join", "openers", _mark_openers)
     return parser
@@ -157,13 +159,43 @@ def _emphasis(state: StateInline, silent: bool) -> bool:
         closes = re.fullmatch(rf"[^\w*]*{re.escape(run)}[^*]+", word) is not None
     elif left in "/\\":  # src/**/*.py
         opens, closes = False, right in ("", *" \n.,;:!?)")
-    for delimiter in state.delimiters[:before]:
-        place = state.tokens[delimiter.token].meta["place"]  # where in the source its run ends
-        delimiter.open = delimiter.open and start - place <= LONGEST
     for delimiter in state.delimiters[before:]:
         delimiter.open, delimiter.close = delimiter.open and opens, delimiter.close and closes
         state.tokens[delimiter.token].meta = {"place": state.pos}
     return True
+
+
+def _place(state: StateInline, delimiter: Delimiter) -> int:
+    """The place in the source at which a delimiter's run ends."""
+    return int(state.tokens[delimiter.token].meta["place"])
+
+
+def _pair(state: StateInline) -> None:
+    """CommonMark's pairs of delimiters, but for those over LONGEST letters apart.
+
+    Longer ones would restyle text that is written already.
+    """
+    openers: list[Delimiter] = []
+    for number, closer in enumerate(state.delimiters):
+        place = _place(state, closer)
+        reach = place - closer.length - LONGEST
+        for depth in reversed(range(len(openers) if closer.close else 0)):
+            opener = openers[depth]
+            if _place(state, opener) < reach:
+                break
+            if _place(state, opener) < place and _fit(opener, closer):
+                opener.end, opener.close, closer.open = number, False, False
+                del openers[depth:]
+                break
+        if closer.open:
+            openers.append(closer)
+
+
+def _fit(opener: Delimiter, closer: Delimiter) -> bool:
+    """True for the same letter, by CommonMark's rule of three."""
+    both, lengths = opener.close or closer.open, (opener.length, closer.length)
+    odd = both and sum(lengths) % 3 == 0 and any(length % 3 for length in lengths)
+    return opener.marker == closer.marker and not odd
 
 
 def _in_word(letter: str) -> bool:
@@ -173,6 +205,6 @@ def _in_word(letter: str) -> bool:
 def _mark_openers(state: StateInline) -> None:
     for delimiter in state.delimiters:
         token = state.tokens[delimiter.token]
-        may_close = delimiter.open and state.posMax - token.meta["place"] <= LONGEST
+        may_close = delimiter.open and state.posMax - _place(state, delimiter) <= LONGEST
         if may_close and token.type == "text" and token.content:
             token.type = OPENER

@@ -55,7 +55,7 @@ class Wrap:
     def end(self, width: int) -> list[Run]:
         """The runs that are still to be written when the text has ended."""
         self._end_word(max(width - 1, 1))
-        self._column = 0
+        self._column, self._start = 0, ""
         return self._taken()
 
     def _end_word(self, limit: int) -> None:

@@ -126,11 +126,18 @@ LINES = st.lists(
     max_size=12,
 ).map("\n".join)
 
+LONG = st.lists(
+    st.sampled_from(["**", "*e", "f*", "`", "g`", "$h", "_d_", "**a b**", "\n", "word " * 40]),
+    max_size=40,
+).map(" ".join)
+"""Paragraphs in which openers and closers are further apart than those are held back."""
+
 
 @settings(max_examples=120)
-@given(MARKUP | LINES, st.lists(st.integers(1, 7), max_size=60))
+@given(MARKUP | LINES | LONG, st.lists(st.integers(1, 7), max_size=60))
 @example("-:1", [1, 1])
 @example("*.`*.`", [5])
+@example("**1. Dogs**\n" * 40, [8] * 60)
 def test_pieces_of_any_size_give_the_same_runs(source, sizes):
     assert rendered(*cut(source, sizes)) == rendered(source)
 

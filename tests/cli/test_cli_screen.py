@@ -142,6 +142,13 @@ def test_a_word_is_held_back_until_it_ends_or_the_text_does():
     assert wrap.end(40) == []
 
 
+def test_an_answer_cut_within_a_list_does_not_indent_the_next():
+    wrap = Wrap()
+    wrap.lay("• one", None, 9)
+    wrap.end(9)
+    assert wrap.lay("two three ", None, 9) == [("two \nthree ", None)]
+
+
 def test_the_rest_of_a_line_in_a_list_or_a_quote_stands_below_its_text():
     assert shown(["• one two three\n", "  12. four five six\nx"], 13) == [
         *("• one two", "  three"),
