@@ -16,7 +16,7 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.diagnostics.prompts import Prompt, read_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import LOOKUP
-from mmspec.ground.threads import VARIABLES
+from mmspec.ground.threads import VARIABLES, cores, default_threads
 from mmspec_bench.commands.output import Output, show_tables, split, with_output
 from mmspec_bench.compare.methods import PEERS, peer_methods
 from mmspec_bench.compare.runner import Agreement, PeerResult, compare, question_of, run_script
@@ -51,7 +51,7 @@ NOTE = (
 @click.option("--drafting", metavar="LIST", help="Of mmspec. Default: M, without images lookup.")
 @gamma_option(5)
 @EXACT
-@click.option("--threads", type=COUNT, help="Of every process. Default: as the environment says.")
+@click.option("--threads", type=COUNT, help="Of each program. Default: all cores but one.")
 @click.option("--prompts", type=Path, metavar="FILE", help="JSON lines, as for check.")
 @click.option("--count", type=COUNT, default=4, help="Default prompts, by set.")
 @click.option("--repeats", type=COUNT, default=3, help="Processes of each peer.")
@@ -86,6 +86,8 @@ def peers(
     Exit status: 0, or 1 if no program ran.
     """
     screen = output.screen
+    if not any(name in os.environ for name in VARIABLES):
+        threads = threads or default_threads(cores())  # programs take other numbers by themselves
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
     name, directory, drafts = _named(model, draft)
     drafting = drafting or ("M" if read_config(directory).vision else LOOKUP.spec)
