@@ -238,6 +238,7 @@ def test_a_plan_is_what_the_shapes_say(settings, monkeypatch):
     head = HeadShape(), HeadMethodSettings(rollout=3), Budget(steps=600)
     lines = plan("mine", "eagle", head, settings)
     assert lines[1] == "data: 300 conversations of 120 columns, 2.0 epochs"
+    assert "epochs" not in plan("mine", "eagle", (*head[:2], Budget(minutes=9)), settings)[1]
     memory = 14.13 + (16 * EAGLE + 8 * 3 * 20 * 32064) / 1e9
     assert lines[2] == f"memory: {memory:.1f} GB of 80 GB: fits"
     assert lines[3].startswith("disk: 0.3 GB of hidden states")

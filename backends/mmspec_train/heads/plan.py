@@ -56,10 +56,11 @@ def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]
     seconds = count * (products / tflops + moved / bandwidth) / 1e12 + budget.seconds * (not epochs)
     of_logits = 8 * guesses * settings.batch / columns * vocabulary
     memory = (2 * weights + 16 * parameters + of_logits) / 1e9
+    length = f"{epochs:.1f} epochs" if epochs else f"{budget.seconds / 60:g} minutes of steps"
     fits = "fits" if memory <= size else "does not fit: use a smaller --batch"
     return [
         f"plan on {gpu}: {tflops:.3g} TFLOP/s, {bandwidth:.2g} TB/s; nothing was loaded or trained",
-        f"data: {count:,} conversations of {columns:.0f} columns, {epochs:.1f} epochs",
+        f"data: {count:,} conversations of {columns:.0f} columns, {length}",
         f"memory: {memory:,.1f} GB of {size:,.0f} GB: {fits}",
         f"disk: {stored / 1e9:,.1f} GB of hidden states (--cache-gb)",
         f"hours: {seconds / 3600:.1f}",
