@@ -139,16 +139,17 @@ def test_estimates_become_what_happens(right, estimate):
     assert reliability.corrected(estimate) == pytest.approx(right, abs=0.2)
 
 
-def rate(length, each, sure, rounds=600):
+def rate(length, each, sure, rounds=1500):
     """Tokens per plain round, and the share of rounds that lookup drafted.
 
-    In half of the rounds lookup estimates that a token is right with 0.95, and `sure` of them are;
+    In passages of half the rounds lookup estimates 0.95 for a token, and `sure` of them are right;
     else that 0.4 are, of which 0.1 are.  `each` drafts for the head.
     """
-    tokens, cost, by_lookup = 0, 0.0, 0
+    tokens, cost, by_lookup, is_copy = 0, 0.0, 0, False
     for _ in range(rounds):
         plan = length.choose(50, 100 + tokens)
-        chance, right = (0.95, sure) if each.dice.random() < 0.5 else (0.4, 0.1)
+        is_copy ^= each.dice.random() < 1 / 16
+        chance, right = (0.95, sure) if is_copy else (0.4, 0.1)
         chances = [chance**place for place in range(1, 9)]
         lookup = plan if plan.pays else plan.lookup
         if size := lookup.pays(chances) if lookup and lookup.gamma else 0:
