@@ -51,4 +51,5 @@ def line(points: Mapping[int, float], most: int = MAX_AUTO_GAMMA) -> list[float]
         slope = (points[high] - points[low]) / (high - low)
         values += [points[low] + slope * step for step in range(high - low)]
     rise = max(slope, 0.0)
-    return values + [points[high] + rise * step for step in range(most + 1 - high)]
+    values += [points[high] + rise * step for step in range(most + 1 - high)]
+    return values[: most + 1]
