@@ -117,6 +117,11 @@ def recolour(rng: random.Random, scene: Scene, thing: Thing) -> Thing:
     return replace(thing, colour=rng.choice(sorted(choices)))
 
 
+def new_shape(rng: random.Random, scene: Scene) -> str:
+    """Return a random shape that no thing of the scene has."""
+    return rng.choice([shape for shape in SHAPES if not scene.count(shape)])
+
+
 def free_place(rng: random.Random, scene: Scene) -> int:
     """Return a random place of the scene without a thing."""
     return rng.choice(sorted(set(range(9)) - {thing.place for thing in scene.things}))

@@ -2,10 +2,17 @@
 
 import random
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from mmspec_world.drawing import PLACES, SHAPES, allowed_colours, choose_background, choose_colours
-from mmspec_world.pictures import Scene, Thing, few_things, free_place, recolour, scene_of
+from mmspec_world.pictures import (
+    Scene,
+    Thing,
+    few_things,
+    free_place,
+    new_shape,
+    recolour,
+    scene_of,
+)
 
 KINDS = ("recolour", "reshape", "move", "remove", "add")
 
@@ -31,9 +38,8 @@ def changed_pair(rng: random.Random) -> Pair:
     scene = few_things(rng)
     before = None if kind == "add" else rng.choice(scene.things)
     after = _after(rng, kind, scene, before)
-    things = [thing for thing in scene.things if thing is not before]
-    if after is not None:
-        things.append(after)
+    others = (thing for thing in scene.things if thing is not before)
+    things = [*others, *filter(None, [after])]
     if not things:
         return changed_pair(rng)
     return Pair(kind, (scene, scene_of(scene.background, things)), before, after)
@@ -42,25 +48,19 @@ def changed_pair(rng: random.Random) -> Pair:
 def _after(rng: random.Random, kind: str, scene: Scene, thing: Thing | None) -> Thing | None:
     if thing is None:
         colour = rng.choice(allowed_colours(scene.background, scene.colours))
-        return Thing(colour, _new_shape(rng, scene), free_place(rng, scene))
+        return Thing(colour, new_shape(rng, scene), free_place(rng, scene))
     match kind:
         case "recolour":
             return recolour(rng, scene, thing)
         case "reshape":
-            return replace(thing, shape=_new_shape(rng, scene))
+            return replace(thing, shape=new_shape(rng, scene))
         case "move":
             return replace(thing, place=free_place(rng, scene))
     return None
 
 
-def _new_shape(rng: random.Random, scene: Scene) -> str:
-    present = {thing.shape for thing in scene.things}
-    return rng.choice([shape for shape in SHAPES if shape not in present])
-
-
 NAMES = ("Pip", "Momo", "Luna", "Otto", "Nia", "Zed", "Tia", "Bo")
-Ending = Literal["move", "recolour", "meet"]
-ENDINGS: tuple[Ending, ...] = ("move", "recolour", "meet")
+ENDINGS = ("move", "recolour", "meet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Story:
     """A hero in each frame, how the story ends, and the friend that it meets then, if it does."""
 
     name: str
-    ending: Ending
+    ending: str
     scenes: tuple[Scene, ...]
     heroes: tuple[Thing, ...]
     friend: Thing | None
@@ -105,8 +105,7 @@ def _hero_path(rng: random.Random, frames: int) -> list[int]:
     return places
 
 
-Event = Literal["enter", "leave", "move", "stay"]
-EVENTS: tuple[Event, ...] = ("enter", "leave", "move")
+EVENTS = ("enter", "leave", "move")
 """What happens once in every clip, in any order."""
 
 
@@ -114,7 +113,7 @@ EVENTS: tuple[Event, ...] = ("enter", "leave", "move")
 class MovingThing:
     """What happens to a thing, and the thing in each frame; None if the frame does not show it."""
 
-    event: Event
+    event: str
     frames: tuple[Thing | None, ...]
 
     @property
@@ -167,9 +166,7 @@ class MovingScene:
 def moving_scene(rng: random.Random, frames: int) -> MovingScene:
     """Draw a moving scene of so many frames, four at least."""
     background = choose_background(rng)
-    events: list[Event] = list(EVENTS)
-    if rng.random() < 0.5:
-        events.append("stay")
+    events = [*EVENTS, "stay"] if rng.random() < 0.5 else [*EVENTS]
     colours, shapes = choose_colours(rng, 3, background), rng.sample(SHAPES, len(events))
     colours += rng.choices(colours, k=len(events) - len(colours))
     starts = [*rng.sample(range(1, frames), len(EVENTS)), 0]
@@ -183,7 +180,7 @@ def moving_scene(rng: random.Random, frames: int) -> MovingScene:
 
 
 def _moving_thing(
-    rng: random.Random, event: Event, thing: Thing, start: int, frames: int
+    rng: random.Random, event: str, thing: Thing, start: int, frames: int
 ) -> MovingThing:
     first, last = rng.sample(range(9), 2)
     before = [None if event == "enter" else first] * start

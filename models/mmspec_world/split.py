@@ -1,4 +1,4 @@
-"""Random generators from seeds, and the split of contents into training and held-out sets."""
+"""Seeds of random generators, and the split of contents into training and held-out sets."""
 
 import hashlib
 import random
@@ -20,12 +20,13 @@ class Keyed(Protocol):
 
 
 K = TypeVar("K", bound=Keyed)
+R = TypeVar("R", bound=random.Random)
 
 
-def generator(*parts: object) -> random.Random:
-    """Return a random generator seeded by `parts`, the same in every process."""
+def seed_of(*parts: object) -> int:
+    """Return the seed of a random generator for `parts`, the same in every process."""
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
-    return random.Random(int.from_bytes(digest[:8], "big"))
+    return int.from_bytes(digest[:8], "big")
 
 
 def split_of(key: str) -> Split:
@@ -34,7 +35,7 @@ def split_of(key: str) -> Split:
     return "held-out" if int.from_bytes(digest, "big") % HELD_OUT_ONE_IN == 0 else "train"
 
 
-def draw_in_split(split: Split, make: Callable[[random.Random], K], rng: random.Random) -> K:
+def draw_in_split(split: Split, make: Callable[[R], K], rng: R) -> K:
     """Return the first content from `make` that belongs to the split."""
     while split_of((content := make(rng)).key) != split:
         pass

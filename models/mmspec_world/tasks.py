@@ -7,106 +7,103 @@ from functools import partial
 
 from PIL import Image
 
-from mmspec_world import dialogues, questions, sequence_texts, sequences
+from mmspec_world import dialogues, pictures, questions, sequence_texts, sequences
 from mmspec_world.dialogues import Script
 from mmspec_world.drawing import LETTERS, Labels, label, render
 from mmspec_world.drills import lookup_drill
 from mmspec_world.facts import Fact, JudgedTurn, Sample
-from mmspec_world.pictures import (
-    Drawing,
-    bar_chart,
-    few_things,
-    many_things,
-    two_apart,
-    written_word,
-)
-from mmspec_world.questions import conclude, explain, presence_query, puzzle_query
 from mmspec_world.sequences import MovingScene, Pair, Story
-from mmspec_world.split import KEY_SEPARATOR, Split, draw_in_split, generator
-from mmspec_world.wording import (
-    describe,
-    fact,
-    join_sentences,
-    lettered,
-    long_description,
-    prompts,
-    say,
-    sentence,
-    short_description,
-)
+from mmspec_world.split import KEY_SEPARATOR, Split, draw_in_split, seed_of
+from mmspec_world.wording import Narrator, fact, join_sentences, lettered, prompts, sentence
 
 Scenes = MovingScene | Pair | Story
 Facts = tuple[Fact, ...]
-ANY_DRAWING = (few_things, few_things, many_things, bar_chart, written_word)
+ANY_DRAWING = (
+    pictures.few_things,
+    pictures.few_things,
+    pictures.many_things,
+    pictures.bar_chart,
+    pictures.written_word,
+)
 
 
-def question(kind: str, rng: random.Random, split: Split) -> Script:
+def question(kind: str, rng: Narrator, split: Split) -> Script:
     """Ask one question about a picture; kind: of `draw_query`, or "presence"."""
     if kind == "presence":
-        drawing, query = questions.draw_for_query(rng, split, two_apart, presence_query)
+        drawing, query = dialogues.draw_for_query(
+            rng, split, pictures.two_apart, questions.presence_query
+        )
     else:
-        drawing, query = questions.draw_query(kind, rng, split)
+        drawing, query = dialogues.draw_query(kind, rng, split)
     prefix = prompts("reasoned")[0] if rng.random() < 0.5 else ""
-    return _one_turn(drawing, prefix + query.question, explain(rng, query), (query.fact,))
+    return _one_turn(drawing, prefix + query.question, rng.explain(query), (query.fact,))
 
 
-def reasoning(rng: random.Random, split: Split) -> Script:
+def reasoning(rng: Narrator, split: Split) -> Script:
     """Ask a small puzzle about a scene (LLaVA-Bench)."""
-    make = rng.choice((two_apart, many_things))
-    drawing, query = questions.draw_for_query(rng, split, make, puzzle_query)
-    return _one_turn(drawing, query.question, explain(rng, query), (query.fact,))
+    make = rng.choice((pictures.two_apart, pictures.many_things))
+    drawing, query = dialogues.draw_for_query(rng, split, make, questions.puzzle_query)
+    return _one_turn(drawing, query.question, rng.explain(query), (query.fact,))
 
 
-def detail(rng: random.Random, split: Split) -> Script:
+def detail(rng: Narrator, split: Split) -> Script:
     """Ask for a long description of a picture (LLaVA-Bench)."""
     drawing = _any_drawing(rng, split)
-    return _one_turn(drawing, say(rng, "chat.details"), *long_description(rng, drawing))
+    return _one_turn(drawing, rng.say("chat.details"), *rng.description(drawing, short=False))
 
 
-def captioning(rng: random.Random, split: Split) -> Script:
+def captioning(rng: Narrator, split: Split) -> Script:
     """Ask for a caption of a picture, in one sentence or in detail (COCO)."""
     drawing = _any_drawing(rng, split)
     if rng.random() < 0.6:
-        return _one_turn(drawing, prompts("caption")[0], *short_description(rng, drawing))
-    return _one_turn(drawing, prompts("detailed_caption")[0], *long_description(rng, drawing))
+        return _one_turn(drawing, prompts("caption")[0], *rng.description(drawing, short=True))
+    return _one_turn(
+        drawing, prompts("detailed_caption")[0], *rng.description(drawing, short=False)
+    )
 
 
-def science(rng: random.Random, split: Split) -> Script:
+def science(rng: Narrator, split: Split) -> Script:
     """Ask for one of four choices, after a chain of thought (ScienceQA)."""
-    drawing, query = questions.draw_any_query(rng, split)
+    drawing, query = dialogues.draw_any_query(rng, split)
     others = rng.sample([option for option in query.fact.options if option != query.fact.value], 3)
     choices = rng.sample([query.fact.value, *others], 4)
     letter = LETTERS[choices.index(query.fact.value)]
     question = f"Question: {query.question}\nChoices: {lettered(choices)}\n{prompts('steps')[0]}"
-    final = say(rng, "answer.choice", a=letter)
+    final = rng.say("answer.choice", a=letter)
     chosen = fact(query.fact.category, letter, LETTERS[:4], "answer")
-    return _one_turn(drawing, question, f"{explain(rng, query)} {final}", (query.fact, chosen))
+    return _one_turn(drawing, question, f"{rng.explain(query)} {final}", (query.fact, chosen))
 
 
-def two_images(kind: str, rng: random.Random, split: Split) -> Script:
+def two_images(kind: str, rng: Narrator, split: Split) -> Script:
     """Ask about two images that differ in one thing."""
     pair, (published, *others) = draw_in_split(split, sequences.changed_pair, rng), prompts(kind)
     prompt = published if rng.random() < 0.5 else rng.choice(others)
     return _one_turn(pair, prompt, *sequence_texts.pair_answer(kind, rng, pair))
 
 
-def text_only(rng: random.Random, split: Split) -> Script:
+def text_only(rng: Narrator, split: Split) -> Script:
     """Ask about a scene or a pair that is described in words instead of shown."""
     return rng.choice((_text_only_pair, _text_only_scene, _text_only_scene))(rng, split)
 
 
-def _text_only_scene(rng: random.Random, split: Split) -> Script:
-    scene = draw_in_split(split, rng.choice((few_things, two_apart, many_things)), rng)
-    queries = questions.queries_about(rng, scene, 4)
-    queries += [query for query in (presence_query(rng, scene), puzzle_query(rng, scene)) if query]
+def _text_only_scene(rng: Narrator, split: Split) -> Script:
+    scene = draw_in_split(
+        split, rng.choice((pictures.few_things, pictures.two_apart, pictures.many_things)), rng
+    )
+    queries = dialogues.queries_about(rng, scene, 4)
+    queries += [
+        query
+        for query in (questions.presence_query(rng, scene), questions.puzzle_query(rng, scene))
+        if query
+    ]
     rng.shuffle(queries)
     queries = [query for query in queries if query.fact.category != "background"]
-    turns = [JudgedTurn(query.question, conclude(rng, query)) for query in queries]
-    first = replace(turns[0], question=f"{describe(rng, scene)} {turns[0].question}")
+    turns = [JudgedTurn(query.question, rng.conclude(query)) for query in queries]
+    first = replace(turns[0], question=f"{rng.describe(scene)} {turns[0].question}")
     return Script((), (first, *turns[1:]), (scene.key,))
 
 
-def _text_only_pair(rng: random.Random, split: Split) -> Script:
+def _text_only_pair(rng: Narrator, split: Split) -> Script:
     pair = draw_in_split(split, sequences.changed_pair, rng)
     kind = rng.choice(("difference", "edit"))
     both = sequence_texts.describe_both(rng, pair)
@@ -115,7 +112,7 @@ def _text_only_pair(rng: random.Random, split: Split) -> Script:
     return Script((), (JudgedTurn(question, answer),), (pair.key,))
 
 
-def story_ending(name: str, rng: random.Random, split: Split) -> Script:
+def story_ending(name: str, rng: Narrator, split: Split) -> Script:
     """Ask for the end of a story of five captioned images; name: of the prompt."""
     story: Story = draw_in_split(split, partial(sequences.draw_story, frames=5), rng)
     captions = [
@@ -125,23 +122,25 @@ def story_ending(name: str, rng: random.Random, split: Split) -> Script:
     return _one_turn(story, question, *sequence_texts.ending_answer(rng, story))
 
 
-def video(rng: random.Random, split: Split) -> Script:
+def video(rng: Narrator, split: Split) -> Script:
     """Ask what happens in four frames of a video."""
     story = draw_in_split(split, partial(sequences.draw_story, frames=4), rng)
     return _one_turn(story, rng.choice(prompts("video")), *sequence_texts.video_answer(rng, story))
 
 
-def _one_turn(content: Drawing | Scenes, question: str, answer: str, facts: Facts) -> Script:
+def _one_turn(
+    content: pictures.Drawing | Scenes, question: str, answer: str, facts: Facts
+) -> Script:
     drawings = content.scenes if isinstance(content, Scenes) else (content,)
     return Script(drawings, (JudgedTurn(question, answer, facts, len(drawings)),), (content.key,))
 
 
-def _any_drawing(rng: random.Random, split: Split) -> Drawing:
-    make: Callable[[random.Random], Drawing] = rng.choice(ANY_DRAWING)
+def _any_drawing(rng: Narrator, split: Split) -> pictures.Drawing:
+    make: Callable[[random.Random], pictures.Drawing] = rng.choice(ANY_DRAWING)
     return draw_in_split(split, make, rng)
 
 
-TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
+TASK_SCRIPTS: dict[str, Callable[[Narrator, Split], Script]] = {
     "chart": partial(question, "chart"),  # ChartQA
     "text": partial(question, "word"),  # TextVQA
     "general": partial(question, "scene"),  # VQAv2
@@ -164,7 +163,7 @@ TASK_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
 }
 
 
-def clip_script(frames: int, rng: random.Random, split: Split) -> Script:
+def clip_script(frames: int, rng: Narrator, split: Split) -> Script:
     """Ask for a description of a clip, or for what enters, leaves or moves in it."""
     clip = draw_in_split(split, partial(sequences.moving_scene, frames=frames), rng)
     if rng.random() < 0.5:
@@ -172,13 +171,13 @@ def clip_script(frames: int, rng: random.Random, split: Split) -> Script:
         return _one_turn(clip, rng.choice(prompts("video")), text, facts)
     event = rng.choice(sequences.EVENTS)
     moving = next(moving for moving in clip.things if moving.event == event)
-    question = say(rng, f"clip.{event}_question")
+    question = rng.say(f"clip.{event}_question")
     clause = sentence(sequence_texts.event_text(rng, moving))
     text = join_sentences(sequence_texts.start_text(rng, clip), clause)
     return _one_turn(clip, question, text, sequence_texts.moving_facts(moving))
 
 
-CLIP_SCRIPTS: dict[str, Callable[[random.Random, Split], Script]] = {
+CLIP_SCRIPTS: dict[str, Callable[[Narrator, Split], Script]] = {
     f"clip{frames}": partial(clip_script, frames) for frames in (4, 8, 16)
 }
 """The scripts by task; the bundled pair was not trained on them."""
@@ -189,7 +188,7 @@ SCRIPTS = TASK_SCRIPTS | CLIP_SCRIPTS
 
 def sample(task: str, seed: int, *, split: Split, size: int = 144) -> Sample:
     """Return a task's sample of a seed, the same in every process; no content is in two splits."""
-    rng = generator(task, split, seed)
+    rng = Narrator(seed_of(task, split, seed))
     script = SCRIPTS[task](rng, split)
     images = tuple(render(rng, p.marks(rng), p.background, size) for p in script.drawings)
     return Sample(task, images, script.turns, KEY_SEPARATOR.join(script.keys))
@@ -202,20 +201,20 @@ def labelled_picture(
 
     0 means no label, except for "background", whose classes start at 0.
     """
-    rng = generator("labelled", split, seed)
+    rng = random.Random(seed_of("labelled", split, seed))
     drawing = draw_in_split(split, rng.choice(MAKERS), rng)
     marks = drawing.marks(rng)
     return render(rng, marks, drawing.background, size), label(marks, drawing.background, grid)
 
 
-MAKERS: tuple[Callable[[random.Random], Drawing], ...] = (
-    few_things,
-    few_things,
-    many_things,
-    many_things,
-    bar_chart,
-    bar_chart,
-    *[written_word] * 7,  # a vision tower learns letters last
+MAKERS: tuple[Callable[[random.Random], pictures.Drawing], ...] = (
+    pictures.few_things,
+    pictures.few_things,
+    pictures.many_things,
+    pictures.many_things,
+    pictures.bar_chart,
+    pictures.bar_chart,
+    *[pictures.written_word] * 7,  # a vision tower learns letters last
     lambda rng: rng.choice(sequences.draw_story(rng, 5).scenes),
     lambda rng: rng.choice(sequences.changed_pair(rng).scenes),
 )

@@ -1,4 +1,4 @@
-"""The wording of texts: phrases with random choices, descriptions, and facts with their forms."""
+"""The wording of texts: phrases with random choices, facts with their forms, and answers."""
 
 import random
 import re
@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from mmspec_world.drawing import BACKGROUNDS, COLOURS, LETTERS, NUMBERS, PLACES, SHAPES
-from mmspec_world.facts import SLOT, Fact
+from mmspec_world.facts import SLOT, Fact, Query
 from mmspec_world.pictures import Bar, Chart, Drawing, Scene, Thing, Word, written_word
 
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
@@ -21,14 +21,141 @@ def _phrases() -> dict[str, dict[str, Any]]:
     return tomllib.loads(files(__package__).joinpath("phrases.toml").read_text(encoding="utf-8"))
 
 
-def say(rng: random.Random, phrase: str, **slots: str) -> str:
-    """Choose a text of the phrase `section.name` in phrases.toml, and fill in `slots` by name."""
-    section, _, name = phrase.partition(".")
-    texts = _phrases()[section][name]
-    text = texts if isinstance(texts, str) else rng.choice(texts)
-    while _CHOICE.search(text):
-        text = _CHOICE.sub(lambda match: rng.choice(match.group(1).split("|")), text)
-    return " ".join(text.format(**slots).split())
+class Narrator(random.Random):
+    """A random generator that words texts with its choices."""
+
+    def say(self, phrase: str, **slots: str) -> str:
+        """Choose a text of the phrase `section.name` in phrases.toml, and fill in its slots."""
+        section, _, name = phrase.partition(".")
+        texts = _phrases()[section][name]
+        text = texts if isinstance(texts, str) else self.choice(texts)
+        while _CHOICE.search(text):
+            text = _CHOICE.sub(lambda match: self.choice(match.group(1).split("|")), text)
+        return " ".join(text.format(**slots).split())
+
+    def say_sentence(self, phrase: str, **slots: str) -> str:
+        """Fill in a phrase as `say` does, and return it as a sentence."""
+        return sentence(self.say(phrase, **slots))
+
+    def maybe_sentence(self, chance: float, phrase: str) -> str:
+        """Return the phrase as a sentence with probability `chance`, else an empty text."""
+        return self.say_sentence(phrase) if self.random() < chance else ""
+
+    def place_phrase(self, place: int) -> str:
+        """Return a place with its preposition: "in the top left corner"."""
+        return self.say(f"place.{PLACES[place]}")
+
+    def place_name(self, place: int) -> str:
+        """Return a place without preposition and article: "top left corner"."""
+        return self.place_phrase(place).partition(" the ")[2]
+
+    def thing_at_place(self, thing: Thing) -> str:
+        """Return a thing with its place: "a red star in the centre"."""
+        return f"{an(thing.name)} {self.place_phrase(thing.place)}"
+
+    def things_at_places(self, things: Sequence[Thing]) -> str:
+        """Return things with their places: "a red star in the centre and a blue cross at ..."."""
+        return join_with_and([self.thing_at_place(thing) for thing in things])
+
+    def word_fact(self, word: Word) -> Fact:
+        """Return the written word as a fact; the other options are random words."""
+        others = {written_word(self).text for _ in range(7)} - {word.text}
+        return fact("word", word.text, (word.text, *sorted(others)), "word")
+
+    def describe(self, drawing: Drawing) -> str:
+        """Describe everything in a drawing except its background."""
+        match drawing:
+            case Scene():
+                if self.random() < 0.7:
+                    things = self.things_at_places(drawing.things)
+                    return self.say_sentence("description.all_things", things=things)
+                return " ".join(self._thing_sentence(thing) for thing in drawing.things)
+            case Chart(bars=bars):
+                names = join_with_and([f"the {self.bar_in_words(bar)}" for bar in bars])
+                return self.say_sentence("description.bars", n=NUMBERS[len(bars) - 1], bars=names)
+            case Word(text=text, colour=c):
+                letters, count = ", ".join(text), NUMBERS[len(text) - 1]
+                return self.say_sentence("description.letters", letters=letters, c=c, n=count)
+
+    def _thing_sentence(self, thing: Thing) -> str:
+        there = self.place_phrase(thing.place)
+        return self.say_sentence("description.one_thing", there=there, thing=an(thing.name))
+
+    def bar_in_words(self, bar: Bar) -> str:
+        """Name a bar and its value: "red bar reaches three"."""
+        return self.say("description.bar", c=bar.colour, n=bar.number)
+
+    def description(self, drawing: Drawing, *, short: bool) -> tuple[str, tuple[Fact, ...]]:
+        """Describe a drawing in one sentence or in several; also return the facts they state."""
+        b = drawing.background
+        if short:
+            texts = [self.say_sentence("caption.sentence", things=self._short_text(drawing), b=b)]
+        else:
+            body = join_sentences(*self._sentences(drawing))
+            ground = self.say_sentence("description.background", b=b)
+            texts = [body, ground] if self.random() < 0.7 else [ground, body]
+        facts = (*self._facts(drawing, short=short), background_fact(b))
+        mood = "" if short else self.maybe_sentence(0.4, "description.mood")
+        return join_sentences(*texts, mood), facts
+
+    def _sentences(self, drawing: Drawing) -> Iterator[str]:
+        """Yield the kind of drawing, all that it shows, and the tallest bar or the word."""
+        match drawing:
+            case Scene(things=things):
+                number = f"{NUMBERS[len(things) - 1]} {'shapes' if len(things) > 1 else 'shape'}"
+                yield self.say_sentence("description.scene", n=number)
+                yield self.describe(drawing)
+            case Chart():
+                yield self.say_sentence("description.chart")
+                yield self.describe(drawing)
+                yield self.say_sentence("description.tallest", c=drawing.tallest.colour)
+            case Word():
+                yield self.say_sentence("description.word")
+                yield self.describe(drawing)
+                yield self.say_sentence("description.text", w=drawing.text, c=drawing.colour)
+
+    def _facts(self, drawing: Drawing, *, short: bool = False) -> tuple[Fact, ...]:
+        """Return the facts that a long or short description states, without the background."""
+        match drawing:
+            case Scene():
+                stated = (thing_colour,) if short else (thing_colour, thing_place)
+                return tuple(fact(thing) for thing in drawing.singles("shape") for fact in stated)
+            case Chart():
+                return tuple(map(bar_fact, [drawing.tallest] if short else drawing.bars))
+            case Word():
+                return self.word_fact(drawing), ink_fact(drawing)
+
+    def _short_text(self, drawing: Drawing) -> str:
+        match drawing:
+            case Scene():
+                return self.things_at_places(drawing.things)
+            case Chart():
+                count, bar = NUMBERS[len(drawing.bars) - 1], self.bar_in_words(drawing.tallest)
+                return self.say("caption.chart", n=count, bar=bar)
+            case Word():
+                return self.say("caption.word", w=drawing.text, c=drawing.colour)
+
+    def explain(self, query: Query) -> str:
+        """Answer with the evidence: before a derived answer, before or after any other."""
+        if query.derived or self.random() < 0.65:
+            opening = self.maybe_sentence(0.4, "answer.opening")
+            parts = [opening, query.evidence, self.conclude(query)]
+        else:
+            verdict = f"{query.verdict}, " if query.verdict else ""
+            parts = [sentence(verdict + query.clause), query.evidence]
+        return join_sentences(*parts, self.maybe_sentence(0.3, "answer.closing"))
+
+    def conclude(self, query: Query) -> str:
+        """State the steps and the answer, without the evidence."""
+        link = "answer.verdict" if query.verdict else "answer.conclusion"
+        return join_sentences(query.steps, self.say_sentence(link, c=query.clause, v=query.verdict))
+
+    def reply(self, query: Query) -> str:
+        """Answer as in a chat: mostly one sentence, or with reasons if the answer is derived."""
+        if query.derived or self.random() < 0.3:
+            return self.explain(query)
+        clause = self.say_sentence("answer.short", c=query.clause)
+        return join_sentences(clause, query.evidence if self.random() < 0.25 else "")
 
 
 def prompts(name: str) -> list[str]:
@@ -36,20 +163,10 @@ def prompts(name: str) -> list[str]:
     return list(_phrases()["prompts"][name])
 
 
-def say_sentence(rng: random.Random, phrase: str, **slots: str) -> str:
-    """Fill in a phrase as `say` does, and return it as a sentence."""
-    return sentence(say(rng, phrase, **slots))
-
-
 def sentence(text: str) -> str:
     """Capitalise the first letter and end with a full stop."""
     end = "" if text.endswith((".", "!", "?")) else "."
     return text[0].upper() + text[1:] + end
-
-
-def maybe_sentence(rng: random.Random, chance: float, phrase: str) -> str:
-    """Return the phrase as a sentence with probability `chance`, else an empty text."""
-    return say_sentence(rng, phrase) if rng.random() < chance else ""
 
 
 def join_sentences(*parts: str) -> str:
@@ -77,26 +194,6 @@ def lettered(choices: Sequence[str]) -> str:
     return " ".join(
         f"({letter}) {choice}" for letter, choice in zip(LETTERS, choices, strict=False)
     )
-
-
-def place_phrase(rng: random.Random, place: int) -> str:
-    """Return a place with its preposition: "in the top left corner"."""
-    return say(rng, f"place.{PLACES[place]}")
-
-
-def place_name(rng: random.Random, place: int) -> str:
-    """Return a place without preposition and article: "top left corner"."""
-    return place_phrase(rng, place).partition(" the ")[2]
-
-
-def thing_at_place(rng: random.Random, thing: Thing) -> str:
-    """Return a thing with its place: "a red star in the centre"."""
-    return f"{an(thing.name)} {place_phrase(rng, thing.place)}"
-
-
-def things_at_places(rng: random.Random, things: Sequence[Thing]) -> str:
-    """Return things with their places: "a red star in the centre and a blue cross at ..."."""
-    return join_with_and([thing_at_place(rng, thing) for thing in things])
 
 
 def thing_slots(thing: Thing) -> dict[str, str]:
@@ -131,12 +228,6 @@ def bar_fact(bar: Bar) -> Fact:
     return fact("chart", bar.number, NUMBERS, "bar", colour=bar.colour)
 
 
-def word_fact(rng: random.Random, word: Word) -> Fact:
-    """Return the written word as a fact; the other options are random words."""
-    others = {written_word(rng).text for _ in range(7)} - {word.text}
-    return fact("word", word.text, (word.text, *sorted(others)), "word")
-
-
 def ink_fact(word: Word) -> Fact:
     """Return the colour of the letters as a fact."""
     return fact("colour", word.colour, tuple(COLOURS), "ink")
@@ -149,96 +240,3 @@ def event_facts(category: str, event: str, **things: Thing | None) -> tuple[Fact
         for name, trait, *forms in _phrases()["facts"][event]
         if (thing := things[name])
     )
-
-
-def describe(rng: random.Random, drawing: Drawing) -> str:
-    """Describe everything in a drawing except its background."""
-    match drawing:
-        case Scene():
-            if rng.random() < 0.7:
-                things = things_at_places(rng, drawing.things)
-                return say_sentence(rng, "description.all_things", things=things)
-            return " ".join(_thing_sentence(rng, thing) for thing in drawing.things)
-        case Chart():
-            return bars_in_words(rng, drawing)
-        case Word():
-            return spelling(rng, drawing)
-
-
-def _thing_sentence(rng: random.Random, thing: Thing) -> str:
-    there = place_phrase(rng, thing.place)
-    return say_sentence(rng, "description.one_thing", there=there, thing=an(thing.name))
-
-
-def bar_in_words(rng: random.Random, bar: Bar) -> str:
-    """Name a bar and its value: "red bar reaches three"."""
-    return say(rng, "description.bar", c=bar.colour, n=bar.number)
-
-
-def bars_in_words(rng: random.Random, chart: Chart) -> str:
-    """Return a sentence that gives the bars of a chart from left to right."""
-    bars = join_with_and([f"the {bar_in_words(rng, bar)}" for bar in chart.bars])
-    return say_sentence(rng, "description.bars", n=NUMBERS[len(chart.bars) - 1], bars=bars)
-
-
-def spelling(rng: random.Random, word: Word) -> str:
-    """Return a sentence that spells a word letter by letter."""
-    letters, count = ", ".join(word.text), NUMBERS[len(word.text) - 1]
-    return say_sentence(rng, "description.letters", letters=letters, c=word.colour, n=count)
-
-
-def long_description(rng: random.Random, drawing: Drawing) -> tuple[str, tuple[Fact, ...]]:
-    """Describe a drawing in several sentences; also return the facts that they state."""
-    body = join_sentences(*_sentences(rng, drawing))
-    ground = say_sentence(rng, "description.background", b=drawing.background)
-    text = join_sentences(body, ground) if rng.random() < 0.7 else join_sentences(ground, body)
-    facts = (*_facts(rng, drawing), background_fact(drawing.background))
-    return join_sentences(text, maybe_sentence(rng, 0.4, "description.mood")), facts
-
-
-def short_description(rng: random.Random, drawing: Drawing) -> tuple[str, tuple[Fact, ...]]:
-    """Describe a drawing in one sentence; also return the facts that it states."""
-    text = say_sentence(
-        rng, "caption.sentence", things=_short_text(rng, drawing), b=drawing.background
-    )
-    return text, (*_facts(rng, drawing, short=True), background_fact(drawing.background))
-
-
-def _sentences(rng: random.Random, drawing: Drawing) -> Iterator[str]:
-    """Yield the kind of drawing, all that it shows, and the tallest bar or the word."""
-    match drawing:
-        case Scene(things=things):
-            number = f"{NUMBERS[len(things) - 1]} {'shapes' if len(things) > 1 else 'shape'}"
-            yield say_sentence(rng, "description.scene", n=number)
-            yield describe(rng, drawing)
-        case Chart():
-            yield say_sentence(rng, "description.chart")
-            yield describe(rng, drawing)
-            yield say_sentence(rng, "description.tallest", c=drawing.tallest.colour)
-        case Word():
-            yield say_sentence(rng, "description.word")
-            yield describe(rng, drawing)
-            yield say_sentence(rng, "description.text", w=drawing.text, c=drawing.colour)
-
-
-def _facts(rng: random.Random, drawing: Drawing, *, short: bool = False) -> tuple[Fact, ...]:
-    """Return the facts that a long or short description states, without the background."""
-    match drawing:
-        case Scene():
-            stated = (thing_colour,) if short else (thing_colour, thing_place)
-            return tuple(fact(thing) for thing in drawing.singles("shape") for fact in stated)
-        case Chart():
-            return tuple(map(bar_fact, [drawing.tallest] if short else drawing.bars))
-        case Word():
-            return word_fact(rng, drawing), ink_fact(drawing)
-
-
-def _short_text(rng: random.Random, drawing: Drawing) -> str:
-    match drawing:
-        case Scene():
-            return things_at_places(rng, drawing.things)
-        case Chart():
-            count, bar = NUMBERS[len(drawing.bars) - 1], bar_in_words(rng, drawing.tallest)
-            return say(rng, "caption.chart", n=count, bar=bar)
-        case Word():
-            return say(rng, "caption.word", w=drawing.text, c=drawing.colour)
