@@ -272,6 +272,7 @@ def test_mmspec_is_asked_by_topic_with_the_image_before_the_first_question(tmp_p
         ("scienceqa", "problems.json", '{"3": {}}', "problems.json: 3.question is missing"),
         ("scienceqa", "problems.json", "{}", "there is no sample in it"),
         ("scienceqa", "other.json", "{}", "there is no problems.json"),
+        ("llava-w", "other.json", "{}", r"there is no .* or questions\.jsonl"),
         ("coco", "captions_val.json", '{"images": [{}]}', r"images\[0\].file_name is missing"),
         ("mmspec", "mmspec.jsonl", '{"id": "1"}', "mmspec.jsonl:1: image is missing"),
         ("mmspec", "questions.jsonl", "", "there is no test/mmspec.jsonl or mmspec.jsonl"),

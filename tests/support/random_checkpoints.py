@@ -147,7 +147,7 @@ def _bfloat16(values: Any) -> Any:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
+    if len(sys.argv) < 3 or not TABLES["pairs"].keys() >= {*sys.argv[2:]}:
+        sys.exit(f"{__doc__}\nNames: {', '.join(TABLES['pairs'])}")
     for pair in sys.argv[2:]:
         write_pair(pair, Path(sys.argv[1]))

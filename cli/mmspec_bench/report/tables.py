@@ -54,7 +54,7 @@ def time(summaries: Sequence[Summary]) -> Table:
         "Tokens over decoding seconds, pooled, and the speeds that 50 % and 95 % of the answers "
         "reach; seconds within which half of the answers begin. Speed-ups are over plain decoding "
         "of the same questions: decoding alone, and from question to last token. Paired: mean over "
-        "answers; global: quotient of sums."
+        "answers; global: quotient of sums. Peak memory: of a GPU, else of the process so far."
     )
     columns = (
         ("tokens/s", lambda one: positive(one["tokens_per_second"], 1)),

@@ -134,4 +134,5 @@ def _tables(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
     for pattern in (dataset.files, Path(dataset.files).name, "*.parquet"):
         if files := sorted(folder.glob(pattern)):
             return files
-    raise UsageError(f"--suite {name}={folder}: there is no {dataset.files} or *.parquet")
+    allowed = (dataset.files, "*.parquet", *(ORIGINALS[name].files if name in ORIGINALS else ()))
+    raise UsageError(f"--suite {name}={folder}: there is no {' or '.join(allowed)}")
