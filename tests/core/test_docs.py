@@ -139,6 +139,16 @@ def test_answers_of_real_models_are_those_of_their_file():
         assert cells == [rates[0], nodes, *rates[1:]]
 
 
+def test_cards_of_heads_have_the_figures_of_their_table():
+    with (TABLES / "heads.csv").open(newline="", encoding="utf-8") as opened:
+        rows = {row["drafter"]: row for row in csv.DictReader(opened)}
+    for card in CARDS:
+        text = " ".join(card.read_text(encoding="utf-8").split())
+        if found := re.search(r"gets (\S+) tokens per round as a chain and (\S+) as a tree", text):
+            row = rows[card.parent.name]
+            assert list(found.groups()) == [row[k].partition(",")[0] for k in ("chain", "tree 60")]
+
+
 def test_speeds_are_those_of_their_files():
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert [line for line in page_lines() if line not in page] == []
