@@ -51,10 +51,9 @@ def serve(named: str | None, **values: Any) -> None:
     try:
         from mmspec_server.app import Service
         from mmspec_server.decoding import DecodingQueue
-        from mmspec_server.server import Server, addresses, bound, share_one_heap
+        from mmspec_server.server import Server, addresses, bound
     except ModuleNotFoundError as error:
         raise not_installed("mmspec serve", error, "server") from error
-    share_one_heap()
     chosen = choose(ServerSettings, values)
     source = context.get_parameter_source("seed")
     models = {name: values.pop(name) for name in MODELS}

@@ -4,6 +4,7 @@ import asyncio
 import mimetypes
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
@@ -35,7 +36,7 @@ from mmspec_server.chat_request import (
 )
 from mmspec_server.completions import Completion, TextCompletion
 from mmspec_server.decoding import ConversationCache, DecodingQueue, Event, answer
-from mmspec_server.endpoint import ApiError, Endpoint, Fields, http_error, read_body, read_json
+from mmspec_server.endpoint import ApiError, Endpoint, Fields, failure, read_body, read_json
 from mmspec_server.grammar import Grammars
 from mmspec_server.images import MEGA, Fetcher, ImageReader
 from mmspec_server.middleware import PAGE, Guard, Metrics
@@ -44,8 +45,8 @@ from mmspec_server.replies import EventStream, Reply, whole
 from mmspec_server.responses import ResponseReply
 from mmspec_server.settings import ServerSettings
 
-READ_TOGETHER = 4
-"""Requests whose messages and images are read at the same time; others hold only their bodies."""
+READERS = 4
+"""Threads that read messages and images: few, for each keeps the memory that its images took."""
 
 SEED_BITS = 32
 """Bits of a seed that the server draws; a JSON number of any client holds them."""
@@ -94,7 +95,7 @@ class Service:
         self.metrics = Metrics()
         self.created = int(time.time())
         self._grammars = Grammars(self.engine.target)
-        self._reading = asyncio.Semaphore(READ_TOGETHER)
+        self._readers = ThreadPoolExecutor(READERS, "reading")
 
     @property
     def model(self) -> str:
@@ -142,8 +143,8 @@ class Service:
                 if not self.seeded:
                     defaults = replace(defaults, seed=randbits(SEED_BITS))
                 asked = read(fields, defaults)
-                async with self._reading:  # on another thread, for it takes time
-                    asked, prompt = await asyncio.to_thread(self._prepared, asked)
+                loop = asyncio.get_running_loop()
+                asked, prompt = await loop.run_in_executor(self._readers, self._prepared, asked)
             form = self._call_form if asked.tools else None
             writer = reply(self.model, asked, self.engine.target, form)
             job = self.queue.submit(self._events(asked, prompt))
@@ -248,5 +249,5 @@ def create_app(service: Service) -> Starlette:
         ),
         Middleware(Guard, settings=service.settings),
     ]
-    handlers = {HTTPException: http_error}
+    handlers = {HTTPException: failure}
     return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)

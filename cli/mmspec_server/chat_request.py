@@ -83,10 +83,10 @@ def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
     Raises ApiError for values out of range and for what cannot be done.
     """
     logprobs = _logprobs(fields, "logprobs: true", wanted=fields.flag("logprobs"))
+    asked = _completion(fields, defaults, logprobs)
     tools, choice = _tools(fields), fields.get("tool_choice", "auto")
     forced = _forced(fields, tools) if choice not in ("auto", "none") else []
     one = isinstance(choice, dict) or fields.get("parallel_tool_calls") is False
-    asked = _completion(fields, defaults, logprobs)
     if forced and asked.form:
         raise fields.error("tool_choice", "auto or none beside a response_format")
     return replace(
@@ -141,36 +141,24 @@ def read_text_request(fields: Fields, defaults: Options) -> ChatRequest:
 
 def _completion(fields: Fields, defaults: Options, logprobs: int | None) -> ChatRequest:
     """What both kinds of completions are asked for, without messages or text."""
-    _refuse_unsupported(fields)
-    stream, own = fields.flag("stream"), fields.block("mmspec")
     form = fields.block("response_format")
     older = fields.integer("max_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
     most = fields.integer("max_completion_tokens", older, 1, MOST_TOKENS)
-    sampling = _sampling_options(fields, defaults, most)
-    return ChatRequest(
-        replace(sampling, logprobs=logprobs, stop_strings=_stops(fields)),
-        stream=stream,
-        include_usage=stream and fields.block("stream_options").flag("include_usage"),
-        details=own.flag("details"),
-        plain=own.flag("plain"),
-        form=_form(form, form.block("json_schema")),
-    )
+    asked = _asked(fields, replace(defaults, max_new_tokens=most, logprobs=logprobs))
+    return replace(asked, form=_form(form, form.block("json_schema")))
 
 
 def read_responses_request(fields: Fields, defaults: Options) -> ChatRequest:
     """A request to `/v1/responses`, whose `input` is a string or a list of messages."""
     fields.refuse(STORED)
-    _refuse_unsupported(fields)
     most = fields.integer("max_output_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
-    sampling = _sampling_options(fields, defaults, most)
     wanted = LOGPROBS in fields.read("include", list[Any], [])
     logprobs = _logprobs(fields, f'include: ["{LOGPROBS}"]', wanted=wanted)
-    stream, messages = fields.flag("stream"), _input(fields)
-    instructions = fields.text("instructions", "")
+    asked = _asked(fields, replace(defaults, max_new_tokens=most, logprobs=logprobs))
+    instructions, form = fields.text("instructions", ""), fields.block("text").block("format")
     first = [Fields({"role": "system", "content": instructions})] if instructions else []
-    options = replace(sampling, logprobs=logprobs)
-    form = fields.block("text").block("format")
-    return ChatRequest(options, [*first, *messages], "input", stream=stream, form=_form(form, form))
+    messages = [*first, *_input(fields)]
+    return replace(asked, messages=messages, param="input", form=_form(form, form))
 
 
 def _input(fields: Fields) -> Sequence[Fields]:
@@ -183,13 +171,28 @@ def _input(fields: Fields) -> Sequence[Fields]:
     return items
 
 
-def _refuse_unsupported(fields: Fields) -> None:
-    """Raise ApiError for fields that would be ignored although the answer depends on them."""
+def _asked(fields: Fields, defaults: Options) -> ChatRequest:
+    """What requests to every address are asked for; raises ApiError for what cannot be done."""
     fields.refuse(UNSUPPORTED)
     fields.integer("n", 1, 1, 1)
     for name in ("presence_penalty", "frequency_penalty"):
         if fields.number(name, 0.0, -2.0, 2.0):
             raise fields.error(name, "0 or left out: no token is made less likely")
+    temperature = fields.number("temperature", defaults.sampling.temperature, 0, 2)
+    top_p = fields.number("top_p", defaults.sampling.top_p, 0, 1)
+    if not top_p:
+        raise fields.error("top_p", "a number above 0 and at most 1")
+    stream, own = fields.flag("stream"), fields.block("mmspec")
+    options = replace(
+        defaults,
+        sampling=replace(defaults.sampling, temperature=temperature, top_p=top_p),
+        seed=fields.integer("seed", defaults.seed, -(2**63), 2**63 - 1),
+        repeat_limit=own.integer("repeat_limit", defaults.repeat_limit, 0, MOST_TOKENS),
+        stop_strings=_stops(fields),
+    )
+    usage = stream and fields.block("stream_options").flag("include_usage")
+    shown = {name: own.flag(name) for name in ("details", "plain")}
+    return ChatRequest(options, stream=stream, include_usage=usage, **shown)
 
 
 def _form(form: Fields, named: Fields) -> Fields | None:
@@ -202,20 +205,6 @@ def _form(form: Fields, named: Fields) -> Fields | None:
     if kind != "json_schema":
         raise form.error("type", "text, json_object or json_schema")
     return Fields(named.read("schema", dict[str, Any], None), f"{named.path}schema")
-
-
-def _sampling_options(fields: Fields, defaults: Options, most_tokens: int) -> Options:
-    """The server's options with a request's temperature, top_p, seed and lengths."""
-    temperature = fields.number("temperature", defaults.sampling.temperature, 0, 2)
-    top_p = fields.number("top_p", defaults.sampling.top_p, 0, 1)
-    if not top_p:
-        raise fields.error("top_p", "a number above 0 and at most 1")
-    sampling = replace(defaults.sampling, temperature=temperature, top_p=top_p)
-    seed = fields.integer("seed", defaults.seed, -(2**63), 2**64 - 1)
-    limit = fields.block("mmspec").integer("repeat_limit", defaults.repeat_limit, 0, MOST_TOKENS)
-    return replace(
-        defaults, sampling=sampling, seed=seed, max_new_tokens=most_tokens, repeat_limit=limit
-    )
 
 
 def _logprobs(fields: Fields, switch: str, *, wanted: bool) -> int | None:

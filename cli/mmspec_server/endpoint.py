@@ -5,14 +5,14 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from mmspec.ground.errors import ContextError, ImageError, MmspecError, UsageError
-from mmspec.ground.json_file import JsonObject
+from mmspec.ground.json_file import JsonObject, Length
 from mmspec.ground.json_reader import MismatchError, parse_json, shown
 
 DISCARDED = 4
@@ -23,6 +23,9 @@ NOWHERE = (
     "/v1/models, /metrics, /health or /"
 )
 """What is said of an address that there is not."""
+
+ENTRIES = 100_000
+"""The most objects of a list."""
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -48,15 +51,19 @@ class ApiError(Exception):
         return {"error": fields}
 
 
-def refused(error: ApiError) -> Response:
-    """The reply of an error."""
-    return JSONResponse(error.body, error.status, headers=dict(error.headers))
+async def failure(_: Request | None, error: Exception) -> Response:
+    """The reply to a request that raised an error."""
+    told = api_error(error)
+    return JSONResponse(told.body, told.status, headers=dict(told.headers))
 
 
 def api_error(error: Exception) -> ApiError:
     """The error for the client; logs type and place alone: messages may hold prompts or paths."""
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, HTTPException):  # for a path or method that there is not
+        reason = NOWHERE if error.status_code == 404 else "method not allowed"
+        return ApiError(error.status_code, reason)
     if isinstance(error, UsageError | ImageError | ContextError):
         return ApiError(400, str(error))
     *_, frame = traceback.extract_tb(error.__traceback__) or [None]
@@ -65,12 +72,6 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, MmspecError):
         return ApiError(500, "the model's files cannot serve this request: see the server's log")
     return ApiError(500, "the server failed: see its log")
-
-
-async def http_error(_: Request, error: Exception) -> Response:
-    """The reply for a path or method that there is not."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return refused(ApiError(status, NOWHERE if status == 404 else "method not allowed"))
 
 
 async def read_body(request: Request, limit: int, seconds: float) -> bytes:
@@ -89,24 +90,19 @@ async def read_body(request: Request, limit: int, seconds: float) -> bytes:
 
 
 async def _received(request: Request, limit: int) -> bytes:
-    declared = request.headers.get("content-length", "0")
-    size = int(declared) if declared.isdigit() else 0
-    body, received = bytearray(), 0
-    if size > DISCARDED * limit:
-        raise _too_large(limit)
-    async for part in request.stream():
-        received += len(part)
-        if received > DISCARDED * limit:
-            raise _too_large(limit)
-        body += part if max(received, size) <= limit else b""
-    if received > limit:
-        raise _too_large(limit)
-    return bytes(body)
-
-
-def _too_large(limit: int) -> ApiError:
+    size, body = int(request.headers.get("content-length", 0)), bytearray()
+    if size <= DISCARDED * limit:
+        received = 0
+        async for part in request.stream():
+            received += len(part)
+            size = max(size, received)
+            if received > DISCARDED * limit:
+                break
+            body += part if size <= limit else b""
+    if size <= limit:
+        return bytes(body)
     reason = f"the body is larger than {limit} bytes: send fewer or smaller images"
-    return ApiError(413, reason, code="body_too_large", headers={"Connection": "close"})
+    raise ApiError(413, reason, code="body_too_large", headers={"Connection": "close"})
 
 
 def read_json(body: bytes) -> "Fields":
@@ -147,22 +143,12 @@ class Fields(JsonObject):
         """A text; without a default it must be there."""
         return str(self.read(key, str, default))
 
-    def integer(self, key: str, default: int, least: int, most: int) -> int:
-        """An integer from `least` to `most`, which may have more than 63 bits."""
-        value = int(self.read(key, int, default))
-        if not least <= value <= most:
-            allowed = f"an integer from {least:,} to {most:,}" if least < most else f"{most}"
-            raise self.error(key, allowed)
-        return value
-
     def block(self, key: str) -> "Fields":
         """The object at `key`; empty if it is missing."""
         return Fields(self.read(key, dict[str, Any], {}), f"{self.path}{key}.")
 
     def blocks(self, key: str) -> "Sequence[Fields]":
         """The objects of the list at `key`, which must not be empty."""
-        value = self.get(key, [])
-        if not isinstance(value, list) or not value:
-            raise self.error(key, "a list of at least one object")
-        entries = {f"{key}[{index}]": entry for index, entry in enumerate(value)}
-        return [Fields(entries, self.path).block(name) for name in entries]
+        entries = self.read(key, Annotated[list[dict[str, Any]], Length(1, ENTRIES)], [])
+        path = f"{self.path}{key}"
+        return [Fields(entry, f"{path}[{index}].") for index, entry in enumerate(entries)]

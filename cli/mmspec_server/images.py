@@ -6,18 +6,18 @@ Images are fetched from allowed domains alone, at addresses that were checked to
 import base64
 import binascii
 import os
-import re
 import socket
 import ssl
 import stat
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from io import BytesIO
 from ipaddress import IPv6Address, IPv6Network, ip_address
+from math import inf
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -35,7 +35,6 @@ MEGA = 10**6
 DECODED_BYTES = 2**28
 """Bytes of the pictures that are kept, as sent and as pixels."""
 
-_DATA_URL = re.compile(r"data:([^,;]{0,80})(?:;[^,;]{1,200}){0,9}?(;base64)?,", re.IGNORECASE)
 _UNTYPED = ("", "application/octet-stream")
 """Types of data: URLs whose writer did not know that of the image."""
 
@@ -53,10 +52,6 @@ class RefusedImage(Exception):
     """An image that is not fetched or read; the message says why, and names no path."""
 
 
-def _resolve(host: str, port: int) -> list[str]:
-    return [str(info[4][0]) for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-
-
 @dataclass(frozen=True, slots=True)
 class Fetcher:
     """Fetches from `domains` alone; every redirect is checked like the first address."""
@@ -65,9 +60,6 @@ class Fetcher:
     """Exact host names, without their subdomains."""
     seconds: float = 10.0
     """Seconds for one image, redirects included."""
-    resolve: Callable[[str, int], list[str]] = _resolve
-    """The addresses of a host and port; raises OSError if there is none."""
-    connect: Callable[[tuple[str, int], float], socket.socket] = socket.create_connection
 
     def fetch(self, url: str, limit: int) -> bytes:
         """The content at `url`, at most `limit` bytes; raises RefusedImage."""
@@ -85,10 +77,14 @@ class Fetcher:
     def _get(self, url: str, limit: int, deadline: float) -> bytes | str:
         """The content of one address, or where it redirects to."""
         parts = self._checked(url)
-        port = PORTS[parts.scheme]
-        connection = HTTPConnection(parts.hostname or "", port)
-        with closing(connection):
-            connection.sock = stream = self._socket(parts, port, deadline)
+        host, port = parts.hostname or "", PORTS[parts.scheme]
+        with closing(HTTPConnection(host, port)) as connection:
+            checked = _address(host, port), port
+            connection.sock = socket.create_connection(checked, _left(deadline))
+            if parts.scheme == "https":  # to a server whose certificate is the host's
+                context = ssl.create_default_context()
+                connection.sock = context.wrap_socket(connection.sock, server_hostname=host)
+            stream = connection.sock
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             connection.request("GET", target, headers={"Accept": "image/*"})
             with connection.getresponse() as reply:
@@ -107,20 +103,14 @@ class Fetcher:
             raise RefusedImage("its domain is not allowed: see --allow-url")
         return parts
 
-    def _socket(self, parts: SplitResult, port: int, deadline: float) -> socket.socket:
-        """A connection to an address of the host that was checked just now."""
-        host = parts.hostname or ""
-        addresses = self.resolve(host, port)
-        if not addresses or not all(map(is_public, addresses)):
-            raise RefusedImage("its address is not public")
-        plain = self.connect((addresses[0], port), _left(deadline))
-        if parts.scheme == "http":
-            return plain
-        try:  # to a server whose certificate is the host's
-            return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
-        except BaseException:
-            plain.close()
-            raise
+
+def _address(host: str, port: int) -> str:
+    """The first address of a host, of which all are public now."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(info[4][0]) for info in found]
+    if not all(map(is_public, addresses)):
+        raise RefusedImage("its address is not public")
+    return addresses[0]
 
 
 def is_public(address: str) -> bool:
@@ -200,15 +190,14 @@ class ImageReader:
 
     def _sent(self, url: str) -> bytes:
         """The content of a data: URL."""
-        beginning = _DATA_URL.match(url)
-        if not beginning:
+        head, comma, data = url.partition(",")
+        kind, *parameters = head[len("data:") :].lower().split(";")
+        if not comma:
             raise RefusedImage("a data: URL has a comma before its data: data:image/png;base64,…")
-        kind = beginning[1].strip().lower()
-        if not kind.startswith("image/") and kind not in _UNTYPED:
-            raise RefusedImage(f"a data: URL of {kind!r}: send an image, such as image/png")
-        data = url[beginning.end() :].strip()
-        content = unquote_to_bytes(data) if "%" in data else data.encode("ascii", "replace")
-        if not beginning[2]:
+        if not kind.strip().startswith("image/") and kind.strip() not in _UNTYPED:
+            raise RefusedImage(f"a data: URL of {kind[:60]!r}: send an image, such as image/png")
+        content = unquote_to_bytes(data.strip())
+        if parameters[-1:] != ["base64"]:
             return content
         content = content.translate(None, b" \t\r\n\f")
         if len(content) * 3 // 4 > self.file_bytes + 2:
@@ -221,19 +210,18 @@ class ImageReader:
 
     def _check_pixels(self, content: bytes) -> None:
         """Refuse by an image's header what would take too much memory to decode."""
-        most = f"{self.pixels / MEGA:g} million pixels"
-        large = f"it has more than {most}: make it smaller; --max-pixels allows more"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of its size, which is checked here
                 with Image.open(BytesIO(content), formats=FORMATS) as image:
-                    pixels = image.width * image.height
-        except Image.DecompressionBombError as error:
-            raise RefusedImage(large) from error
+                    pixels: float = image.width * image.height
+        except Image.DecompressionBombError:
+            pixels = inf
         except Exception as error:  # damaged data makes decoders raise anything
             raise RefusedImage(f"it is not an image in {', '.join(FORMATS)}") from error
         if pixels > self.pixels:
-            raise RefusedImage(large)
+            reason = f"it has more than {self.pixels / MEGA:g} million pixels: make it smaller"
+            raise RefusedImage(f"{reason}; --max-pixels allows more")
 
 
 def read_file(root: Path, url: str, limit: int) -> bytes:

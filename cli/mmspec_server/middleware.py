@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mmspec.decoding.statistics import Statistics
-from mmspec_server.endpoint import ApiError, api_error, refused
+from mmspec_server.endpoint import ApiError, failure
 from mmspec_server.settings import ServerSettings, is_address, is_loopback
 
 ADDRESSES = (
@@ -118,7 +118,8 @@ class Guard:
             self._check(Headers(scope=scope), needs_key=not public)
             await self.app(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - a client gets a reply, whatever happens
-            await refused(api_error(error))(scope, receive, send)
+            reply = await failure(None, error)
+            await reply(scope, receive, send)
 
     def _check(self, headers: Headers, *, needs_key: bool) -> None:
         host, origin = headers.get("host", ""), headers.get("origin")

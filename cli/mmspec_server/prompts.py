@@ -1,8 +1,7 @@
 """Reads the messages of a request as a conversation, and renders the prompt."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mmspec.chat.draft_selection import pictures
 from mmspec.chat.engine import Engine
@@ -95,12 +94,12 @@ def read_conversation(
     said: list[Message] = []
     for message in request.messages:
         match message.text("role"):
-            case "system" | "developer" if turns or said:
-                raise message.error("role", "user or assistant after the first of these")
             case "system" | "developer":
+                if turns or said:
+                    raise message.error("role", "user or assistant after the first of these")
                 systems.append(_plain(message))
             case "user":
-                said.append(Message("user", tuple(_parts(message, reader.picture))))
+                said.append(Message("user", tuple(_parts(message, reader))))
             case "tool":
                 said.append(Message("tool", (_plain(message),)))
             case "assistant":
@@ -147,27 +146,26 @@ def _call(call: Fields) -> Call:
 
 def _plain(message: Fields) -> str:
     """The text of a message that cannot have images."""
-
-    def refuse(_: object, param: str) -> Any:
-        raise ApiError(400, f"{param}: only the user's messages can show images", param)
-
-    return "\n".join(map(str, _parts(message, refuse)))
+    return "\n".join(map(str, _parts(message)))
 
 
-def _parts(message: Fields, picture: Callable[[str, str], Picture]) -> list[str | Picture]:
+def _parts(message: Fields, reader: ImageReader | None = None) -> list[str | Picture]:
     content = message.get("content")
     if isinstance(content, str):
         return [content]
     if not isinstance(content, list):
         raise message.error("content", "a string or a list of parts")
-    return [_part(part, picture) for part in message.blocks("content")]
+    return [_part(part, reader) for part in message.blocks("content")]
 
 
-def _part(part: Fields, picture: Callable[[str, str], Picture]) -> str | Picture:
+def _part(part: Fields, reader: ImageReader | None) -> str | Picture:
     kind = part.text("type")
     if kind in TEXTS:
         return part.text("text")
     if kind not in IMAGES:
         raise part.error("type", "text or image_url (in /v1/responses input_text or input_image)")
     block, key = (part.block(kind), "url") if kind == "image_url" else (part, "image_url")
-    return picture(block.text(key), f"{block.path}{key}")
+    param = f"{block.path}{key}"
+    if reader is None:
+        raise ApiError(400, f"{param}: only the user's messages can show images", param)
+    return reader.picture(block.text(key), param)

@@ -1,10 +1,7 @@
 """Runs a service on a port until a signal ends it."""
 
-import ctypes
 import os
 import socket
-import sys
-from collections.abc import Mapping
 from contextlib import suppress
 
 import uvicorn
@@ -17,13 +14,6 @@ CUT_SECONDS = 5.0
 
 CONNECTIONS = 256
 """Open connections; uvicorn answers more with status 503."""
-
-_ARENA_MAX = -8
-"""`M_ARENA_MAX` of glibc's malloc.h: the parameter that is the most heaps."""
-
-CHOSEN = ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
-"""Environment variables with which a user chooses how glibc keeps memory."""
-
 
 EVERYWHERE = ("0.0.0.0", "::")
 """Hosts that mean every address of the machine."""
@@ -81,18 +71,3 @@ def addresses(host: str, port: int) -> list[str]:
         way.connect(ELSEWHERE)
         return [f"http://{each}:{port}" for each in ("127.0.0.1", way.getsockname()[0])]
     return [f"http://127.0.0.1:{port}"]
-
-
-def share_one_heap(environment: Mapping[str, str] = os.environ) -> bool:
-    """Let all threads allocate from one heap; False where the user chose or there is no glibc.
-
-    A thread's own heap keeps what its requests freed, for that thread alone: with many requests the
-    memory of the process grows by tens of megabytes that nobody uses. Has an effect on threads that
-    allocate for the first time after it.
-    """
-    if sys.platform != "linux" or any(name in environment for name in CHOSEN):
-        return False
-    try:
-        return bool(ctypes.CDLL(None).mallopt(_ARENA_MAX, 1))
-    except AttributeError:  # another C library than glibc
-        return False
