@@ -17,17 +17,17 @@ from mmspec_bench.commands.output import loaded
 from mmspec_bench.measure.calibrate import Measured
 from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_bench.measure.steadiness import busy_already
-from mmspec_terminal.options import EXACT, JSON, LOADING, PLAIN
+from mmspec_terminal.options import EXACT, JSON, LOADING
 from mmspec_terminal.render import Screen
+from mmspec_terminal.setup import with_screen
 from mmspec_terminal.wording import with_flags
 
 
 @click.command()
 @LOADING
 @EXACT
-@JSON
-@PLAIN
-def calibrate(exact: str, as_json: bool, plain: bool, **where: Any) -> int:
+@with_screen(JSON)
+def calibrate(screen: Screen, exact: str, **where: Any) -> int:
     """Measure the cost of target forwards and drafted tokens by context, and write it to a file.
 
     Contexts are 64, 512, 2,048 and 8,192 tokens, as far as the models have positions. `--gamma
@@ -36,11 +36,10 @@ def calibrate(exact: str, as_json: bool, plain: bool, **where: Any) -> int:
     cheap enough to be used from then on. A measurement that other programs disturb ends early, and
     nothing is written. Exits with 1 if nothing is written.
     """
-    screen = Screen(plain=plain)
     engine = loaded(screen, where, Options(exact=exact))
     if engine.target.model.device == "cpu" and (problem := busy_already()):
         screen.note(with_flags(f"not measured: the machine is busy: {problem}"))
-        if as_json:
+        if screen.as_json:
             screen.json({"problem": problem, "file": None})
         return 1
     rows = engine.exact_rows(exact, measure=True)
@@ -49,7 +48,7 @@ def calibrate(exact: str, as_json: bool, plain: bool, **where: Any) -> int:
     measured = measure(engine, screen.progress, exact=exact)
     calibration = measured.calibration
     written = _write(screen, file, measured)
-    if as_json:
+    if screen.as_json:
         names = {"model": engine.target.name, "draft": engine.drafts and engine.drafts.name}
         names |= engine.exact_fields(exact)
         path = {"file": str(file.path) if written else None}

@@ -19,7 +19,6 @@ from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
 from mmspec_cli.terminal.lookup_memory import remember
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM
-from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
 from mmspec_terminal.wording import with_flags
 
@@ -65,16 +64,14 @@ def chat(
     last = _last() if resume else None
     if last and setup.models["model"] == "auto":
         setup = replace(setup, models={**setup.models, "model": last.model})
-    screen = Screen(plain=setup.plain, accepted=setup.accepted)
+    screen = setup.screen
     pictures = open_images(images, setup.sampling)
     if STANDARD_INPUT in images:
         type_at_terminal()
     interactive = is_interactive()
-    loading = partial(setup.load, screen.progress, ready=True)
-    engine = load_or_pull(loading, screen, ask=interactive)
+    engine = load_or_pull(partial(setup.load, ready=True), screen, ask=interactive)
     dialogue = Dialogue(
         engine.chat(setup.options, Conversation(system, thinking=thinking)),
-        screen,
         setup,
         interactive=interactive,
         kept=kept_conversations() if interactive and not private else None,

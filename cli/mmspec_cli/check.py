@@ -79,18 +79,18 @@ def check(
     )
     if backends:
         return _check_across(setup, chosen, backends, reference, stages=stages)
-    screen = Screen(plain=setup.plain)
+    screen = setup.screen
     if (setup.options.drafting or setup.models["draft"]) == PLAIN.spec:
         raise click.UsageError(
             "check compares drafting with plain decoding: give a --draft, and no --drafting none"
         )
-    engine = setup.load(screen.progress)
-    for note in () if setup.as_json else engine.notes:
+    engine = setup.load()
+    for note in () if screen.as_json else engine.notes:
         screen.note(note)
     screen.progress("decoding")
     asked = chosen or prompts_for(engine.target.model.config, DEFAULT_PROMPTS)
     report = compare_all(engine, asked, setup.options)
-    if setup.as_json:
+    if screen.as_json:
         screen.json(report.as_dict())
     else:
         _show(screen, report)
@@ -140,7 +140,7 @@ def _check_across(
     setup: Setup, prompts: Sequence[Prompt], backends: str, reference: str | None, *, stages: bool
 ) -> int:
     """Compare the backends named, with commas, on one checkpoint, in float32 by default."""
-    screen, models = Screen(plain=setup.plain), dict(setup.models)
+    screen, models = setup.screen, dict(setup.models)
     names = [name.strip() for name in backends.split(",")]
     for name in names:
         load_backend(name)
@@ -166,7 +166,7 @@ def _check_across(
         stages=stages,
         reference=resolve(reference, names[0]) if reference else None,
     )
-    if setup.as_json:
+    if screen.as_json:
         screen.json(report.as_dict())
     else:
         _show_across(screen, report)

@@ -8,25 +8,24 @@ import click
 from mmspec.diagnostics.doctor import examine
 from mmspec.ground.errors import UsageError
 from mmspec_terminal.config_file import config_file, defaults, read_config
-from mmspec_terminal.options import JSON, PLAIN
+from mmspec_terminal.options import JSON
 from mmspec_terminal.render import Screen, in_words
+from mmspec_terminal.setup import with_screen
 
 
 @click.command()
 @click.option("--full", is_flag=True, help="Show versions, every model and all that is optional.")
-@JSON
-@PLAIN
-def doctor(*, full: bool, as_json: bool, plain: bool) -> int:
+@with_screen(JSON)
+def doctor(screen: Screen, full: bool) -> int:
     """Say in one screen whether mmspec works here, and what to do next.
 
     Exit status: 0, or 1 if something needed is missing.
     """
-    screen = Screen(plain=plain)
     report = examine()
     if wrong := _wrong_defaults():
         report["missing"].append({"what": "right defaults", "fix": wrong, "needed": True})
         report["exit_code"] = 1
-    if as_json:
+    if screen.as_json:
         screen.json(report)
     elif full:
         _show(screen, report)

@@ -13,7 +13,6 @@ from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM
-from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
 
 
@@ -28,22 +27,22 @@ def generate(
     setup: Setup, images: tuple[str, ...], prompt: str, system: str | None, thinking: bool | None
 ) -> int:
     """Answer one question, with or without images and clips, on stdout; - is an image on stdin."""
-    screen = Screen(plain=setup.plain, accepted=setup.accepted)
+    screen = setup.screen
     if prompt == STANDARD_INPUT and STANDARD_INPUT in images:
         raise UsageError("standard input holds the prompt or an image, not both: give - once")
     text = sys.stdin.read().strip() if prompt == STANDARD_INPUT else prompt
     if not text.strip():
         raise UsageError("--prompt is empty: give a question")
     pictures = open_images(images, setup.sampling)
-    engine = setup.load(screen.progress, ready=True)
+    engine = setup.load(ready=True)
     chat = engine.chat(setup.options, Conversation(system, thinking=thinking))
-    for note in () if setup.as_json else introduction(engine):
+    for note in () if screen.as_json else introduction(engine):
         screen.note(note)
     for remark in () if images else unseen_images(text):
         screen.note(remark)
     with deferred_interrupt() as interrupt:
-        first = stream(chat.ask(text, pictures), screen, interrupt, silent=setup.as_json)
-        if setup.as_json:
+        first = stream(chat.ask(text, pictures), screen, interrupt, silent=screen.as_json)
+        if screen.as_json:
             screen.json(answer_report(chat))
         else:
             for note in remarks(chat.answer, details=setup.details):

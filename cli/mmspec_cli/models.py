@@ -20,8 +20,9 @@ from mmspec.drafters.views import LOOKUP
 from mmspec.ground.errors import UsageError
 from mmspec_cli.terminal.absent_models import pull_pair
 from mmspec_terminal.help_pages import WholeGroup
-from mmspec_terminal.options import BACKEND, JSON, PLAIN
+from mmspec_terminal.options import BACKEND, JSON
 from mmspec_terminal.render import Screen, in_words
+from mmspec_terminal.setup import with_screen
 
 GROUP_SIZE = 64
 """Weights that share a scale, unless another number is named."""
@@ -34,18 +35,14 @@ def models() -> None:
 
 @models.command("list")
 @BACKEND
-@JSON
-@PLAIN
-def list_models(backend: str, as_json: bool, plain: bool) -> None:
+@with_screen(JSON)
+def list_models(screen: Screen, backend: str) -> None:
     """List every model with a card, whether it is on this machine, and its size; which to take."""
-    screen = Screen(plain=plain)
     name = reader(backend)
     cards = [describe(card, name) for card in load_cards().values()]
-    if as_json:
-        screen.json(cards)
-        return
-    screen.table(["name", "here", "size", "what it is"], [_row(card) for card in cards])
-    screen.say(advice(name))
+    screen.show(cards, ["name", "here", "size", "what it is"], [_row(card) for card in cards])
+    if not screen.as_json:
+        screen.say(advice(name))
 
 
 def _row(card: dict[str, Any]) -> list[str]:
@@ -69,22 +66,17 @@ def _in_bytes(size: int) -> str:
 @models.command()
 @click.argument("name", metavar="NAME|REPO|DIR")
 @BACKEND
-@JSON
-@PLAIN
-def show(name: str, backend: str, as_json: bool, plain: bool) -> None:
+@with_screen(JSON)
+def show(screen: Screen, name: str, backend: str) -> None:
     """Show a model's card, or what a directory or repository on this machine holds.
 
     `memory` is that of the weights, in bytes.
     """
-    screen, reading = Screen(plain=plain), reader(backend)
-    known = load_cards().get(name)
+    known, reading = load_cards().get(name), reader(backend)
     model = describe(known, reading) if known else describe_directory(resolve(name, reading))
-    if as_json:
-        screen.json(model)
-        return
-    if memory := model.get("memory"):
-        model |= {"memory": {bits: _in_bytes(size) for bits, size in memory.items()}}
-    screen.table(["", ""], [(key, in_words(value)) for key, value in model.items()])
+    memory = {bits: _in_bytes(size) for bits, size in (model.get("memory") or {}).items()}
+    rows = [(key, in_words(memory if key == "memory" else value)) for key, value in model.items()]
+    screen.show(model, ["", ""], rows)
 
 
 @models.command("pull")
@@ -96,15 +88,14 @@ def show(name: str, backend: str, as_json: bool, plain: bool) -> None:
     help="Also write a copy with weights of so many bits, in MLX's format, to NAME-8bit here.",
 )
 @BACKEND
-@PLAIN
+@with_screen()
 def pull_model(
-    name: str, revision: str | None, bits: int | None, backend: str, plain: bool
+    screen: Screen, name: str, revision: str | None, bits: int | None, backend: str
 ) -> None:
     """Download a model and the draft that its card names, in the format of the backend.
 
     What was interrupted goes on. Each file is compared with the digest that the hub names.
     """
-    screen = Screen(plain=plain)
     if bits:
         _pull_and_quantize(name, revision, bits, backend, screen)
         return
@@ -131,14 +122,14 @@ def _pull_and_quantize(
 
 @models.command("rm")
 @click.argument("name", metavar="NAME|REPO")
-@PLAIN
-def remove(name: str, plain: bool) -> None:
+@with_screen()
+def remove(screen: Screen, name: str) -> None:
     """Delete a pulled model from the hub's cache, in every format and revision."""
     known = load_cards().get(name)
     if known and known.bundled:
         raise UsageError(f"{name} is in the package: pip uninstall mmspec removes it")
     freed = delete(known.sources.values() if known else [name])
-    Screen(plain=plain).say(f"deleted {name}: {_in_bytes(freed)}")
+    screen.say(f"deleted {name}: {_in_bytes(freed)}")
 
 
 @models.command()
@@ -147,12 +138,11 @@ def remove(name: str, plain: bool) -> None:
 @click.option("--bits", type=int, default=4, help="Of a weight: 2, 4 or 8.")
 @click.option("--group-size", type=int, default=GROUP_SIZE, help="Weights of one scale.")
 @click.option("--backend", default="mlx", metavar="mlx", help="The format.")
-@PLAIN
+@with_screen()
 def quantize(
-    source: str, destination: Path, bits: int, group_size: int, backend: str, plain: bool
+    screen: Screen, source: str, destination: Path, bits: int, group_size: int, backend: str
 ) -> None:
     """Write a quantized copy of a model (name, repository or directory) in MLX's format."""
-    screen = Screen(plain=plain)
     screen.progress(f"quantizing {source}")
     directory = resolve(source, backend)
     _quantizer(backend).quantize(directory, destination, bits=bits, group_size=group_size)
@@ -178,17 +168,16 @@ def _quantizer(backend: str) -> Quantizer:
 )
 @click.option("--target", help="The head's target. Default: the one that the head's card names.")
 @BACKEND
-@PLAIN
+@with_screen()
 def export(
-    head: str, destination: Path, layout: Layout, target: str | None, backend: str, plain: bool
+    screen: Screen, head: str, destination: Path, layout: Layout, target: str | None, backend: str
 ) -> None:
     """Write an eagle, eagle3, dflash or dspark head as vLLM or SGLang reads it.
 
     Tensors keep their bytes. Heads that are fed images' features are refused: those engines give
     them none.
     """
-    screen, name = Screen(plain=plain), reader(backend)
-    target = target or _target_of(head)
+    name, target = reader(backend), target or _target_of(head)
     directory = resolve(target, name)
     export_head(resolve(head, name), directory, layout, destination, _hub_id(target, directory))
     screen.say(str(destination))

@@ -12,19 +12,10 @@ from mmspec.ground.errors import UsageError, not_installed
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_server.settings import ServerSettings
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import (
-    CAPTIONER,
-    DECODING,
-    DRAFT,
-    DRAFT_QUANTIZE,
-    DRAFT_TEXT,
-    MODELS,
-    PLACE,
-    together,
-)
+from mmspec_terminal.options import CAPTIONER, DECODING, DRAFT_TEXT, DRAFTS, together
 from mmspec_terminal.render import Screen
 from mmspec_terminal.settings_options import choose, options_of
-from mmspec_terminal.setup import Setup, decoding_options
+from mmspec_terminal.setup import read_setup
 
 if TYPE_CHECKING:
     from mmspec_server.server import Server
@@ -34,7 +25,7 @@ if TYPE_CHECKING:
 @click.argument("model", default="auto", metavar="[MODEL]")
 @click.option("--model", "named", metavar="MODEL", help="The same, as in other commands.")
 @options_of(ServerSettings)
-@together(DRAFT, DRAFT_QUANTIZE, PLACE, CAPTIONER, DRAFT_TEXT, DECODING)
+@together(DRAFTS, CAPTIONER, DRAFT_TEXT, DECODING)
 def serve(named: str | None, **values: Any) -> None:
     """Answer browsers and programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 
@@ -56,14 +47,13 @@ def serve(named: str | None, **values: Any) -> None:
         raise not_installed("mmspec serve", error, "server") from error
     chosen = choose(ServerSettings, values)
     source = context.get_parameter_source("seed")
-    models = {name: values.pop(name) for name in MODELS}
-    setup = Setup(models, decoding_options(values))
+    screen = Screen()
+    setup = read_setup(screen, values)
     queue = DecodingQueue(chosen.queue)
     try:
         with bound(chosen.host, chosen.port) as listener:
-            screen = Screen()
             # On the decoding thread: a framework may tie arrays to a thread.
-            engine = queue.call(partial(setup.load, screen.progress, ready=True))
+            engine = queue.call(partial(setup.load, ready=True))
             for note in engine.notes:
                 screen.note(note)
             seeded = source != ParameterSource.DEFAULT

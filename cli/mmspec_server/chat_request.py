@@ -191,8 +191,8 @@ def _asked(fields: Fields, defaults: Options) -> ChatRequest:
         stop_strings=_stops(fields),
     )
     usage = stream and fields.block("stream_options").flag("include_usage")
-    shown = {name: own.flag(name) for name in ("details", "plain")}
-    return ChatRequest(options, stream=stream, include_usage=usage, **shown)
+    details, plain = own.flag("details"), own.flag("plain")
+    return ChatRequest(options, stream=stream, include_usage=usage, details=details, plain=plain)
 
 
 def _form(form: Fields, named: Fields) -> Fields | None:

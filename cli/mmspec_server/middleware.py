@@ -70,20 +70,16 @@ class Metrics:
 
     def answer(self, statistics: Statistics) -> None:
         """Count an answer."""
-        seconds = statistics.seconds
-        added = {
-            "answers_total": 1,
-            "prompt_tokens_total": statistics.prompt_tokens,
-            "cached_tokens_total": statistics.cached_tokens,
-            "completion_tokens_total": statistics.tokens,
-            "drafted_tokens_total": statistics.drafted,
-            "accepted_tokens_total": statistics.accepted,
-            "rounds_total": statistics.rounds,
-            "prefill_seconds_total": sum(seconds[name] for name in PREFILL),
-            "decode_seconds_total": seconds["decode"],
-        }
-        for name, value in added.items():
-            self._sums[name] += value
+        sums, seconds = self._sums, statistics.seconds
+        sums["answers_total"] += 1
+        sums["prompt_tokens_total"] += statistics.prompt_tokens
+        sums["cached_tokens_total"] += statistics.cached_tokens
+        sums["completion_tokens_total"] += statistics.tokens
+        sums["drafted_tokens_total"] += statistics.drafted
+        sums["accepted_tokens_total"] += statistics.accepted
+        sums["rounds_total"] += statistics.rounds
+        sums["prefill_seconds_total"] += sum(seconds[stage] for stage in PREFILL)
+        sums["decode_seconds_total"] += seconds["decode"]
 
     def text(self, **gauges: int) -> str:
         """All sums and the values of gauges now."""

@@ -126,7 +126,8 @@ IMAGE_TOKENS = click.option(
 )
 PLACE = together(BACKEND, DEVICE, DTYPE, QUANTIZE, THREADS, IMAGE_TOKENS)
 """Where, in which numbers and on how large images models compute."""
-LOADING = together(MODEL, DRAFT, DRAFT_QUANTIZE, PLACE)
+DRAFTS = together(DRAFT, DRAFT_QUANTIZE, PLACE)
+LOADING = together(MODEL, DRAFTS)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
 MODELS = (
     *("model", "draft", "draft_quantize", "captioner", "captions", "draft_text"),

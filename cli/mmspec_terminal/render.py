@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from typing import Any
@@ -49,14 +49,16 @@ class Screen:
 
     plain: no colour, boxes or temporary lines; also set if stdout is not a terminal, NO_COLOR is
     set, or the terminal is dumb.  accepted: mark accepted draft tokens, by colour or, if plain, by
-    angle quotes.
+    angle quotes.  as_json: results are JSON.
     """
 
-    def __init__(self, *, plain: bool = False, accepted: bool = False) -> None:
+    def __init__(
+        self, *, plain: bool = False, accepted: bool = False, as_json: bool = False
+    ) -> None:
         self.terminal = sys.stdout.isatty()
         dumb = os.environ.get("TERM") == "dumb"
         self.plain = plain or dumb or not self.terminal or bool(os.environ.get("NO_COLOR"))
-        self.accepted = accepted
+        self.accepted, self.as_json = accepted, as_json
         self._out = self._console(sys.stdout)
         self._err = self._console(sys.stderr)
         self._progress = False
@@ -134,6 +136,20 @@ class Screen:
         """Write one JSON document on one line."""
         self._out.file.write(visible_json(json.dumps(value, ensure_ascii=False)) + "\n")
         self._out.file.flush()
+
+    def tell(self, value: Any, lines: Iterable[str]) -> None:
+        """Write a result as lines, or as the JSON document `value`."""
+        if self.as_json:
+            self.json(value)
+        for line in () if self.as_json else lines:
+            self.say(line)
+
+    def show(self, value: Any, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write a result as a table, or as the JSON document `value`."""
+        if self.as_json:
+            self.json(value)
+        else:
+            self.table(columns, rows)
 
     def note(self, text: str) -> None:
         """Write a remark to stderr on one line; on a terminal it wraps between words."""

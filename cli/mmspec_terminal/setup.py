@@ -1,4 +1,4 @@
-"""Reads the shared options: which models, how to decode, which frames of clips."""
+"""Reads the shared options: which models, how to decode, which frames of clips, and the screen."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.clips import EVENLY, FrameSampling
-from mmspec_terminal.options import (
-    ACCEPTED,
-    CAPTIONER,
-    DECODING,
-    DETAILS,
-    DRAFT_TEXT,
-    FRAMES,
-    JSON,
-    LOADING,
-    MODELS,
-    PLAIN,
-    together,
-)
+from mmspec_terminal import options
+from mmspec_terminal.options import Decorator, together
+from mmspec_terminal.render import Screen
 
 if TYPE_CHECKING:
     from mmspec.chat.engine import Engine
@@ -29,51 +19,69 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The shared options: models, decoding and output."""
+    """The shared options: output, models and decoding."""
 
+    screen: Screen
     models: Mapping[str, Any]
     """Keywords of `mmspec.chat.engine.load`."""
     options: "Options"
-    as_json: bool = False
-    plain: bool = False
-    accepted: bool = False
     details: bool = False
     sampling: FrameSampling = EVENLY
     """Which frames of clips are taken."""
 
-    def load(self, progress: Callable[[str], object], *, ready: bool = False) -> "Engine":
+    def load(self, *, ready: bool = False) -> "Engine":
         """Load target, draft and captioner; raises MmspecError, before that for invalid options.
 
         ready: time a few rounds, so that the first answer drafts from its first round.
         """
-        progress("loading")
+        self.screen.progress("loading")
         from mmspec.chat.engine import load
 
-        return load(**self.models, options=self.options, ready=ready, progress=progress)
+        named: dict[str, Any] = {"options": self.options, "progress": self.screen.progress}
+        return load(**self.models, **named, ready=ready)
 
-    def load_other(
-        self, model: str, options: "Options", progress: Callable[[str], object]
-    ) -> "Engine":
+    def load_other(self, model: str, options: "Options") -> "Engine":
         """Load another target with the draft that its card names; raises MmspecError."""
         models = {**self.models, "model": model, "draft": "auto"}
-        return replace(self, models=models, options=options).load(progress, ready=True)
+        return replace(self, models=models, options=options).load(ready=True)
+
+
+def with_screen(*output: Decorator) -> Decorator:
+    """Decorator that adds options of output and --plain, passed as the first argument, a `Screen`.
+
+    output: --json and --accepted, as far as a command has them.
+    """
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def shown(
+            *, plain: bool, as_json: bool = False, accepted: bool = False, **values: Any
+        ) -> Any:
+            screen = Screen(plain=plain, as_json=as_json, accepted=accepted)
+            return command(screen, **values)
+
+        return together(*output, options.PLAIN)(shown)
+
+    return decorated
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator that adds all shared options, passed as the first argument, a `Setup`."""
 
     @wraps(command)
-    def with_setup(**values: Any) -> Any:
-        models = {name: values.pop(name) for name in MODELS}
-        output = {name: values.pop(name) for name in ("as_json", "plain", "accepted", "details")}
-        sampling = FrameSampling(values.pop("fps"), values.pop("max_frames"))
-        setup = Setup(models, decoding_options(values), sampling=sampling, **output)
-        return command(setup, **values)
+    def with_setup(screen: Screen, fps: float, max_frames: int, **values: Any) -> Any:
+        chosen = {"details": values.pop("details"), "sampling": FrameSampling(fps, max_frames)}
+        return command(replace(read_setup(screen, values), **chosen), **values)
 
-    shared = together(
-        LOADING, CAPTIONER, DRAFT_TEXT, DECODING, JSON, PLAIN, ACCEPTED, DETAILS, FRAMES
-    )
-    return shared(with_setup)
+    models = together(options.LOADING, options.CAPTIONER, options.DRAFT_TEXT, options.DECODING)
+    output = with_screen(options.JSON, options.ACCEPTED)
+    return together(models, output, options.DETAILS, options.FRAMES)(with_setup)
+
+
+def read_setup(screen: Screen, values: dict[str, Any]) -> Setup:
+    """The models and the decoding that `values` name, which loses these options."""
+    models = {name: values.pop(name) for name in options.MODELS}
+    return Setup(screen, models, decoding_options(values))
 
 
 def decoding_options(values: dict[str, Any]) -> "Options":
@@ -84,13 +92,12 @@ def decoding_options(values: dict[str, Any]) -> "Options":
     sampling = Sampling(values.pop("temperature"), values.pop("top_k"), values.pop("top_p"))
     tree = _tree(values)
     names = ("drafting", "weights", "adaptive", "pool", "overflow", "gamma", "seed", "exact")
-    fields = {name: values.pop(name) for name in (*names, "max_new_tokens")}
-    limit = values.pop("repeat_limit", 0)  # only commands that answer people have it
-    options = Options(sampling=sampling, tree=tree, repeat_limit=limit, **fields)
-    for name in ("adaptive", "tree", "weights", "pool") if options.drafting == "none" else ():
-        if getattr(options, name) not in (None, False, (), "auto"):
+    fields = {name: values.pop(name) for name in (*names, "max_new_tokens", "repeat_limit")}
+    chosen = Options(sampling=sampling, tree=tree, **fields)
+    for name in ("adaptive", "tree", "weights", "pool") if chosen.drafting == "none" else ():
+        if getattr(chosen, name) not in (None, False, (), "auto"):
             raise UsageError(f"--{name} needs a --drafting other than none, which drafts nothing")
-    return options
+    return chosen
 
 
 def _tree(values: dict[str, Any]) -> "Tree | Literal['auto'] | None":

@@ -11,8 +11,9 @@ from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
 from mmspec.ground.output_files import replace_text
 from mmspec_bench.table import Table
-from mmspec_terminal.options import JSON, OUT, PLAIN, together
+from mmspec_terminal.options import JSON, OUT, together
 from mmspec_terminal.render import Screen
+from mmspec_terminal.setup import with_screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,10 @@ class Output:
 
     screen: Screen
     out: Path | None
-    as_json: bool
 
     def report(self, report: dict[str, Any], show: Callable[[], None]) -> None:
         """Show a report, or print it as JSON; then write it to --out. Raises WriteError."""
-        if self.as_json:
+        if self.screen.as_json:
             self.screen.json(report)
         else:
             show()
@@ -37,10 +37,10 @@ def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator that adds --out, --json and --plain, passed as the first argument, an `Output`."""
 
     @wraps(command)
-    def decorated(*, out: Path | None, as_json: bool, plain: bool, **values: Any) -> Any:
-        return command(Output(Screen(plain=plain), out, as_json), **values)
+    def decorated(screen: Screen, out: Path | None, **values: Any) -> Any:
+        return command(Output(screen, out), **values)
 
-    return together(OUT, JSON, PLAIN)(decorated)
+    return together(OUT, with_screen(JSON))(decorated)
 
 
 def loaded(screen: Screen, models: dict[str, Any], options: Options) -> Engine:

@@ -7,22 +7,21 @@ import click
 from mmspec_bench.commands.output import show_tables
 from mmspec_bench.report.merge import merge
 from mmspec_bench.report.write import write
-from mmspec_terminal.options import JSON, PLAIN
+from mmspec_terminal.options import JSON
 from mmspec_terminal.render import Screen
+from mmspec_terminal.setup import with_screen
 
 
 @click.command()
 @click.argument("directories", nargs=-1, required=True, type=Path, metavar="DIR...")
-@JSON
-@PLAIN
-def report(directories: tuple[Path, ...], as_json: bool, plain: bool) -> None:
+@with_screen(JSON)
+def report(screen: Screen, directories: tuple[Path, ...]) -> None:
     """Report on a run or on all its shards; files are written to the first DIR."""
-    screen = Screen(plain=plain)
     screen.progress("reading")
     run = merge(directories)
     screen.progress("writing")
     written = write(run, directories[0])
-    if as_json:
+    if screen.as_json:
         screen.json({"methods": written.summaries, "files": list(map(str, written.files))})
         return
     for remark in written.remarks:

@@ -33,8 +33,8 @@ from mmspec_terminal.options import (
     PLACE,
     gamma_option,
 )
-from mmspec_terminal.options import PLAIN as UNADORNED
 from mmspec_terminal.render import Screen
+from mmspec_terminal.setup import with_screen
 from mmspec_terminal.wording import with_flags
 
 METHODS = "M,T,C,P,MT,MTC,MTCP,none"
@@ -87,11 +87,9 @@ COUNT = click.IntRange(min=1)
 @DRAFT_TEXT
 @PLACE
 @CAPTIONER
-@JSON
-@UNADORNED
+@with_screen(JSON)
 def run(
-    as_json: bool,
-    plain: bool,
+    screen: Screen,
     out: Path,
     resume: bool,
     skip_bad: bool,
@@ -102,7 +100,6 @@ def run(
 
     Exit status: 0, or 1 if an answer differs from plain decoding's by more than rounding.
     """
-    screen = Screen(plain=plain)
     settings = _settings(values)
     engines = _engines(screen, settings, drafts, values)
     runner, done = prepare(
@@ -122,7 +119,7 @@ def run(
             with suppress(WriteError):  # a disk that is full has already been named
                 update_provenance(out, problem=problem)
     finished = merge([out])
-    if as_json:
+    if screen.as_json:
         fields = {"problem": finished.problem} | engines[0].exact_fields(settings.exact)
         screen.json({"methods": finished.summaries} | fields)
     else:

@@ -86,7 +86,7 @@ def images(dialogue: Dialogue) -> None:
     columns = ["with", "image", "size"]
     cells = [[where, picture.name, picture.shape] for where, picture in rows]
     records = [dict(zip(columns, row, strict=True)) for row in cells]
-    dialogue.show({"images": records}, columns, cells)
+    dialogue.screen.show({"images": records}, columns, cells)
 
 
 def save(dialogue: Dialogue, name: str) -> None:
@@ -149,7 +149,7 @@ def sessions(dialogue: Dialogue, argument: str) -> None:
         ]
         columns = ("", "written", "model", "questions", "first question")
         records = [dict(zip(("number", *columns[1:]), row, strict=True)) for row in rows]
-        dialogue.show({"sessions": records}, columns, rows)
+        dialogue.screen.show({"sessions": records}, columns, rows)
 
 
 def go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -> bool:

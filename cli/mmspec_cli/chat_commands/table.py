@@ -46,7 +46,7 @@ def _help(dialogue: Dialogue) -> None:
         ("Ctrl-C", "Stops the answer."),
         (f"{' or '.join(LEAVING)}, alone", "Leaves, as /quit and Ctrl-D do."),
     ]
-    dialogue.show({"help": {name.strip(): text for name, text in rows}}, ["", ""], rows)
+    dialogue.screen.show({"help": {name.strip(): text for name, text in rows}}, ["", ""], rows)
 
 
 def _quit(dialogue: Dialogue) -> None:

@@ -76,7 +76,7 @@ def history(dialogue: Dialogue) -> None:
         records.append({"question": asked, "images": images, "answer": turn.answer_text})
         names = f" [{', '.join(images)}]" if images else ""
         lines += [f"{number}>{names} {asked}", turn.answer_text]
-    dialogue.tell({"history": records}, lines)
+    dialogue.screen.tell({"history": records}, lines)
 
 
 def stats(dialogue: Dialogue) -> None:
@@ -99,7 +99,7 @@ def stats(dialogue: Dialogue) -> None:
         *((f"{stage}, s", f"{spent:.3f}") for stage, spent in statistics.seconds.items()),
         ("peak memory, GB", f"{statistics.peak_memory_bytes / 1e9:.2f}"),
     ]
-    dialogue.show(stats_report(dialogue.chat), ["last answer", ""], rows)
+    dialogue.screen.show(stats_report(dialogue.chat), ["last answer", ""], rows)
 
 
 def _plain(answer: Answer) -> list[tuple[str, str]]:

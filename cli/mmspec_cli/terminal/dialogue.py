@@ -6,7 +6,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -44,7 +43,6 @@ class Dialogue:
     """A chat on a screen; a method that raises MmspecError leaves chat and images unchanged."""
 
     chat: Chat
-    screen: Screen
     setup: Setup
     interactive: bool
     """True if Ctrl-C ends only an answer, not the command."""
@@ -71,29 +69,18 @@ class Dialogue:
     """
 
     @property
+    def screen(self) -> Screen:
+        """Where all is shown."""
+        return self.setup.screen
+
+    @property
     def prompt(self) -> str:
         """The prompt, with the number of images and clips staged for the next question."""
         return f"[{in_numbers(self.staged)}] > " if self.staged else "> "
 
     def notice(self, text: str) -> None:
         """Show `text`, the result of a command."""
-        self.tell({"notice": text}, [text])
-
-    def tell(self, value: dict[str, Any], lines: Sequence[str]) -> None:
-        """Show `lines`, or `value` in JSON mode."""
-        if self.setup.as_json:
-            self.screen.json(value)
-        for line in () if self.setup.as_json else lines:
-            self.screen.say(line)
-
-    def show(
-        self, value: dict[str, Any], columns: Sequence[str], rows: Sequence[Sequence[str]]
-    ) -> None:
-        """Show `rows`, or `value` in JSON mode."""
-        if self.setup.as_json:
-            self.screen.json(value)
-        else:
-            self.screen.table(columns, rows)
+        self.screen.tell({"notice": text}, [text])
 
     def stage(self, pictures: Sequence[Picture]) -> None:
         """Stage images for the next question; raises UsageError for a text-only target."""
@@ -174,7 +161,7 @@ class Dialogue:
         see the conversation's images.
         """
         self.screen.progress(f"loading {name}")
-        loading = partial(self.setup.load_other, name, self.chat.options, self.screen.progress)
+        loading = partial(self.setup.load_other, name, self.chat.options)
         engine = load_or_pull(loading, self.screen, ask=self.interactive)
         chat = engine.chat(self.chat.options)
         chat.speculate = self.chat.speculate
@@ -220,11 +207,11 @@ class Dialogue:
         typing = hidden_typing() if self.interactive else nullcontext()
         with typing, deferred_interrupt() as interrupt:
             try:
-                first = stream(answering, self.screen, interrupt, silent=self.setup.as_json)
+                first = stream(answering, self.screen, interrupt, silent=self.screen.as_json)
             except ContextError as error:
                 offers = room_offers(self.chat, error.excess)
                 raise ContextError(f"{error}; {offers}", error.excess) from error
-            if self.setup.as_json:
+            if self.screen.as_json:
                 self.screen.json(answer_report(self.chat))
             else:
                 self._remark(first)
