@@ -56,7 +56,6 @@ ALSO = {
     "cli/mmspec_terminal/wrapping.py": {"rich"},
     "cli/mmspec_cli/serve.py": {"mmspec_server"},
     "cli/mmspec_cli/train.py": {"mmspec_train"},
-    "cli/mmspec_cli/train_options.py": {"mmspec_train"},
     "mmspec/prompt/tokenizer_files.py": {"transformers", "sentencepiece"},
     "backends/mmspec_torch/captioner.py": {"transformers", "PIL"},
     "cli/mmspec_bench/compare/run_mlx.py": {"mmspec_mlx", "mlx", "mlx_lm", "mlx_vlm"},

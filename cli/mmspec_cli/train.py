@@ -1,21 +1,17 @@
 """`mmspec train`: trains small models on the synthetic world, and heads for any target."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from mmspec.ground.errors import not_installed
-from mmspec_cli import train_options
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.render import Screen
-from mmspec_terminal.settings_options import choose, options_of
-from mmspec_train.mini.settings import (
-    STAGE_MINUTES,
-    STAGES,
-    MiniSettings,
-    TargetSettings,
-)
+from mmspec_terminal.settings_options import Number, choose, options_of
+from mmspec_train.mini.settings import STAGE_MINUTES, STAGES, MiniSettings, TargetSettings
 from mmspec_train.settings import (
     BASELINES,
     HEADS,
@@ -63,7 +59,7 @@ def train() -> None:
 )
 @click.option(
     "--minutes",
-    type=(click.Choice(tuple(STAGE_MINUTES)), train_options.POSITIVE),
+    type=(click.Choice(tuple(STAGE_MINUTES)), Number(0, min_open=True)),
     metavar="STAGE MINUTES",
     multiple=True,
     help="Minutes of a stage. Default: "
@@ -110,7 +106,7 @@ def target(**options: Any) -> None:
     It learns from the synthetic world. An interrupted run continues when repeated, and a finished
     one with a larger budget.
     """
-    train_options.refuse_two_budgets()
+    _refuse_two_budgets()
 
     from mmspec_train.mini.target import train_target
 
@@ -140,8 +136,8 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     """
     if (kind == "draft") != bool(student):
         raise click.UsageError("give --student with --kind draft, and with no other kind")
-    train_options.refuse_without_effect(kind)
-    train_options.refuse_contradictions(options)
+    _refuse_without_effect(kind)
+    _refuse_contradictions(options)
     common = choose(Budget, options), choose(DataSettings, options), choose(RunSettings, options)
     if gpu:
         if student:
@@ -174,13 +170,7 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
 )
 @click.option("--from", "source", help="Llama to start from: directory, card or hub id.")
 @options_of(
-    LlamaShape,
-    DataSettings,
-    Budget,
-    MethodSettings,
-    RunSettings,
-    answers="dataset",
-    loss="ce",
+    LlamaShape, DataSettings, Budget, MethodSettings, RunSettings, answers="dataset", loss="ce"
 )
 def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
     """Train small models that draft for a target, in directories of --out.
@@ -189,8 +179,8 @@ def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
     llava: that Llama with the target's tower, first the projector, then both. language: the Llama
     of that LLaVA. The budget applies to each; an interrupted run continues.
     """
-    train_options.refuse_unused_shape(names, source)
-    train_options.refuse_contradictions(options)
+    _refuse_unused_shape(names, source)
+    _refuse_contradictions(options)
     from mmspec_train.drafts.train_drafts import train_baselines
 
     scores = train_baselines(
@@ -204,3 +194,47 @@ def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
     )
     for name, score in scores.items():
         Screen().say(f"{options['out'] / name}: {score.tokens_per_round:.3f} tokens per round")
+
+
+def _refuse_contradictions(options: dict[str, Any]) -> None:
+    """Raise UsageError for options of the current command that contradict each other."""
+    _refuse_two_budgets()
+    if options["answers"] == "dataset" and _is_given("temperature"):
+        raise click.UsageError("--temperature has no effect on --answers dataset: nobody draws")
+
+
+def _refuse_two_budgets() -> None:
+    """Raise UsageError for a budget in steps and one in minutes."""
+    if _is_given("steps") and _is_given("minutes"):
+        raise click.UsageError("give --steps or --minutes, not both: either ends the training")
+
+
+def _refuse_without_effect(kind: str) -> None:
+    """Raise UsageError for an option of `train distill` that has no effect on a kind."""
+    for settings in (HeadMethodSettings, HeadShape):
+        for field in fields(settings):
+            kinds = field.metadata.get("kinds", (kind,))
+            if kind not in kinds and _is_given(field.name):
+                option = f"--{field.name.replace('_', '-')}"
+                allowed = ", ".join(kinds)
+                raise click.UsageError(f"{option} has no effect on --kind {kind}: {allowed}")
+
+
+def _refuse_unused_shape(names: Sequence[str], source: str | None) -> None:
+    """Raise UsageError if a shape option was given that none of the drafts `names` uses.
+
+    source: the value of --from, a Llama whose shape replaces those options; None without it.
+    """
+    for field in fields(LlamaShape) if source else ():
+        if _is_given(field.name):
+            raise click.UsageError(
+                f"--{field.name} has no effect with --from: {source} has its own"
+            )
+    if _is_given("pool") and names and not {"llava", "language"}.intersection(names):
+        raise click.UsageError("--pool has no effect on drafts that see no image: llava does")
+
+
+def _is_given(name: str) -> bool:
+    """True if an option of the current command was set."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE

@@ -15,7 +15,7 @@ ITALIC, CODE, QUOTE = "italic", "cyan", "dim"
 _STYLES = {"strong": BOLD, "em": ITALIC, "code_inline": CODE}
 _MARKERS = r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*"
 _UNDECIDED = re.compile(
-    _MARKERS + r"(?:\#{1,6}|([-*_])(?:[ \t]*\1)*|[+>]|[`~\\$|].*|\d{1,9}[.)]?)?[ \t]*",
+    _MARKERS + r"(?:\#{1,6}|([-*_])(?:[ \t]*\1)*|[+>]|[`~\\$|].*|\d{1,9}[.)]?)?[ \t]*"
 )
 """Matches the beginning of a line of which later text says what it is."""
 _PIPES = re.compile(rf"(?:^|(?<=\n))(?:{_MARKERS}\|[^\n]*(?:\n|\Z))+\Z")

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any
 
 from PIL.Image import Image
@@ -20,7 +20,6 @@ from rich.text import Text
 from mmspec.chat.answer import Piece
 from mmspec.ground.escape import one_line, visible, visible_json
 from mmspec.ground.progress import Notice
-from mmspec_terminal.accepted_letters import AcceptedLetters
 from mmspec_terminal.markdown import Markdown
 from mmspec_terminal.preview import preview
 from mmspec_terminal.wording import with_flags
@@ -250,3 +249,32 @@ def in_words(value: Any) -> str:
     if isinstance(value, dict):
         value = [f"{key}: {each}" for key, each in value.items()]
     return (", ".join(map(str, value)) if isinstance(value, list) else str(value)) or "-"
+
+
+class AcceptedLetters:
+    """The letters of an answer that are not shown yet, each with whether a draft had it.
+
+    Markdown shows them in order, without its marks and with blanks and bars of its own.
+    """
+
+    def __init__(self) -> None:
+        self._letters: list[tuple[str, bool]] = []
+
+    def add(self, piece: Piece) -> None:
+        """Take the letters of one round."""
+        self._letters += [(letter, True) for letter in piece.accepted]
+        self._letters += [(letter, False) for letter in piece.own]
+
+    def parts(self, shown: str) -> Iterator[tuple[str, bool]]:
+        """Yield `shown` in parts of accepted letters and of others."""
+        marked = [(letter, self._take(letter)) for letter in shown]
+        for is_accepted, part in groupby(marked, key=lambda pair: pair[1]):
+            yield "".join(letter for letter, _ in part), is_accepted
+
+    def _take(self, letter: str) -> bool:
+        letters = self._letters[:1] if letter.isspace() else self._letters
+        for place, (other, is_accepted) in enumerate(letters):
+            if other == letter:
+                del self._letters[: place + 1]
+                return is_accepted
+        return False
