@@ -15,7 +15,7 @@ from mmspec_cli.terminal.absent_models import load_or_pull
 from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
-from mmspec_cli.terminal.kept_conversations import Kept, kept_conversations
+from mmspec_cli.terminal.kept_conversations import kept_conversations
 from mmspec_cli.terminal.lookup_memory import remember
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM
@@ -61,7 +61,10 @@ def chat(
     In a pipe each line is a question. Conversations at a terminal are kept in
     ~/.local/state/mmspec, where only their owner can read them; /sessions lists them.
     """
-    last = _last() if resume else None
+    listed = kept_conversations().listed() if resume else []
+    if resume and not listed:
+        raise UsageError("--resume: no conversation was kept yet; start without it")
+    last = listed[0] if listed else None
     if last and setup.models["model"] == "auto":
         setup = replace(setup, models={**setup.models, "model": last.model})
     screen = setup.screen
@@ -89,13 +92,6 @@ def chat(
     converse(dialogue, _line_editor(private) if interactive else read_pipe)
 
 
-def _last() -> Kept:
-    listed = kept_conversations().listed()
-    if not listed:
-        raise UsageError("--resume: no conversation was kept yet; start without it")
-    return listed[0]
-
-
 def _line_editor(private: bool) -> Read:
     from mmspec_cli.terminal.line_editor import LineEditor
 
@@ -106,7 +102,7 @@ def converse(dialogue: Dialogue, read: Read) -> None:
     """Answer lines until the end of the input or /quit; after an error the next line is read."""
     for line in questions(read, lambda: dialogue.prompt):
         try:
-            take(dialogue, line.strip())
+            _take(dialogue, line.strip())
         except MmspecError as error:
             dialogue.screen.error(with_flags(str(error), COMMANDS))
         except KeyboardInterrupt:
@@ -115,7 +111,7 @@ def converse(dialogue: Dialogue, read: Read) -> None:
             return
 
 
-def take(dialogue: Dialogue, line: str) -> None:
+def _take(dialogue: Dialogue, line: str) -> None:
     """Run a command, or answer a question; an empty line takes what was offered."""
     if is_command(line):
         run_command(dialogue, line)

@@ -8,7 +8,7 @@ from mmspec.ground.errors import UsageError, choice
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.terminal.answer import stats_report
 from mmspec_cli.terminal.dialogue import Dialogue
-from mmspec_cli.terminal.room import first_questions, room_left
+from mmspec_cli.terminal.room import room_left
 from mmspec_terminal.wording import counted
 
 BACK = "; /undo brings the conversation back"
@@ -40,18 +40,15 @@ def reset(dialogue: Dialogue) -> None:
 
 def drop(dialogue: Dialogue, argument: str) -> None:
     """Forget the first N questions; alone: how many there are."""
+    asked = len(dialogue.chat.conversation.turns)
     if not argument:
-        asked = len(dialogue.chat.conversation.turns)
         dialogue.notice(f"{counted(asked, 'question')} so far; /drop N forgets the first N")
         return
     number = whole_number("/drop", argument)
-    conversation = dialogue.chat.conversation
-    asked = len(conversation.turns)
     if not 1 <= number <= asked:
         allowed = f"give a number from 1 to {asked}" if asked else "there is no turn yet"
         raise UsageError(f"/drop {argument}: {allowed}")
-    dialogue.resume(Conversation(conversation.system, conversation.turns[number:]))
-    dialogue.notice(f"forgot {first_questions(conversation.turns[:number])}{BACK}")
+    dialogue.forget(number, BACK)
 
 
 def system(dialogue: Dialogue, text: str) -> None:

@@ -134,11 +134,14 @@ class Dialogue:
         """Forget the questions that were offered to be forgotten, and ask again; or do nothing."""
         if self.offer:
             number, message = self.offer
-            conversation = self.chat.conversation
-            oldest = first_questions(conversation.turns[:number])
-            self.resume(Conversation(conversation.system, conversation.turns[number:]))
-            self.notice(f"forgot {oldest}; /undo twice brings the conversation back")
+            self.forget(number, "; /undo twice brings the conversation back")
             self.ask(message)
+
+    def forget(self, number: int, back: str) -> None:
+        """Forget the first questions; back: what is said of bringing them back."""
+        conversation = self.chat.conversation
+        self.resume(Conversation(conversation.system, conversation.turns[number:]))
+        self.notice(f"forgot {first_questions(conversation.turns[:number])}{back}")
 
     def resume(self, conversation: Conversation, file: Path | None = None) -> bool:
         """Replace the conversation; True if `undo` can restore the old one.
