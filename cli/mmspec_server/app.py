@@ -28,12 +28,7 @@ from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.checkpoints.cards import load_cards
 from mmspec.prompt.tool_calls import CallForm, call_form
-from mmspec_server.chat_request import (
-    ChatRequest,
-    read_chat_request,
-    read_responses_request,
-    read_text_request,
-)
+from mmspec_server.chat_request import ChatRequest, read_chat, read_responses, read_text
 from mmspec_server.completions import Completion, TextCompletion
 from mmspec_server.decoding import ConversationCache, DecodingQueue, Event, answer
 from mmspec_server.endpoint import ApiError, Endpoint, Fields, failure, read_body, read_json
@@ -234,9 +229,9 @@ def create_app(service: Service) -> Starlette:
         Route("/v1/models/{id:path}", service.show_model),
     ]
     for address, read, reply in (
-        ("/v1/chat/completions", read_chat_request, Completion),
-        ("/v1/completions", read_text_request, TextCompletion),
-        ("/v1/responses", read_responses_request, ResponseReply),
+        ("/v1/chat/completions", read_chat, Completion),
+        ("/v1/completions", read_text, TextCompletion),
+        ("/v1/responses", read_responses, ResponseReply),
     ):
         routes.append(Route(address, service.answering(read, reply), methods=["POST"]))
     middleware = [

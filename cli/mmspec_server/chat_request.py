@@ -33,12 +33,10 @@ CONTINUED = TOOLS | {
 }
 """Fields of a text's continuation that cannot be obeyed, and what to do."""
 
-STORED = TOOLS | {
-    "previous_response_id": "left out: nothing is stored, so send the whole conversation",
-    "conversation": "left out: nothing is stored, so send the whole conversation",
-    "prompt": "left out: no prompts are stored",
-    "background": "false or left out: answers are not stored",
-}
+STORED = TOOLS | dict.fromkeys(
+    ("previous_response_id", "conversation", "prompt", "background"),
+    "left out: nothing is stored, so send the whole conversation",
+)
 """Fields that need what is not stored, and what to do."""
 
 
@@ -77,7 +75,7 @@ class ChatRequest:
         )
 
 
-def read_chat_request(fields: Fields, defaults: Options) -> ChatRequest:
+def read_chat(fields: Fields, defaults: Options) -> ChatRequest:
     """A request to `/v1/chat/completions`; options that it does not name are the server's.
 
     Raises ApiError for values out of range and for what cannot be done.
@@ -127,7 +125,7 @@ def _forced(fields: Fields, tools: Sequence[Tool]) -> Sequence[Tool]:
     return forced
 
 
-def read_text_request(fields: Fields, defaults: Options) -> ChatRequest:
+def read_text(fields: Fields, defaults: Options) -> ChatRequest:
     """A request to `/v1/completions`, whose answer continues a text as it is."""
     fields.refuse(CONTINUED)
     fields.integer("best_of", 1, 1, 1)
@@ -148,7 +146,7 @@ def _completion(fields: Fields, defaults: Options, logprobs: int | None) -> Chat
     return replace(asked, form=_form(form, form.block("json_schema")))
 
 
-def read_responses_request(fields: Fields, defaults: Options) -> ChatRequest:
+def read_responses(fields: Fields, defaults: Options) -> ChatRequest:
     """A request to `/v1/responses`, whose `input` is a string or a list of messages."""
     fields.refuse(STORED)
     most = fields.integer("max_output_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)

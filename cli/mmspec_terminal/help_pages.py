@@ -5,17 +5,9 @@ from typing import Any
 import click
 
 EVERYDAY = {
-    *(
-        "--prompt",
-        "--system",
-        "--model",
-        "--draft",
-        "--temperature",
-        "--max-new-tokens",
-        "--resume",
-    ),
-    *("--private", "--preview", "--details", "--json", "--plain", "--backend", "--device"),
-    *("--host", "--port", "--api-key", "--help", "--help-all"),
+    *("--prompt", "--system", "--model", "--draft", "--temperature", "--max-new-tokens"),
+    *("--resume", "--private", "--preview", "--details", "--json", "--plain", "--backend"),
+    *("--device", "--host", "--port", "--api-key", "--help", "--help-all"),
 }
 """Options that `--help` shows of a command which has `--help-all` for the others."""
 

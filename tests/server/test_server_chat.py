@@ -10,7 +10,7 @@ from mmspec.chat.options import Options
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.images import Picture, decode_picture
 from mmspec_cli.main import main
-from mmspec_server.chat_request import read_chat_request
+from mmspec_server.chat_request import read_chat
 from mmspec_server.endpoint import Fields
 from mmspec_server.images import ImageReader
 from mmspec_server.prompts import prepare, read_conversation
@@ -118,7 +118,7 @@ def test_messages_are_rendered_in_the_order_in_which_they_were_sent(directory):
     engine = scripted_engine(directory)
     engine.target = replace(engine.target, template=ChatTemplate(IN_ORDER))
     sent = [{"role": role, "content": content} for role, content in SENT]
-    request = read_chat_request(Fields({"messages": sent}), Options())
+    request = read_chat(Fields({"messages": sent}), Options())
     chunks = prepare(engine, read_conversation(request, ImageReader(), 9)).chunks
     decode = engine.target.tokenizer.decode
     parts = [part for chunk in chunks for part in chunk.parts]

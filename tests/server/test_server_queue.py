@@ -11,7 +11,7 @@ import pytest
 
 from mmspec.chat.answer import Piece
 from mmspec.chat.options import Options
-from mmspec_server.chat_request import read_chat_request
+from mmspec_server.chat_request import read_chat
 from mmspec_server.completions import Completion
 from mmspec_server.decoding import DecodingQueue
 from mmspec_server.endpoint import Fields
@@ -148,7 +148,7 @@ def test_a_client_that_has_left_before_its_answer_begins_gets_none(scripted):
     async def serve():
         queue = DecodingQueue(1)
         job = queue.submit(work())
-        request = read_chat_request(Fields({"messages": [{"role": "user"}]}), OPTIONS)
+        request = read_chat(Fields({"messages": [{"role": "user"}]}), OPTIONS)
         reply = Completion("m", request, scripted.service.engine.target)
         await EventStream(reply, job, 1.0)({"type": "http"}, left, send)
         gone.set()

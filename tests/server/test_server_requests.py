@@ -1,7 +1,7 @@
 """Requests that are refused, each with OpenAI's error object naming the field."""
 
 from mmspec.chat.options import Options
-from mmspec_server.chat_request import read_chat_request
+from mmspec_server.chat_request import read_chat
 from mmspec_server.endpoint import Fields
 from support.live_server import CHAT, Live, data_url, png, shown
 
@@ -84,9 +84,9 @@ def test_what_cannot_be_done_is_refused_and_named(scripted: Live):
 
 def test_a_request_may_set_the_limit_that_the_note_of_a_repetition_names():
     limited = Options(repeat_limit=200)
-    asked = read_chat_request(Fields({"messages": USER, "mmspec": {"repeat_limit": 0}}), limited)
+    asked = read_chat(Fields({"messages": USER, "mmspec": {"repeat_limit": 0}}), limited)
     assert asked.options.repeat_limit == 0
-    assert read_chat_request(Fields({"messages": USER}), limited).options == limited
+    assert read_chat(Fields({"messages": USER}), limited).options == limited
 
 
 def test_thinking_is_refused_where_the_template_does_not_read_it(scripted: Live):
