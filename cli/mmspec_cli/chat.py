@@ -82,8 +82,7 @@ def chat(
     )
     if dialogue.kept:
         remember(engine, screen)
-    for note in introduction(engine):
-        screen.note(note)
+    screen.note(*introduction(engine))
     if last:
         go_on(dialogue, last.file, last.name, last.file)
     dialogue.stage(pictures)

@@ -85,15 +85,11 @@ def check(
             "check compares drafting with plain decoding: give a --draft, and no --drafting none"
         )
     engine = setup.load()
-    for note in () if screen.as_json else engine.notes:
-        screen.note(note)
+    screen.note(*([] if screen.as_json else engine.notes))
     screen.progress("decoding")
     asked = chosen or prompts_for(engine.target.model.config, DEFAULT_PROMPTS)
     report = compare_all(engine, asked, setup.options)
-    if screen.as_json:
-        screen.json(report.as_dict())
-    else:
-        _show(screen, report)
+    screen.report(report.as_dict(), lambda: _show(screen, report))
     return report.exit_code
 
 
@@ -166,10 +162,7 @@ def _check_across(
         stages=stages,
         reference=resolve(reference, names[0]) if reference else None,
     )
-    if screen.as_json:
-        screen.json(report.as_dict())
-    else:
-        _show_across(screen, report)
+    screen.report(report.as_dict(), lambda: _show_across(screen, report))
     return report.exit_code
 
 

@@ -25,12 +25,7 @@ def doctor(screen: Screen, full: bool) -> int:
     if wrong := _wrong_defaults():
         report["missing"].append({"what": "right defaults", "fix": wrong, "needed": True})
         report["exit_code"] = 1
-    if screen.as_json:
-        screen.json(report)
-    elif full:
-        _show(screen, report)
-    else:
-        _summarize(screen, report)
+    screen.report(report, lambda: (_show if full else _summarize)(screen, report))
     return int(report["exit_code"])
 
 

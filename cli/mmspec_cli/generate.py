@@ -36,17 +36,14 @@ def generate(
     pictures = open_images(images, setup.sampling)
     engine = setup.load(ready=True)
     chat = engine.chat(setup.options, Conversation(system, thinking=thinking))
-    for note in () if screen.as_json else introduction(engine):
-        screen.note(note)
-    for remark in () if images else unseen_images(text):
-        screen.note(remark)
+    screen.note(*([] if screen.as_json else introduction(engine)))
+    screen.note(*([] if images else unseen_images(text)))
     with deferred_interrupt() as interrupt:
         first = stream(chat.ask(text, pictures), screen, interrupt, silent=screen.as_json)
         if screen.as_json:
             screen.json(answer_report(chat))
         else:
-            for note in remarks(chat.answer, details=setup.details):
-                screen.note(note)
+            screen.note(*remarks(chat.answer, details=setup.details))
             if chat.answer.finish_reason == "interrupted":
                 screen.note("stopped")
             screen.note(footer(chat, first, details=setup.details))

@@ -99,8 +99,7 @@ def pull_model(
     if bits:
         _pull_and_quantize(name, revision, bits, backend, screen)
         return
-    for directory in pull_pair(name, reader(backend), screen.note, revision):
-        screen.say(str(directory))
+    screen.say(*pull_pair(name, reader(backend), screen.note, revision))
 
 
 def _pull_and_quantize(
@@ -114,8 +113,7 @@ def _pull_and_quantize(
     target, *draft = pull_pair(name, "mlx", screen.note, revision, source="torch")
     screen.progress(f"quantizing {name}")
     quantizer.quantize(target, copy, bits=bits, group_size=GROUP_SIZE)
-    for directory in (copy, *draft):
-        screen.say(str(directory))
+    screen.say(copy, *draft)
     drafted = f" --draft {pair_of(name)}" if draft else ""
     screen.note(f"`mmspec chat --backend mlx --model {copy}{drafted}` talks with it")
 
@@ -146,7 +144,7 @@ def quantize(
     screen.progress(f"quantizing {source}")
     directory = resolve(source, backend)
     _quantizer(backend).quantize(directory, destination, bits=bits, group_size=group_size)
-    screen.say(str(destination))
+    screen.say(destination)
 
 
 def _quantizer(backend: str) -> Quantizer:
@@ -180,7 +178,7 @@ def export(
     name, target = reader(backend), target or _target_of(head)
     directory = resolve(target, name)
     export_head(resolve(head, name), directory, layout, destination, _hub_id(target, directory))
-    screen.say(str(destination))
+    screen.say(destination)
 
 
 def _target_of(head: str) -> str:

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from mmspec.ground.errors import UsageError, not_installed
+from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_server.settings import ServerSettings
 from mmspec_terminal.help_pages import EverydayCommand
@@ -54,19 +55,15 @@ def serve(named: str | None, **values: Any) -> None:
         with bound(chosen.host, chosen.port) as listener:
             # On the decoding thread: a framework may tie arrays to a thread.
             engine = queue.call(partial(setup.load, ready=True))
-            for note in engine.notes:
-                screen.note(note)
+            screen.note(*introduction(engine))
             seeded = source != ParameterSource.DEFAULT
             service = Service(engine, setup.options, chosen, queue, seeded)
-            if service.note:
-                screen.note(f"{service.model}: {service.note}")
             address, *others = addresses(chosen.host, listener.getsockname()[1])
             screen.note(
                 f"{service.model} answers at {address}/v1, and browsers at {address}; "
                 "Ctrl-C ends the server"
             )
-            for other in others:
-                screen.note(f"from other machines of the network: {other}")
+            screen.note(*(f"from other machines of the network: {other}" for other in others))
             _run(Server(service), listener)
     finally:
         queue.close()

@@ -26,7 +26,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
-from mmspec.checkpoints.cards import load_cards
+from mmspec.checkpoints.cards import bundled_note
 from mmspec.prompt.tool_calls import CallForm, call_form
 from mmspec_server.chat_request import ChatRequest, read_chat, read_responses, read_text
 from mmspec_server.completions import Completion, TextCompletion
@@ -98,12 +98,6 @@ class Service:
         name = self.engine.target.name
         return Path(name).resolve().name if Path(name).is_dir() else name
 
-    @property
-    def note(self) -> str:
-        """What the bundled model knows; empty for another model."""
-        known = load_cards().get(self.engine.target.name)
-        return known.note if known and known.bundled else ""
-
     async def health(self, _: Request) -> Response:
         """`/health`: the server can answer."""
         return JSONResponse({"status": "ok", "model": self.model})
@@ -151,8 +145,9 @@ class Service:
 
     def _card(self) -> dict[str, Any]:
         """The model as `/v1/models` lists it; of the bundled one with what it knows."""
+        note = bundled_note(self.engine.target.name)
         return {
-            **({"mmspec": {"note": self.note}} if self.note else {}),
+            **({"mmspec": {"note": note}} if note else {}),
             "id": self.model,
             "object": "model",
             "created": self.created,

@@ -120,10 +120,11 @@ class Screen:
         if self._in_line:
             self._write("\n")
 
-    def say(self, text: str = "") -> None:
-        """Write a line to stdout; on a terminal it wraps between words."""
+    def say(self, *lines: object) -> None:
+        """Write lines to stdout; on a terminal they wrap between words."""
         self.clear_progress()
-        self._stream(f"{text}\n")
+        for text in lines:
+            self._stream(f"{text}\n")
 
     def picture(self, image: Image) -> None:
         """Show a small preview of an image on a terminal; nothing if plain."""
@@ -138,21 +139,23 @@ class Screen:
 
     def tell(self, value: Any, lines: Iterable[str]) -> None:
         """Write a result as lines, or as the JSON document `value`."""
-        if self.as_json:
-            self.json(value)
-        for line in () if self.as_json else lines:
-            self.say(line)
+        self.report(value, lambda: self.say(*lines))
 
     def show(self, value: Any, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Write a result as a table, or as the JSON document `value`."""
+        self.report(value, lambda: self.table(columns, rows))
+
+    def report(self, value: Any, show: Callable[[], object]) -> None:
+        """Write a result as `show` does, or as the JSON document `value`."""
         if self.as_json:
             self.json(value)
         else:
-            self.table(columns, rows)
+            show()
 
-    def note(self, text: str) -> None:
-        """Write a remark to stderr on one line; on a terminal it wraps between words."""
-        self._remark(text, QUIET)
+    def note(self, *remarks: str) -> None:
+        """Write remarks to stderr, a line each; on a terminal they wrap between words."""
+        for text in remarks:
+            self._remark(text, QUIET)
 
     def error(self, text: str) -> None:
         """Write an error on one line of stderr; on a terminal it wraps between words."""

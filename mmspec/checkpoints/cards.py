@@ -78,6 +78,12 @@ def card(name: str) -> Card:
     return cards[name]
 
 
+def bundled_note(name: str) -> str:
+    """What the bundled model of a name knows; empty for another model."""
+    known = load_cards().get(name)
+    return known.note if known and known.bundled else ""
+
+
 def pair_of(name: str) -> str | None:
     """The draft that a target's card names; `name` is the card's name or one of its hub ids."""
     cards = load_cards()

@@ -25,10 +25,7 @@ class Output:
 
     def report(self, report: dict[str, Any], show: Callable[[], None]) -> None:
         """Show a report, or print it as JSON; then write it to --out. Raises WriteError."""
-        if self.screen.as_json:
-            self.screen.json(report)
-        else:
-            show()
+        self.screen.report(report, show)
         if self.out:
             replace_text(self.out, json.dumps(report, indent=2) + "\n")
 
@@ -47,8 +44,7 @@ def loaded(screen: Screen, models: dict[str, Any], options: Options) -> Engine:
     """Load the models that the options name, and show the engine's notes."""
     screen.progress("loading")
     engine = load(**models, options=options, ready=False, progress=screen.progress)
-    for note in engine.notes:
-        screen.note(note)
+    screen.note(*engine.notes)
     return engine
 
 

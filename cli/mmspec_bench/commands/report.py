@@ -24,8 +24,6 @@ def report(screen: Screen, directories: tuple[Path, ...]) -> None:
     if screen.as_json:
         screen.json({"methods": written.summaries, "files": list(map(str, written.files))})
         return
-    for remark in written.remarks:
-        screen.say(remark)
+    screen.say(*written.remarks)
     show_tables(screen, [each for each in written.tables if each.in_terminal])
-    for file in written.files:
-        screen.say(str(file))
+    screen.say(*written.files)

@@ -151,8 +151,7 @@ def _engines(
         refuse_settings(settings, [*drafts, *named], backend)
         models["model"] = open_replay(loading["model"], backend, loading["max_image_tokens"])
     engines = load_drafts([*drafts, *named], models, settings.options)
-    for note in dict.fromkeys(note for engine in engines for note in engine.notes):
-        screen.note(note)
+    screen.note(*dict.fromkeys(note for engine in engines for note in engine.notes))
     return engines
 
 

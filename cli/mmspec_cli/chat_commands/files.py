@@ -169,8 +169,7 @@ def go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -
         undoable = dialogue.resume(conversation, None if lost else kept)
     except MmspecError as error:
         raise UsageError(f"{name} was not loaded: {error}") from error
-    for reason in lost:
-        dialogue.screen.note(f"without an image: {reason}")
+    dialogue.screen.note(*(f"without an image: {reason}" for reason in lost))
     questions = counted(len(conversation.turns), "question")
     dialogue.notice(f"went on from {name}: {questions}" + BACK * undoable)
     return not lost

@@ -51,5 +51,5 @@ def _is_wanted(error: AbsentError, screen: Screen) -> bool:
     try:
         return input("pull it now? [Y/n] ").strip().lower() in ("", "y", "yes")
     except EOFError:
-        screen.say()  # ends the line of the question
+        screen.say("")  # ends the line of the question
         return False

@@ -10,7 +10,7 @@ from mmspec.chat.answer import Answer, Piece, Stream
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.session import Prefilled
-from mmspec.checkpoints.cards import load_cards
+from mmspec.checkpoints.cards import bundled_note
 from mmspec.decoding.tree import Tree
 from mmspec_cli.terminal.interrupt import Interrupt
 from mmspec_terminal.render import Screen
@@ -27,10 +27,8 @@ MUCH = 0.5
 
 def introduction(engine: Engine) -> list[str]:
     """The engine's notes and, for the bundled model, its abilities and limits."""
-    card = load_cards().get(engine.target.name)
-    if card is None or card.bundled is None:
-        return engine.notes
-    return [*engine.notes, f"{card.name}: {card.note}"]
+    note = bundled_note(engine.target.name)
+    return [*engine.notes, f"{engine.target.name}: {note}"] if note else engine.notes
 
 
 def stream(

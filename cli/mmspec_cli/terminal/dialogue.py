@@ -108,8 +108,7 @@ class Dialogue:
         repeated, self.refused = message == self.refused, message
         taken = take_images(message, words=repeated, sampling=self.setup.sampling)
         self.refused = ""
-        for remark in taken.remarks:
-            self.screen.note(remark)
+        self.screen.note(*taken.remarks)
         self.stage(taken.pictures)
         if not taken.text:
             return
