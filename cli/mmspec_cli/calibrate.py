@@ -48,16 +48,13 @@ def calibrate(screen: Screen, exact: str, **where: Any) -> int:
     measured = measure(engine, screen.progress, exact=exact)
     calibration = measured.calibration
     written = _write(screen, file, measured)
-    if screen.as_json:
-        names = {"model": engine.target.name, "draft": engine.drafts and engine.drafts.name}
-        names |= engine.exact_fields(exact)
-        path = {"file": str(file.path) if written else None}
-        steady = {"steadiness": asdict(measured.steadiness), "problem": measured.problem}
-        screen.json(names | {"key": file.key} | asdict(calibration) | steady | path)
-    else:
-        _show(screen, engine, calibration, rows)
-        if written:
-            screen.say(f"written to {file.path}")
+    names = {"model": engine.target.name, "draft": engine.drafts and engine.drafts.name}
+    report = names | engine.exact_fields(exact) | {"key": file.key} | asdict(calibration)
+    report |= {"steadiness": asdict(measured.steadiness), "problem": measured.problem}
+    report["file"] = str(file.path) if written else None
+    screen.report(report, lambda: _show(screen, engine, calibration, rows))
+    if written and not screen.as_json:
+        screen.say(f"written to {file.path}")
     return 0 if written else 1
 
 

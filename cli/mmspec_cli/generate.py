@@ -39,7 +39,7 @@ def generate(
     screen.note(*([] if screen.as_json else introduction(engine)))
     screen.note(*([] if images else unseen_images(text)))
     with deferred_interrupt() as interrupt:
-        first = stream(chat.ask(text, pictures), screen, interrupt, silent=screen.as_json)
+        first = stream(chat.ask(text, pictures), screen, interrupt)
         if screen.as_json:
             screen.json(answer_report(chat))
         else:

@@ -31,13 +31,11 @@ def introduction(engine: Engine) -> list[str]:
     return [*engine.notes, f"{engine.target.name}: {note}"] if note else engine.notes
 
 
-def stream(
-    answering: Answering, screen: Screen, interrupt: Interrupt, *, silent: bool = False
-) -> float | None:
-    """Write an answer's text as it is generated, until its end or Ctrl-C.
+def stream(answering: Answering, screen: Screen, interrupt: Interrupt) -> float | None:
+    """Write an answer's text as it is generated, until its end or Ctrl-C; none in JSON mode.
 
     The first Ctrl-C ends the answer after the current round, a second one at once; later ones are
-    ignored.  silent: write no text.  Returns the seconds to the first piece, None without one.
+    ignored.  Returns the seconds to the first piece, None without one.
     """
     started = perf_counter()
     first = None
@@ -50,7 +48,7 @@ def stream(
                 else:
                     if first is None:
                         first = perf_counter() - started
-                    if not silent:
+                    if not screen.as_json:
                         screen.piece(item)
                 if interrupt.requested:
                     break

@@ -209,7 +209,7 @@ class Dialogue:
         typing = hidden_typing() if self.interactive else nullcontext()
         with typing, deferred_interrupt() as interrupt:
             try:
-                first = stream(answering, self.screen, interrupt, silent=self.screen.as_json)
+                first = stream(answering, self.screen, interrupt)
             except ContextError as error:
                 offers = room_offers(self.chat, error.excess)
                 raise ContextError(f"{error}; {offers}", error.excess) from error

@@ -49,13 +49,13 @@ class Kept:
         return f"the conversation of {self.when}"
 
 
+@dataclass(slots=True)
 class KeptConversations:
     """The folder of kept conversations, and the file of the one that goes on."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.file: Path | None = None
-        """None until the conversation is kept for the first time."""
+    folder: Path
+    file: Path | None = None
+    """None until the conversation is kept for the first time."""
 
     def keep(self, chat: Chat) -> None:
         """Write the conversation; deletes its file if it has no turn. Raises WriteError."""
