@@ -59,15 +59,6 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(module), cmd_name)
         return command
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; an error about a default names the file that has it."""
-        given = [*ctx.args]
-        try:
-            return super().invoke(ctx)
-        except MmspecError as error:
-            error.args = (f"{error}{source(str(error), given)}", *error.args[1:])
-            raise
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -125,7 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _failed(error.format_message(), error.exit_code)
     except MmspecError as error:
-        return _failed(str(error), error.exit_code)
+        given = sys.argv[1:] if arguments is None else arguments
+        return _failed(f"{error}{source(str(error), given)}", error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _failed("interrupted", INTERRUPTED)
     except BrokenPipeError:

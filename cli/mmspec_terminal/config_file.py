@@ -45,10 +45,12 @@ def defaults(root: click.Context, group: click.Group, name: str) -> dict[str, An
 
 
 def source(error: str, given: Sequence[str]) -> str:
-    """` (in FILE)` if an error names an option and the value that the file has for it, else empty.
+    """` (in FILE)` if an error names an option and the file's value for it, but not the file.
 
     given: the words of the command line, whose options are not the file's.
     """
+    if str(config_file()) in error:
+        return ""
     config, flags = read_config(), {word.partition("=")[0] for word in given}
     tables = [config, *(each for each in config.values() if isinstance(each, dict))]
     named = (
