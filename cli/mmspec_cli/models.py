@@ -49,12 +49,8 @@ def _row(card: dict[str, Any]) -> list[str]:
     here = "yes" if card["present"] else "no"
     also = " and draft" if card["kind"] == "target" else ""
     serves = f"{also} for {', '.join(card['for'])}" if card["for"] else ""
-    return [
-        card["name"],
-        here,
-        _in_bytes(card["size"]),
-        f"{card['kind']}{serves}: {card['description']}",
-    ]
+    what = f"{card['kind']}{serves}: {card['description']}"
+    return [card["name"], here, _in_bytes(card["size"]), what]
 
 
 def _in_bytes(size: int) -> str:
@@ -98,8 +94,8 @@ def pull_model(
     """
     if bits:
         _pull_and_quantize(name, revision, bits, backend, screen)
-        return
-    screen.say(*pull_pair(name, reader(backend), screen.note, revision))
+    else:
+        screen.say(*pull_pair(name, reader(backend), screen.note, revision))
 
 
 def _pull_and_quantize(

@@ -13,7 +13,7 @@ from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_server.settings import ServerSettings
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import CAPTIONER, DECODING, DRAFT_TEXT, DRAFTS, together
+from mmspec_terminal.options import CAPTIONER, DECODING, DRAFT_TEXT, LOADING, together
 from mmspec_terminal.render import Screen
 from mmspec_terminal.settings_options import choose, options_of
 from mmspec_terminal.setup import read_setup
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=EverydayCommand)
-@click.argument("model", default="auto", metavar="[MODEL]")
-@click.option("--model", "named", metavar="MODEL", help="The same, as in other commands.")
+@click.argument("named", required=False, metavar="[MODEL]")
 @options_of(ServerSettings)
-@together(DRAFTS, CAPTIONER, DRAFT_TEXT, DECODING)
+@together(LOADING, CAPTIONER, DRAFT_TEXT, DECODING)
 def serve(named: str | None, **values: Any) -> None:
     """Answer browsers and programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 
@@ -38,7 +37,7 @@ def serve(named: str | None, **values: Any) -> None:
     if named is not None:
         typed = context.get_parameter_source("model") == ParameterSource.COMMANDLINE
         if typed and values["model"] != named:
-            raise UsageError(f"MODEL is {values['model']} and --model {named}: give one of them")
+            raise UsageError(f"MODEL is {named} and --model {values['model']}: give one of them")
         values["model"] = named
     try:
         from mmspec_server.app import Service

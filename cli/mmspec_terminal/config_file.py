@@ -87,9 +87,7 @@ def _options(root: click.Context, command: click.Command) -> dict[str, click.Par
         parts = (_part(root, command, name) for name in command.list_commands(root))
         return {key: option for part in parts for key, option in _options(root, part).items()}
     flags = [(flag, each) for each in command.params if each.expose_value for flag in each.opts]
-    options = {flag[2:]: param for flag, param in flags if flag.startswith("--")}
-    # An argument is preferred to an option of its name: `serve MODEL`.
-    return options | {param.name: param for param in command.params if param.name in options}
+    return {flag[2:]: param for flag, param in flags if flag.startswith("--")}
 
 
 def _require(kind: str, names: Iterable[str], allowed: Iterable[str]) -> None:

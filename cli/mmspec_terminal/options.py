@@ -134,8 +134,7 @@ PLACE = together(
     option("max-image-tokens", None, "N", type=int),
 )
 """Where, in which numbers and on how large images models compute."""
-DRAFTS = together(DRAFT, DRAFT_QUANTIZE, PLACE)
-LOADING = together(MODEL, DRAFTS)
+LOADING = together(MODEL, DRAFT, DRAFT_QUANTIZE, PLACE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
 MODELS = (
     *("model", "draft", "draft_quantize", "captioner", "captions", "draft_text"),

@@ -1,7 +1,7 @@
 """Reads the shared options: which models, how to decode, which frames of clips, and the screen."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -91,9 +91,9 @@ def decoding_options(values: dict[str, Any]) -> "Options":
 
     sampling = Sampling(values.pop("temperature"), values.pop("top_k"), values.pop("top_p"))
     tree = _tree(values)
-    names = ("drafting", "weights", "adaptive", "pool", "overflow", "gamma", "seed", "exact")
-    fields = {name: values.pop(name) for name in (*names, "max_new_tokens", "repeat_limit")}
-    chosen = Options(sampling=sampling, tree=tree, **fields)
+    names = [each.name for each in fields(Options) if each.name in values]
+    named = {name: values.pop(name) for name in names}
+    chosen = Options(sampling=sampling, tree=tree, **named)
     for name in ("adaptive", "tree", "weights", "pool") if chosen.drafting == "none" else ():
         if getattr(chosen, name) not in (None, False, (), "auto"):
             raise UsageError(f"--{name} needs a --drafting other than none, which drafts nothing")

@@ -1,4 +1,1 @@
-"""The terminal's interface: input, output and interrupts.
-
-The commands are in the modules of the parent package.
-"""
+"""The terminal's interface: input, output and interrupts."""
