@@ -98,26 +98,24 @@ def _line_editor(private: bool) -> Read:
 
 
 def converse(dialogue: Dialogue, read: Read) -> None:
-    """Answer lines until the end of the input or /quit; after an error the next line is read."""
-    for line in questions(read, lambda: dialogue.prompt):
+    """Run commands and answer questions until the end of the input or /quit.
+
+    An empty line takes what was offered; after an error the next line is read.
+    """
+    for line in map(str.strip, questions(read, lambda: dialogue.prompt)):
         try:
-            _take(dialogue, line.strip())
+            if is_command(line):
+                run_command(dialogue, line)
+            elif line:
+                dialogue.ask(line)
+            else:
+                dialogue.accept()
         except MmspecError as error:
             dialogue.screen.error(with_flags(str(error), COMMANDS))
         except KeyboardInterrupt:
             dialogue.screen.note("stopped")
         if dialogue.leaving:
             return
-
-
-def _take(dialogue: Dialogue, line: str) -> None:
-    """Run a command, or answer a question; an empty line takes what was offered."""
-    if is_command(line):
-        run_command(dialogue, line)
-    elif line:
-        dialogue.ask(line)
-    else:
-        dialogue.accept()
 
 
 def is_interactive() -> bool:

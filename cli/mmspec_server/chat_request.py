@@ -85,6 +85,9 @@ def read_chat(fields: Fields, defaults: Options) -> ChatRequest:
     tools, choice = _tools(fields), fields.get("tool_choice", "auto")
     forced = _forced(fields, tools) if choice not in ("auto", "none") else []
     one = isinstance(choice, dict) or fields.get("parallel_tool_calls") is False
+    template = fields.block("chat_template_kwargs")
+    others = {*template.values} - {THINKING}
+    template.refuse(dict.fromkeys(others, f"left out: {THINKING} alone is read"))
     if forced and asked.form:
         raise fields.error("tool_choice", "auto or none beside a response_format")
     return replace(
@@ -93,14 +96,8 @@ def read_chat(fields: Fields, defaults: Options) -> ChatRequest:
         tools=[] if choice == "none" else tools,
         forced=forced,
         calls=1 if one else None,
-        thinking=_thinking(fields.block("chat_template_kwargs")),
+        thinking=template.flag(THINKING) if THINKING in template.values else None,
     )
-
-
-def _thinking(fields: Fields) -> bool | None:
-    others = {*fields.values} - {THINKING}
-    fields.refuse(dict.fromkeys(others, f"left out: {THINKING} alone is read"))
-    return fields.flag(THINKING) if THINKING in fields.values else None
 
 
 def _tools(fields: Fields) -> Sequence[Tool]:
@@ -181,12 +178,13 @@ def _asked(fields: Fields, defaults: Options) -> ChatRequest:
     if not top_p:
         raise fields.error("top_p", "a number above 0 and at most 1")
     stream, own = fields.flag("stream"), fields.block("mmspec")
+    stops = fields.read("stop", Stop | Annotated[list[Stop], Length(0, MOST_STOPS)], [])
     options = replace(
         defaults,
         sampling=replace(defaults.sampling, temperature=temperature, top_p=top_p),
         seed=fields.integer("seed", defaults.seed, -(2**63), 2**63 - 1),
         repeat_limit=own.integer("repeat_limit", defaults.repeat_limit, 0, MOST_TOKENS),
-        stop_strings=_stops(fields),
+        stop_strings=(stops,) if isinstance(stops, str) else tuple(stops),
     )
     usage = stream and fields.block("stream_options").flag("include_usage")
     details, plain = own.flag("details"), own.flag("plain")
@@ -214,8 +212,3 @@ def _logprobs(fields: Fields, switch: str, *, wanted: bool) -> int | None:
     if count and not wanted:
         raise fields.error("top_logprobs", f"left out without {switch}")
     return count if wanted else None
-
-
-def _stops(fields: Fields) -> tuple[str, ...]:
-    stops = fields.read("stop", Stop | Annotated[list[Stop], Length(0, MOST_STOPS)], [])
-    return (stops,) if isinstance(stops, str) else tuple(stops)

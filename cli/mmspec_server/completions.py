@@ -94,7 +94,7 @@ class Completion(Reply):
         """The calls in an answer, of at most as many as the request allows, and why it ended."""
         calls = self.form.read(answer.text)[: self.request.calls] if self.form else []
         reason = "stop" if answer.finish_reason == "stop" else "length"
-        return [*map(_call, calls)], "tool_calls" if calls else reason
+        return [_call(call) for call in calls], "tool_calls" if calls else reason
 
     def _chunk(
         self,

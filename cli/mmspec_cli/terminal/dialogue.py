@@ -227,7 +227,10 @@ class Dialogue:
         if answer.finish_reason in UNFINISHED:
             screen.note(UNFINISHED[answer.finish_reason].format(len(answer.token_ids)))
         for note in remarks(answer, details=details):
-            self._note_once(note)
+            words = re.sub(r"\d+(\.\d+)?", "#", note)
+            if words not in self._shown_notes:  # one that differs in its numbers alone is no news
+                screen.note(note)
+            self._shown_notes.add(words)
         screen.note(footer(self.chat, first_token, details=details))
         if details:
             return
@@ -255,13 +258,6 @@ class Dialogue:
         except (WriteError, CheckpointError) as error:
             self.screen.note(f"this conversation is no longer kept: {error}")
             self.kept = None
-
-    def _note_once(self, note: str) -> None:
-        """Show a note, unless one was shown that differs in its numbers alone."""
-        words = re.sub(r"\d+(\.\d+)?", "#", note)
-        if words not in self._shown_notes:
-            self.screen.note(note)
-        self._shown_notes.add(words)
 
 
 def in_numbers(pictures: Sequence[Picture]) -> str:
