@@ -117,10 +117,9 @@ def is_public(address: str) -> bool:
     """True for an address on the internet: not private, loopback, link-local, shared or special."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address):
-        if ip.ipv4_mapped:
-            return is_public(str(ip.ipv4_mapped))
         if ip.sixtofour or ip.teredo or ip in TRANSLATED:
             return False
+        ip = ip.ipv4_mapped or ip
     return ip.is_global and not ip.is_multicast
 
 

@@ -14,12 +14,8 @@ from mmspec_server.endpoint import ApiError, failure
 from mmspec_server.settings import ServerSettings, is_address, is_loopback
 
 ADDRESSES = (
-    "/health",
-    "/metrics",
-    "/v1/models",
-    "/v1/chat/completions",
-    "/v1/completions",
-    "/v1/responses",
+    *("/health", "/metrics", "/v1/models"),
+    *("/v1/chat/completions", "/v1/completions", "/v1/responses"),
 )
 """Addresses that are counted each; requests for others are counted together."""
 

@@ -1,5 +1,6 @@
 """The options of `mmspec serve`. The command line is generated from the fields of this class."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -84,8 +85,6 @@ def is_loopback(name: str) -> bool:
 
 def is_address(name: str) -> bool:
     """True for an IP address."""
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(ip_address(name))
+    return False
