@@ -15,7 +15,7 @@ from mmspec_cli.terminal.absent_models import load_or_pull
 from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
-from mmspec_cli.terminal.kept_conversations import kept_conversations
+from mmspec_cli.terminal.kept_conversations import KeptConversations
 from mmspec_cli.terminal.lookup_memory import remember
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM
@@ -61,7 +61,7 @@ def chat(
     In a pipe each line is a question. Conversations at a terminal are kept in
     ~/.local/state/mmspec, where only their owner can read them; /sessions lists them.
     """
-    listed = kept_conversations().listed() if resume else []
+    listed = KeptConversations().listed() if resume else []
     if resume and not listed:
         raise UsageError("--resume: no conversation was kept yet; start without it")
     last = listed[0] if listed else None
@@ -77,7 +77,7 @@ def chat(
         engine.chat(setup.options, Conversation(system, thinking=thinking)),
         setup,
         interactive=interactive,
-        kept=kept_conversations() if interactive and not private else None,
+        kept=KeptConversations() if interactive and not private else None,
         previews=interactive and preview == "auto",
     )
     if dialogue.kept:

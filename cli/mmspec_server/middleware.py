@@ -1,7 +1,7 @@
 """What every request passes: a count of the replies, and checks of Host, Origin and key."""
 
 import hmac
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from hashlib import sha256
 from urllib.parse import urlsplit
@@ -46,8 +46,8 @@ class Metrics:
     """Sums since the start of the server, in Prometheus' text format."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, float] = dict.fromkeys(HELP, 0)
-        self._requests: Counter[tuple[str, int]] = Counter()
+        counted = (name for name in HELP if name != "requests_total")  # which has labels
+        self._sums = defaultdict[str, float](float, dict.fromkeys(counted, 0))
 
     def counted(self, app: ASGIApp) -> ASGIApp:
         """The application, whose replies are counted."""
@@ -57,7 +57,8 @@ class Metrics:
 
             async def sent(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    self._requests[address, message["status"]] += 1
+                    labels = f'address="{address}",status="{message["status"]}"'
+                    self._sums[f"requests_total{{{labels}}}"] += 1
                 await send(message)
 
             await app(scope, receive, sent)
@@ -79,15 +80,11 @@ class Metrics:
 
     def text(self, **gauges: int) -> str:
         """All sums and the values of gauges now."""
-        lines = []
+        lines, values = [], sorted((self._sums | gauges).items())
         for name, text in HELP.items():
             kind = "counter" if name.endswith("_total") else "gauge"
             lines += [f"# HELP mmspec_{name} {text}", f"# TYPE mmspec_{name} {kind}"]
-            if name == "requests_total":
-                for (path, status), count in sorted(self._requests.items()):
-                    lines.append(f'mmspec_{name}{{address="{path}",status="{status}"}} {count}')
-            else:
-                lines.append(f"mmspec_{name} {gauges.get(name, self._sums[name])}")
+            lines += [f"mmspec_{key} {n}" for key, n in values if key.partition("{")[0] == name]
         return "\n".join([*lines, ""])
 
 

@@ -14,7 +14,7 @@ from mmspec_cli.chat_commands.turns import BACK, whole_number
 from mmspec_cli.terminal.attachments import folder_offer, typed_path, typed_paths
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import clipboard_picture
-from mmspec_cli.terminal.kept_conversations import kept_conversations
+from mmspec_cli.terminal.kept_conversations import KeptConversations
 from mmspec_terminal.wording import counted
 
 MOST_LISTED = 20
@@ -133,7 +133,7 @@ def load(dialogue: Dialogue, name: str) -> None:
 
 def sessions(dialogue: Dialogue, argument: str) -> None:
     """List the conversations kept, or go on with one."""
-    listed = kept_conversations().listed()
+    listed = KeptConversations().listed()
     if not listed:
         dialogue.notice("no conversation was kept yet")
     elif argument:

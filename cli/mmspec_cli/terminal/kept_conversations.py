@@ -4,7 +4,7 @@ import json
 import os
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -20,11 +20,6 @@ from mmspec.prompt.saved_conversation import SavedTurn
 def state_directory() -> Path:
     """The directory of what is kept between chats: under $XDG_STATE_HOME, or ~/.local/state."""
     return expand_home(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "mmspec"
-
-
-def kept_conversations() -> "KeptConversations":
-    """The folder of this user's conversations."""
-    return KeptConversations(state_directory() / "conversations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +46,9 @@ class Kept:
 
 @dataclass(slots=True)
 class KeptConversations:
-    """The folder of kept conversations, and the file of the one that goes on."""
+    """The folder of this user's conversations, and the file of the one that goes on."""
 
-    folder: Path
+    folder: Path = field(default_factory=lambda: state_directory() / "conversations")
     file: Path | None = None
     """None until the conversation is kept for the first time."""
 
