@@ -13,7 +13,7 @@ from mmspec.ground.input_files import expand_home
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES, conversion
-from mmspec.prompt.images import Picture, open_picture
+from mmspec.prompt.images import Picture
 from mmspec.prompt.saved_conversation import FILE_URL
 from mmspec_terminal.wording import counted
 
@@ -113,9 +113,7 @@ def typed_paths(typed: str) -> list[str]:
 def _read(typed: str) -> _Word:
     """A word as a path or address; its last characters are punctuation unless a file has them."""
     word = typed_path(typed)
-    bare = word
-    while bare and _closes(bare[-1]):
-        bare = bare[:-1]
+    bare = word.rstrip("".join(filter(_closes, word)))
     name = word if bare != word and _is_file(word) else bare
     protected = len(word) < len(typed) or name.startswith(FILE_URL)
     return _Word(local_path(name), word[len(name) :], protected)
@@ -134,7 +132,7 @@ def local_path(name: str) -> str:
 
 
 def _is_image(word: _Word) -> bool:
-    """True if a word is the path of an image; raises ImageError if it is the name of another."""
+    """True if a word is a path that can only be an image's; ImageError if it names another thing."""
     name, explicit = word.name, _is_explicit(word)
     if _scheme(name) in (*_FETCHED, "data"):
         _refuse_address(name)
@@ -145,9 +143,7 @@ def _is_image(word: _Word) -> bool:
     elif (advice := conversion(name)) and _is_path(word, (Path(name).suffix.lower(),)):
         raise ImageError(f"{name}: {advice}")
     elif explicit and _is_file(name):
-        if _opens(name):
-            return True
-        raise ImageError(f"{name}: not an image that can be read")
+        return True
     elif explicit and _images_in(name):
         raise ImageError(folder_offer(name))
     return False
@@ -165,14 +161,6 @@ def folder_offer(name: str) -> str:
     number = len(_images_in(name))
     offer = f"/image {Path(name) / '*'} adds them" if number else "name an image"
     return f"{name} is a folder with {counted(number, 'image')}: {offer}"
-
-
-def _opens(path: str) -> bool:
-    try:
-        open_picture(path)
-    except ImageError:
-        return False
-    return True
 
 
 def _refuse_address(address: str) -> None:
