@@ -132,7 +132,7 @@ def local_path(name: str) -> str:
 
 
 def _is_image(word: _Word) -> bool:
-    """True if a word is a path that can only be an image's; ImageError if it names another thing."""
+    """True if a word is a path that must be an image's; ImageError if it names another thing."""
     name, explicit = word.name, _is_explicit(word)
     if _scheme(name) in (*_FETCHED, "data"):
         _refuse_address(name)

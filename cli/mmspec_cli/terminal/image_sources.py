@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 
 from PIL import EpsImagePlugin, Image, ImageGrab
@@ -13,7 +12,7 @@ from mmspec.ground.errors import UsageError
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
-from mmspec.prompt.images import Picture, decode_picture
+from mmspec.prompt.images import Picture, decode_picture, picture_from
 from mmspec_cli.terminal.attachments import local_path
 
 STANDARD_INPUT = "-"
@@ -61,9 +60,7 @@ def clipboard_picture(sampling: FrameSampling = EVENLY) -> Picture:
     try:
         copied = ImageGrab.grabclipboard()
         if isinstance(copied, Image.Image):
-            content = BytesIO()
-            copied.save(content, "PNG")
-            return decode_picture(content.getvalue(), CLIPBOARD)
+            return picture_from(copied, CLIPBOARD)
         file = copied[0] if copied else _copied_text().strip()
     except (OSError, NotImplementedError, ValueError, Image.DecompressionBombError) as error:
         raise UsageError(f"/paste found no image ({error}): use /image PATH") from error
