@@ -13,6 +13,7 @@ from mmspec.checkpoints.head_config import is_head, read_head_config
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.hub_cache import delete
+from mmspec.checkpoints.hub_download import amount
 from mmspec.checkpoints.manifest import PRECISIONS, weight_bytes
 from mmspec.checkpoints.recommendation import advice, size
 from mmspec.decoding.inspection import Quantizer
@@ -50,13 +51,7 @@ def _row(card: dict[str, Any]) -> list[str]:
     also = " and draft" if card["kind"] == "target" else ""
     serves = f"{also} for {', '.join(card['for'])}" if card["for"] else ""
     what = f"{card['kind']}{serves}: {card['description']}"
-    return [card["name"], here, _in_bytes(card["size"]), what]
-
-
-def _in_bytes(size: int) -> str:
-    if size < 1e9:
-        return f"{size / 1e6:.0f} MB" if size else "-"
-    return f"{size / 1e9:.1f} GB"
+    return [card["name"], here, amount(card["size"]) if card["size"] else "-", what]
 
 
 @models.command()
@@ -70,7 +65,7 @@ def show(screen: Screen, name: str, backend: str) -> None:
     """
     known, reading = load_cards().get(name), reader(backend)
     model = describe(known, reading) if known else describe_directory(resolve(name, reading))
-    memory = {bits: _in_bytes(size) for bits, size in (model.get("memory") or {}).items()}
+    memory = {bits: amount(size) for bits, size in (model.get("memory") or {}).items()}
     rows = [(key, in_words(memory if key == "memory" else value)) for key, value in model.items()]
     screen.show(model, ["", ""], rows)
 
@@ -123,7 +118,7 @@ def remove(screen: Screen, name: str) -> None:
     if known and known.bundled:
         raise UsageError(f"{name} is in the package: pip uninstall mmspec removes it")
     freed = delete(known.sources.values() if known else [name])
-    screen.say(f"deleted {name}: {_in_bytes(freed)}")
+    screen.say(f"deleted {name}: {amount(freed)}")
 
 
 @models.command()

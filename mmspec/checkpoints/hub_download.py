@@ -120,7 +120,7 @@ def _require_disk(download: Download, missing: list[HubFile], note: Progress) ->
     cache = download.folder.parent
     there = next(path for path in (cache, *cache.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
-    line = f"{_amount(size)} in {len(missing)} files, {_amount(free)} free in {cache}"
+    line = f"{amount(size)} in {len(missing)} files, {amount(free)} free in {cache}"
     if size > free:
         raise WriteError(
             f"{download.repository} does not fit the disk: {line}; make room, or name a folder on "
@@ -129,7 +129,8 @@ def _require_disk(download: Download, missing: list[HubFile], note: Progress) ->
     note(f"{download.repository}: {line}")
 
 
-def _amount(size: int) -> str:
+def amount(size: int) -> str:
+    """A number of bytes in words: `1.2 GB`, `34.5 MB`."""
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
