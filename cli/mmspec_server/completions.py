@@ -54,7 +54,7 @@ class Completion(Reply):
         return ""
 
     def _delta(self, piece: Piece) -> str:
-        """The event of more text; with details one for each origin, the first with all tokens."""
+        """The event of more text; with details, of drafted and of own text apart."""
         tokens, parts = self.read(piece), [(piece.accepted, True), (piece.own, False)]
         if self.form:
             parts = self._before_calls(piece, self.form)

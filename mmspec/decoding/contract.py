@@ -124,8 +124,9 @@ class Drafter(Protocol):
         """Enqueue a draft of at most plan.gamma >= 1 tokens on a path.  Never blocks.
 
         Returns None if there is nothing to propose, or no room for it; the round is then plain.
-        A drafter that was opened with a tree drafts a tree, of at most plan.nodes nodes. noise:
-        the noise that `verify` gets with this draft. A draft that is not committed is void.
+        A drafter that was opened with a tree drafts `tree.within(plan.nodes, plan.gamma)`, or a
+        chain if that is None. noise: the noise that `verify` gets with this draft. A draft that is
+        not committed is void.
         """
 
     def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:

@@ -30,5 +30,6 @@ def family_of(whole: Block) -> Family:
     """The family that a config.json names; CheckpointError for one that no package has."""
     family = find_family(str(whole.get("model_type")))
     if family is None:
-        raise whole.error("model_type", " or ".join(f'"{name}"' for name in FAMILIES))
+        names = " or ".join(f'"{name}"' for name in FAMILIES)
+        raise whole.error("model_type", f"{names}, or that of a package which is installed here")
     return family
