@@ -57,26 +57,23 @@ def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> 
     sources = plan(source, config)  # raises before anything is written if it would not load
     if destination.exists() and any(destination.iterdir()):
         raise UsageError(f"{destination} is not empty: name a new directory")
+    packing = {"group_size": group_size, "bits": bits}
     with new_directory(destination) as partial:
         for file in source.iterdir():
             if file.suffix in _COPIED and not file.name.endswith(".index.json"):
                 shutil.copyfile(file, partial / file.name)
-        _write(_tensors(source, config, sources, bits, group_size), partial)
-        _write_config(source, partial, config, bits, group_size)
+        _write(_tensors(source, config, sources, packing), partial)
+        _write_config(source, partial, config, packing)
 
 
 def _tensors(
-    source: Path,
-    config: ModelConfig,
-    sources: Mapping[str, TensorSource],
-    bits: int,
-    group_size: int,
+    source: Path, config: ModelConfig, sources: Mapping[str, TensorSource], packing: dict[str, int]
 ) -> Named:
     """Yield every tensor of the source, including those that mmspec does not load.
 
     Norms that are stored less one are written whole, as MLX expects beside its convolutions.
     """
-    shapes, read = manifest(config), Files()
+    shapes, read, group = manifest(config), Files(), packing["group_size"]
     for stored in read_tensors(source).values():
         name = canonical(stored.name, config)
         if is_buffer(stored.name) or (name == LM_HEAD and name not in shapes):
@@ -87,8 +84,8 @@ def _tensors(
         elif name == config.family.convolution or name.endswith(SHORT):
             is_torch = array.shape == shape  # MLX has the inputs as the last axis
             yield public_name, mx.moveaxis(array, 1, -1) if is_torch else array
-        elif len(shape) == 2 and shape[1] % group_size == 0 and not name.startswith(TOWER):
-            parts = mx.quantize(array, group_size=group_size, bits=bits)
+        elif len(shape) == 2 and shape[1] % group == 0 and not name.startswith(TOWER):
+            parts = mx.quantize(array, group, packing["bits"])
             path = public_name.removesuffix("weight")
             yield from zip((public_name, f"{path}scales", f"{path}biases"), parts, strict=True)
         else:
@@ -97,51 +94,48 @@ def _tensors(
 
 def _write(tensors: Named, destination: Path) -> None:
     """Write shards as they fill up, then rename them as on the hub, with an index if several."""
-    parts: list[dict[str, int]] = []
+    parts: dict[Path, dict[str, int]] = {}
     shard: dict[str, mx.array] = {}
+
+    def save() -> None:
+        file = destination / f"part-{len(parts)}.safetensors"
+        with file.open("wb") as stream:
+            mx.save_safetensors(stream, shard, metadata={"format": "mlx"})
+        parts[file] = {name: array.nbytes for name, array in shard.items()}
+        shard.clear()
+
     for name, array in tensors:
         mx.eval(array)
         shard[name] = array
         if sum(tensor.nbytes for tensor in shard.values()) >= SHARD_BYTES:
-            parts.append(_save(shard, destination, len(parts)))
-            shard = {}
+            save()
     if shard:
-        parts.append(_save(shard, destination, len(parts)))
+        save()
     _rename(parts, destination)
 
 
-def _save(shard: dict[str, mx.array], destination: Path, index: int) -> dict[str, int]:
-    with _part(destination, index).open("wb") as stream:
-        mx.save_safetensors(stream, shard, metadata={"format": "mlx"})
-    return {name: array.nbytes for name, array in shard.items()}
-
-
-def _part(destination: Path, index: int) -> Path:
-    return destination / f"part-{index}.safetensors"
-
-
-def _rename(parts: list[dict[str, int]], destination: Path) -> None:
+def _rename(parts: Mapping[Path, Mapping[str, int]], destination: Path) -> None:
     if len(parts) == 1:
-        _part(destination, 0).rename(destination / WEIGHTS_FILE)
+        next(iter(parts)).rename(destination / WEIGHTS_FILE)
         return
     homes: dict[str, str] = {}
-    for index, sizes in enumerate(parts):
-        file = f"model-{index + 1:05d}-of-{len(parts):05d}.safetensors"
-        _part(destination, index).rename(destination / file)
+    for number, (part, sizes) in enumerate(parts.items(), 1):
+        file = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
+        part.rename(destination / file)
         homes |= dict.fromkeys(sizes, file)
-    total = sum(size for sizes in parts for size in sizes.values())
+    total = sum(size for sizes in parts.values() for size in sizes.values())
     _write_json(destination / INDEX_FILE, {"metadata": {"total_size": total}, "weight_map": homes})
 
 
 def _write_config(
-    source: Path, destination: Path, stored: ModelConfig, bits: int, group_size: int
+    source: Path, destination: Path, stored: ModelConfig, packing: dict[str, int]
 ) -> None:
     config = read_json(source / CONFIG_FILE)
     if not stored.text.tie_word_embeddings:
         for block in (config, config.get("text_config")):
             if isinstance(block, dict) and block.get("tie_word_embeddings"):
                 block["tie_word_embeddings"] = False
-    config["quantization"] = {"group_size": group_size, "bits": bits, "mode": "affine"}
+    config["quantization"] = packing | {"mode": "affine"}
     _write_json(destination / CONFIG_FILE, config)
 
 

@@ -22,11 +22,7 @@ class Kind(NamedTuple):
     """The maximum length of a caption, in tokens."""
 
 
-KINDS = {
-    "blip": Kind(),
-    "blip-2": Kind(),
-    "florence2": Kind("<CAPTION>", beams=3, tokens=1024),
-}
+KINDS = {"blip": Kind(), "blip-2": Kind(), "florence2": Kind("<CAPTION>", beams=3, tokens=1024)}
 """Kinds by model type; Florence-2 is asked as in IbED."""
 
 

@@ -7,6 +7,7 @@ width.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic
 
 import numpy as np
@@ -59,12 +60,16 @@ class Framework(Generic[A]):
     """Function that waits until arrays are computed, in a framework that computes lazily."""
     compiled: Callable[[Any], Any]
     """Function that compiles a function of arrays of fixed shapes, or returns it."""
-    read: Callable[..., Iterator[list[float]]]
-    """Function that copies vectors to the host in one float32 copy; ids stay exact.  Blocks."""
     to_host: Callable[[A], NDArray[np.float32]]
     """Function that copies an array to the host as float32.  Blocks."""
     inference: Callable[[], AbstractContextManager[object]]
     """Function that returns the context manager in which every forward runs."""
+
+    def read(self, *parts: A) -> Iterator[list[float]]:
+        """Copy vectors to the host in one transfer.  Blocks."""
+        joined: Any = self.concat([*parts], 0)
+        numbers = iter(joined.tolist())
+        return (list(islice(numbers, len(part))) for part in parts)
 
     def own_draft(self, draft: Draft | None) -> DeviceDraft[A] | None:
         """The draft on the device; raises TypeError for one that another backend drafted."""

@@ -1,6 +1,6 @@
 """A `Framework` of numpy's functions, for backends that compute on the host."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 
@@ -31,11 +31,6 @@ def sampler(sampling: Sampling) -> Sampler:
     return Sampler(np, top, partial(exponentials, np), sampling, ids)
 
 
-def read(*parts: Array) -> Iterator[list[float]]:
-    """The vectors as lists."""
-    return (part.tolist() for part in parts)
-
-
 HOST: Framework[Array] = Framework(
     xp=np,
     concat=np.concatenate,
@@ -54,7 +49,6 @@ HOST: Framework[Array] = Framework(
     start=lambda _: None,
     settle=lambda *_: None,
     compiled=lambda formula: formula,
-    read=read,
     to_host=np.asarray,
     inference=nullcontext,
 )

@@ -1,20 +1,12 @@
 """Copies of numbers between host and device, as typed wrappers of MLX's calls."""
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 
 from mmspec.decoding.contract import Float32
-
-
-def read(*parts: mx.array) -> Iterator[list[float]]:
-    """Copy vectors to the host in one transfer, as float32: exact for ids below 2**24.  Blocks."""
-    joined: Any = mx.concatenate([part.astype(mx.float32) for part in parts])
-    numbers = iter(joined.tolist())
-    return (list(islice(numbers, part.shape[0])) for part in parts)
 
 
 def to_host(array: mx.array) -> Float32:

@@ -39,7 +39,6 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
         start=device_io.start,
         settle=mx.eval,
         compiled=kernels.compiled,
-        read=device_io.read,
         to_host=device_io.to_host,
         inference=nullcontext,
     )

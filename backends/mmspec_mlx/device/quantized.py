@@ -1,7 +1,7 @@
 """Matrices in MLX's affine quantization."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import mlx.core as mx
 
@@ -10,33 +10,19 @@ import mlx.core as mx
 class Packed:
     """A quantized matrix [out, in], multiplied without unpacking it."""
 
-    weight: mx.array
-    scales: mx.array
-    biases: mx.array
+    arrays: Sequence[mx.array]
+    """Weight, scales and biases."""
     bits: int
     group_size: int
 
     def __call__(self, x: mx.array) -> mx.array:
         """The product [..., out] of x [..., in] and the matrix."""
-        return mx.quantized_matmul(
-            x,
-            self.weight,
-            scales=self.scales,
-            biases=self.biases,
-            transpose=True,
-            group_size=self.group_size,
-            bits=self.bits,
-        )
+        weight, scales, biases = self.arrays
+        return mx.quantized_matmul(x, weight, scales, biases, True, self.group_size, self.bits)
 
     def rows(self, index: mx.array) -> mx.array:
         """Return the dequantized rows [..., in] with the numbers `index` [...]."""
-        weight, scales, biases = self.weight[index], self.scales[index], self.biases[index]
-        return unpacked(Packed(weight, scales, biases, self.bits, self.group_size))
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        """All tensors of the matrix."""
-        return [self.weight, self.scales, self.biases]
+        return unpacked(replace(self, arrays=[array[index] for array in self.arrays]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +45,5 @@ def unpacked(part: mx.array | Packed) -> mx.array:
     """Return the float matrix [out, in] of a plain or packed one."""
     if isinstance(part, mx.array):
         return part
-    bits, group_size = part.bits, part.group_size
-    return mx.dequantize(part.weight, part.scales, part.biases, group_size=group_size, bits=bits)
+    weight, scales, biases = part.arrays
+    return mx.dequantize(weight, scales, biases, part.group_size, part.bits)

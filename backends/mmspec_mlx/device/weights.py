@@ -1,13 +1,14 @@
 """Loads a checkpoint's tensors to the device; quantized matrices stay packed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
-from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
+from mmspec.checkpoints.loading_plan import TensorSource, not_finite
 from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.ground.errors import CheckpointError
 from mmspec_mlx.device.framework import framework
@@ -105,14 +106,11 @@ class Weights:
 
     def _take(self, name: str) -> mx.array | Packed:
         source = self._sources.pop(name)
-        if source.packing is not None:
-            return self._packed(source.stored, source.packing)
+        if (packing := source.packing) is not None:
+            affine = [self._floats(stored) for stored in (packing.scales, packing.biases)]
+            return Packed([self._read(source.stored), *affine], packing.bits, packing.group_size)
         array = self._floats(source.stored, 1 if source.less_one else 0)
         return mx.moveaxis(array, -1, 1) if source.layout == "mlx" else array
-
-    def _packed(self, stored: StoredTensor, packing: Packing) -> Packed:
-        scales, biases = self._floats(packing.scales), self._floats(packing.biases)
-        return Packed(self._read(stored), scales, biases, packing.bits, packing.group_size)
 
     def _floats(self, stored: StoredTensor, added: int = 0) -> mx.array:
         array = self._read(stored)
@@ -121,10 +119,8 @@ class Weights:
         return array
 
     def _fused(self, parts: list[Packed]) -> Packed:
-        weight = self._settled(mx.concatenate([part.weight for part in parts]))
-        scales = self._settled(mx.concatenate([part.scales for part in parts]))
-        biases = self._settled(mx.concatenate([part.biases for part in parts]))
-        return Packed(weight, scales, biases, parts[0].bits, parts[0].group_size)
+        arrays = map(list, zip(*(part.arrays for part in parts), strict=True))
+        return replace(parts[0], arrays=[self._settled(mx.concatenate(each)) for each in arrays])
 
     def _settle(self, *arrays: mx.array) -> None:
         unchecked, self._unchecked = self._unchecked, {}

@@ -1,10 +1,12 @@
 """Rotary position embeddings (Su et al. 2021), in the rotate-half form of Llama checkpoints."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import mlx.core as mx
 import numpy as np
 
+from mmspec.decoding.contents import Row
 from mmspec.families.decoder import RotaryScaling
 from mmspec.ground.arrays import Positions
 
@@ -35,8 +37,9 @@ class Rotary:
         frequencies = np.float32(base) ** -steps
         self._frequencies = scaling.scaled(frequencies) if scaling else frequencies
         # MLX's kernel takes a base, or the inverses of frequencies.
-        self._kernel_base = None if scaling else base
-        self._inverses = mx.array(1 / self._frequencies) if scaling else None
+        inverses = mx.array(1 / self._frequencies) if scaling else None
+        kernel_base, rope = None if scaling else base, partial(mx.fast.rope, traditional=False)
+        self._roped = partial(rope, dims=width, base=kernel_base, scale=1.0, freqs=inverses)
         self._axes = [*axes, *axes] or [0] * width
         self._width = width
         self._dtype = dtype
@@ -45,9 +48,23 @@ class Rotary:
     def at(self, starts: Sequence[int], n: int) -> Rotation:
         """Return a rotation of x [R, heads, n, width]; row r is at positions starts[r] onwards."""
         if mx.default_device() == mx.Device(mx.gpu):
-            return self._kernel(starts)
+            return partial(self._roped, offset=mx.array(list(starts), dtype=mx.int32))
         self._grow(max(starts) + n)
-        return self._table(starts, n)
+        first = starts[0]
+        if all(start == first for start in starts):
+            return self._turn(self._cos[first : first + n], self._sin[first : first + n])
+        index = mx.expand_dims(mx.array(list(starts)), (1, 2)) + mx.arange(n)
+        return self._turn(self._cos[index], self._sin[index])
+
+    def along(self, rows: Sequence[Row[mx.array]], start: int, stop: int) -> Rotation:
+        """Return a rotation of the rows' columns, of which those of a draft count up.
+
+        The positions of padding are arbitrary.
+        """
+        counts_up = (row.counts_up(start, stop) for row in rows)
+        if all(counts_up) and all(row.shift(start) == row.shift(stop) for row in rows):
+            return self.at([row.position(start) for row in rows], stop - start)
+        return self.planes(np.stack([row.positions(start, stop) for row in rows]))
 
     def same(self, positions: Sequence[int], n: int) -> Rotation:
         """Return a rotation of x [R, heads, n, width]; all of row r is at positions[r]."""
@@ -72,32 +89,8 @@ class Rotary:
         """Rotate each token as a row of its own: the kernel takes one offset per row."""
         rows, heads, n, width = x.shape
         alone = x.swapaxes(1, 2).reshape(rows * n, heads, 1, width)
-        turned = self._roped(alone, positions.reshape(-1))
+        turned = self._roped(alone, offset=positions.reshape(-1))
         return turned.reshape(rows, n, heads, width).swapaxes(1, 2)
-
-    def _roped(self, x: mx.array, offset: mx.array) -> mx.array:
-        return mx.fast.rope(
-            x,
-            self._width,
-            traditional=False,
-            base=self._kernel_base,
-            scale=1.0,
-            offset=offset,
-            freqs=self._inverses,
-        )
-
-    def _kernel(self, starts: Sequence[int]) -> Rotation:
-        offset = mx.array(list(starts), dtype=mx.int32)
-        return lambda x: self._roped(x, offset)
-
-    def _table(self, starts: Sequence[int], n: int) -> Rotation:
-        first = starts[0]
-        if all(start == first for start in starts):
-            cos, sin = self._cos[first : first + n], self._sin[first : first + n]
-        else:
-            index = mx.expand_dims(mx.array(list(starts)), (1, 2)) + mx.arange(n)
-            cos, sin = self._cos[index], self._sin[index]
-        return self._turn(cos, sin)
 
     def _turn(self, cos: mx.array, sin: mx.array) -> Rotation:
         half, width = self._width // 2, self._width

@@ -6,7 +6,6 @@ Shape letters: R branches, n columns fed, H width.
 from collections.abc import Sequence
 
 import mlx.core as mx
-import numpy as np
 
 from mmspec.decoding.branch_sequence import BranchSequence, BranchState
 from mmspec.decoding.contents import chunks
@@ -33,7 +32,7 @@ class MlxBranches(BranchSequence[mx.array, Padding]):
         for at, stop in chunks(start, end):
             x = mx.stack([embedded(self._language, row, at, stop) for row in self._rows])
             added = deepstack(self._language, self._rows, at, stop)
-            self._feed(state, x, at, self._turn(at, stop), added)
+            self._feed(state, x, at, self._language.rotary.along(self._rows, at, stop), added)
             self._cache.settle()
 
     def _begin(self, state: MlxState, depth: int) -> tuple[mx.array, MlxDraftTail]:  # noqa: ARG002
@@ -45,21 +44,8 @@ class MlxBranches(BranchSequence[mx.array, Padding]):
         tail = MlxDraftTail(self._language, self._cache, state.padding, end, state.positions)
         return x[:, -1], tail
 
-    def _turn(self, start: int, stop: int) -> Rotation:
-        """Return the rotation of the rows' columns; that of padding is arbitrary."""
-        rotary, firsts = self._language.rotary, [row.position(start) for row in self._rows]
-        lasts = [row.position(stop) - (stop - start) for row in self._rows]
-        if firsts == lasts and all(row.counts_up(start, stop) for row in self._rows):
-            return rotary.at(firsts, stop - start)
-        return rotary.planes(np.stack([row.positions(start, stop) for row in self._rows]))
-
     def _feed(
-        self,
-        state: MlxState,
-        x: mx.array,
-        at: int,
-        turn: Rotation,
-        added: Sequence[mx.array] = (),
+        self, state: MlxState, x: mx.array, at: int, turn: Rotation, added: Sequence[mx.array] = ()
     ) -> mx.array:
         """Feed embeddings [R, n, H] to the columns from `at` on; returns the outputs."""
         mask = causal_mask(state.padding, at, x.shape[1], self._language.dtype)

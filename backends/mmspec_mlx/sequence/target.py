@@ -13,7 +13,6 @@ from mmspec.decoding.target_sequence import TargetSequence
 from mmspec_mlx.network.attention import Visible, additive, behind, causal
 from mmspec_mlx.network.cache import Cache
 from mmspec_mlx.network.decoder import LanguageModel
-from mmspec_mlx.network.rotary import Rotation
 
 
 class MlxTarget(TargetSequence[mx.array]):
@@ -37,14 +36,8 @@ class MlxTarget(TargetSequence[mx.array]):
             own = mx.expand_dims(first + columns.ancestry.depths, 0)
             turn = self._language.rotary.each(own, first + columns.depth)
         else:
-            visible, turn = causal(start, len(x), x.dtype), self._turn(start, end)
+            visible = causal(start, len(x), x.dtype)
+            turn = self._language.rotary.along([self._row], start, end)
             added = deepstack(self._language, [self._row], start, end)
         rows, captured = mx.expand_dims(x, 0), self._captured
         return self._language.feed(rows, self._cache, start, turn, visible, added, captured)[0]
-
-    def _turn(self, start: int, end: int) -> Rotation:
-        """Return the rotation of columns, of which those of a draft count up."""
-        rotary = self._language.rotary
-        if self._row.counts_up(start, end):
-            return rotary.at([self._row.position(start)], end - start)
-        return rotary.planes(self._row.positions(start, end)[None])

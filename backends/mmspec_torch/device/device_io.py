@@ -1,19 +1,12 @@
 """Copies of numbers between host and device."""
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mmspec.decoding.contract import Float32
-
-
-def read(*parts: Tensor) -> Iterator[list[float]]:
-    """Copy vectors to the host in one transfer, as float32: exact for ids below 2**24.  Blocks."""
-    numbers = iter(torch.cat(parts).tolist())
-    return (list(islice(numbers, part.shape[0])) for part in parts)
 
 
 def upload(

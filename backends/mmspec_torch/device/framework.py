@@ -11,7 +11,7 @@ from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampler, Sampling
-from mmspec_torch.device.device_io import read, to_host, upload
+from mmspec_torch.device.device_io import to_host, upload
 
 
 class TorchDraft(DeviceDraft[Tensor]):
@@ -40,7 +40,6 @@ def framework(device: torch.device) -> Framework[Tensor]:
         start=lambda _: None,  # PyTorch computes without being asked
         settle=lambda *_: None,
         compiled=lambda formula: formula,
-        read=read,
         to_host=to_host,
         inference=torch.inference_mode,
     )

@@ -4,10 +4,10 @@ Shape letters: n rows, I inputs, O outputs.
 """
 
 import timeit
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -25,17 +25,19 @@ TILE = 2**20
 """Elements of a matrix that are widened at once, so that they stay in the cache."""
 
 
-class Product(Protocol):
+class Product(ABC):
     """A matrix [I, O] to multiply with."""
 
+    @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
         """Return the product [n, O] of x [n, I]."""
 
     def added(self, x: Tensor, to: Tensor) -> Tensor:
         """Return the product of x [n, I] plus `to` [n, O], which may be overwritten."""
+        return to.add_(self(x))
 
 
-class Dense:
+class Dense(Product):
     """A matrix in PyTorch's own layout."""
 
     def __init__(self, matrix: Tensor) -> None:
@@ -50,7 +52,7 @@ class Dense:
         return to.addmm_(x, self._matrix)
 
 
-class Packed:
+class Packed(Product):
     """A large float32 matrix in oneDNN's layout for CPUs: few rows take the time of one."""
 
     def __init__(self, weight: Tensor) -> None:
@@ -71,7 +73,7 @@ class Packed:
         return total
 
 
-class Widened:
+class Widened(Product):
     """A 16-bit matrix on a CPU without units for its type: several rows multiply it in float32."""
 
     def __init__(self, weight: Tensor) -> None:
@@ -103,8 +105,8 @@ def relative_time(dtype: torch.dtype) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Biased:
-    """A matrix with a bias [O]; implements `Product`."""
+class Biased(Product):
+    """A matrix with a bias [O]."""
 
     matrix: Product
     bias: Tensor

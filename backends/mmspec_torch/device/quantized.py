@@ -3,7 +3,6 @@
 Shape letters: n rows, I inputs, O outputs, g inputs of a group, G groups.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from mmspec.checkpoints.quantization import Scheme
 from mmspec.ground.errors import UsageError
+from mmspec_torch.device.products import Product
 
 ROWS = 1024
 """Number of rows quantized at once: a float32 copy of a whole matrix would take much memory."""
@@ -21,19 +21,11 @@ WIDE = 128
 """Inputs of a group in which the int4 kernel reads one half of int8 weights."""
 
 
-class Matrix(ABC):
-    """A quantized weight [O, I] to multiply with; implements `Product`."""
+class Matrix(Product):
+    """A quantized weight [O, I] to multiply with."""
 
     tensors: tuple[Tensor, ...]
     """All tensors of the matrix."""
-
-    @abstractmethod
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return the product [n, O] of x [n, I]."""
-
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
-        """Add the product of x [n, I] to `to` [n, O] in place."""
-        return to.add_(self(x))
 
 
 class Integers8(NamedTuple):

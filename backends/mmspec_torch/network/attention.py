@@ -109,13 +109,9 @@ def _attended(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tens
         return attended.reshape(shape)
     if mask is not None and queries.is_cuda and not step.recurs:
         queries, mask = heads_as_rows(queries, keys.shape[1], mask)
+    shares = queries.shape[1] != keys.shape[1]
     attended = F.scaled_dot_product_attention(
-        queries,
-        keys,
-        values,
-        attn_mask=mask,
-        is_causal=step.causal,
-        enable_gqa=queries.shape[1] != keys.shape[1],
+        queries, keys, values, attn_mask=mask, is_causal=step.causal, enable_gqa=shares
     )
     return attended.reshape(shape)
 

@@ -46,13 +46,7 @@ class MLP:
 class DeltaLayer(DeltaParts[Tensor]):
     """A layer of Gated DeltaNet."""
 
-    def __call__(
-        self,
-        x: Tensor,
-        residual: Tensor,
-        memory: DeltaMemory[Tensor],
-        step: Step,  # noqa: ARG002
-    ) -> Tensor:
+    def __call__(self, x: Tensor, residual: Tensor, memory: DeltaMemory[Tensor], _: Step) -> Tensor:
         """Return `residual` plus the output for x [n, H]; may overwrite `residual`."""
         added: Tensor = self._out_proj.added(self._net(self._in_proj(x), memory), residual)
         return added
@@ -77,10 +71,7 @@ class Decoder:
     """The decoder layers with their rotary positions, without embedding, last norm and head."""
 
     def __init__(
-        self,
-        layers: Sequence[DecoderLayer],
-        config: TextConfig,
-        weights: Weights,
+        self, layers: Sequence[DecoderLayer], config: TextConfig, weights: Weights
     ) -> None:
         """weights: those of the layers, whose device and dtype the decoder has."""
         self.config, device, dtype = config, weights.device, weights.dtype
