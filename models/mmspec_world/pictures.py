@@ -54,11 +54,6 @@ class Scene:
         things = ", ".join(f"{t.name} {PLACES[t.place]}" for t in self.things)
         return f"scene {self.background}: {things}"
 
-    @property
-    def colours(self) -> set[str]:
-        """All colours of things in the scene."""
-        return {thing.colour for thing in self.things}
-
     def count(self, shape: str) -> int:
         """Return the number of things with this shape."""
         return sum(thing.shape == shape for thing in self.things)
@@ -67,6 +62,20 @@ class Scene:
         """Return the things whose trait, "colour", "shape" or "place", is unique in the scene."""
         names = [thing.traits[trait] for thing in self.things]
         return [thing for thing in self.things if names.count(thing.traits[trait]) == 1]
+
+    def recoloured(self, rng: random.Random, thing: Thing) -> Thing:
+        """Return one of the scene's things in another colour that the others allow."""
+        present = {other.colour for other in self.things if other is not thing}
+        choices = set(allowed_colours(self.background, present)) - {thing.colour}
+        return replace(thing, colour=rng.choice(sorted(choices)))
+
+    def new_shape(self, rng: random.Random) -> str:
+        """Return a random shape that no thing of the scene has."""
+        return rng.choice([shape for shape in SHAPES if not self.count(shape)])
+
+    def free_place(self, rng: random.Random) -> int:
+        """Return a random place of the scene without a thing."""
+        return rng.choice(sorted(set(range(9)) - {thing.place for thing in self.things}))
 
     def marks(self, rng: random.Random) -> list[Mark]:
         """Return the scene as marks, with random offsets of place, size, angle and shade."""
@@ -108,23 +117,6 @@ def two_apart(rng: random.Random) -> Scene:
     while len((scene := few_things(rng)).things) < 2:
         pass
     return scene
-
-
-def recolour(rng: random.Random, scene: Scene, thing: Thing) -> Thing:
-    """Return the thing in another colour that its scene allows."""
-    present = {other.colour for other in scene.things if other is not thing}
-    choices = set(allowed_colours(scene.background, present)) - {thing.colour}
-    return replace(thing, colour=rng.choice(sorted(choices)))
-
-
-def new_shape(rng: random.Random, scene: Scene) -> str:
-    """Return a random shape that no thing of the scene has."""
-    return rng.choice([shape for shape in SHAPES if not scene.count(shape)])
-
-
-def free_place(rng: random.Random, scene: Scene) -> int:
-    """Return a random place of the scene without a thing."""
-    return rng.choice(sorted(set(range(9)) - {thing.place for thing in scene.things}))
 
 
 def _thing_mark(rng: random.Random, thing: Thing, outlined: bool, alone: bool) -> Mark:

@@ -7,7 +7,7 @@ from itertools import permutations
 
 from mmspec_world.drawing import COLOURS, NUMBERS, SHAPES
 from mmspec_world.facts import Fact, Query
-from mmspec_world.pictures import Chart, Drawing, Scene, Thing, Word, new_shape
+from mmspec_world.pictures import Chart, Drawing, Scene, Thing, Word
 from mmspec_world.wording import (
     Narrator,
     an,
@@ -186,8 +186,9 @@ def _colour_or_shape(rng: Narrator) -> str:
 def _missing(rng: Narrator, scene: Scene, thing: Thing, trait: str) -> Thing:
     """The thing with a colour or a shape that no thing in the scene has."""
     if trait == "colour":
-        return replace(thing, colour=rng.choice([c for c in COLOURS if c not in scene.colours]))
-    return replace(thing, shape=new_shape(rng, scene))
+        present = {other.colour for other in scene.things}
+        return replace(thing, colour=rng.choice([c for c in COLOURS if c not in present]))
+    return replace(thing, shape=scene.new_shape(rng))
 
 
 def puzzle_query(rng: Narrator, scene: Scene) -> Query | None:

@@ -57,14 +57,10 @@ def _change(rng: Narrator, pair: Pair, kind: str) -> str:
     before, after = pair.before or pair.after, pair.after or pair.before
     assert before is not None
     assert after is not None
-    return rng.say_sentence(
-        f"{kind}.{'change' if pair.before and pair.after else pair.kind}",
-        before=before.name,
-        a_after=an(after.name),
-        at_here=rng.place_phrase(before.place),
-        at_there=rng.place_phrase(after.place),
-        b=pair.scenes[0].background,
-    )
+    phrase = f"{kind}.{'change' if pair.before and pair.after else pair.kind}"
+    slots = {"before": before.name, "a_after": an(after.name), "b": pair.scenes[0].background}
+    at_here, at_there = rng.place_phrase(before.place), rng.place_phrase(after.place)
+    return rng.say_sentence(phrase, **slots, at_here=at_here, at_there=at_there)
 
 
 def frame_caption(rng: Narrator, story: Story, frame: int) -> str:
@@ -127,14 +123,9 @@ def start_text(rng: Narrator, clip: MovingScene) -> str:
 def event_text(rng: Narrator, moving: MovingThing) -> str:
     """Return what happens to a thing, without a capital and a full stop."""
     first, last = moving.first, moving.last
-    return rng.say(
-        f"clip.{moving.event}",
-        thing=first.name,
-        a_thing=an(first.name),
-        at=rng.place_phrase(first.place),
-        start=rng.place_name(first.place),
-        end=rng.place_name(last.place),
-    )
+    slots = {"thing": first.name, "a_thing": an(first.name), "at": rng.place_phrase(first.place)}
+    start, end = rng.place_name(first.place), rng.place_name(last.place)
+    return rng.say(f"clip.{moving.event}", **slots, start=start, end=end)
 
 
 def clip_answer(rng: Narrator, clip: MovingScene) -> Answer:

@@ -4,15 +4,7 @@ import random
 from dataclasses import dataclass, replace
 
 from mmspec_world.drawing import PLACES, SHAPES, allowed_colours, choose_background, choose_colours
-from mmspec_world.pictures import (
-    Scene,
-    Thing,
-    few_things,
-    free_place,
-    new_shape,
-    recolour,
-    scene_of,
-)
+from mmspec_world.pictures import Scene, Thing, few_things, scene_of
 
 KINDS = ("recolour", "reshape", "move", "remove", "add")
 
@@ -47,15 +39,16 @@ def changed_pair(rng: random.Random) -> Pair:
 
 def _after(rng: random.Random, kind: str, scene: Scene, thing: Thing | None) -> Thing | None:
     if thing is None:
-        colour = rng.choice(allowed_colours(scene.background, scene.colours))
-        return Thing(colour, new_shape(rng, scene), free_place(rng, scene))
+        present = {other.colour for other in scene.things}
+        colour = rng.choice(allowed_colours(scene.background, present))
+        return Thing(colour, scene.new_shape(rng), scene.free_place(rng))
     match kind:
         case "recolour":
-            return recolour(rng, scene, thing)
+            return scene.recoloured(rng, thing)
         case "reshape":
-            return replace(thing, shape=new_shape(rng, scene))
+            return replace(thing, shape=scene.new_shape(rng))
         case "move":
-            return replace(thing, place=free_place(rng, scene))
+            return replace(thing, place=scene.free_place(rng))
     return None
 
 
@@ -88,10 +81,10 @@ def draw_story(rng: random.Random, frames: int) -> Story:
     scenes = [scene_of(background, [hero]) for hero in heroes]
     ending, friend = rng.choice(ENDINGS), None
     if ending == "recolour":
-        heroes[-1] = recolour(rng, scenes[-1], heroes[-1])
+        heroes[-1] = scenes[-1].recoloured(rng, heroes[-1])
     if ending == "meet":
         colour = rng.choice(allowed_colours(background, {colours[0]}))
-        friend = Thing(colour, shapes[1], free_place(rng, scenes[-1]))
+        friend = Thing(colour, shapes[1], scenes[-1].free_place(rng))
     scenes[-1] = scene_of(background, [heroes[-1], *([friend] if friend else [])])
     return Story(rng.choice(NAMES), ending, tuple(scenes), tuple(heroes), friend)
 

@@ -55,11 +55,9 @@ def detail(rng: Narrator, split: Split) -> Script:
 def captioning(rng: Narrator, split: Split) -> Script:
     """Ask for a caption of a picture, in one sentence or in detail (COCO)."""
     drawing = _any_drawing(rng, split)
-    if rng.random() < 0.6:
-        return _one_turn(drawing, prompts("caption")[0], *rng.description(drawing, short=True))
-    return _one_turn(
-        drawing, prompts("detailed_caption")[0], *rng.description(drawing, short=False)
-    )
+    short = rng.random() < 0.6
+    prompt = prompts("caption" if short else "detailed_caption")[0]
+    return _one_turn(drawing, prompt, *rng.description(drawing, short=short))
 
 
 def science(rng: Narrator, split: Split) -> Script:
@@ -208,12 +206,9 @@ def labelled_picture(
 
 
 MAKERS: tuple[Callable[[random.Random], pictures.Drawing], ...] = (
-    pictures.few_things,
-    pictures.few_things,
-    pictures.many_things,
-    pictures.many_things,
-    pictures.bar_chart,
-    pictures.bar_chart,
+    *[pictures.few_things] * 2,
+    *[pictures.many_things] * 2,
+    *[pictures.bar_chart] * 2,
     *[pictures.written_word] * 7,  # a vision tower learns letters last
     lambda rng: rng.choice(sequences.draw_story(rng, 5).scenes),
     lambda rng: rng.choice(sequences.changed_pair(rng).scenes),

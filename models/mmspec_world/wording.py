@@ -191,9 +191,8 @@ def join_with_and(items: Sequence[str]) -> str:
 
 def lettered(choices: Sequence[str]) -> str:
     """Return choices in a row, each after its letter: "(A) red (B) blue"."""
-    return " ".join(
-        f"({letter}) {choice}" for letter, choice in zip(LETTERS, choices, strict=False)
-    )
+    pairs = zip(LETTERS, choices, strict=False)
+    return " ".join(f"({letter}) {choice}" for letter, choice in pairs)
 
 
 def thing_slots(thing: Thing) -> dict[str, str]:
