@@ -46,7 +46,6 @@ def serve(named: str | None, **values: Any) -> None:
     except ModuleNotFoundError as error:
         raise not_installed("mmspec serve", error, "server") from error
     chosen = choose(ServerSettings, values)
-    source = context.get_parameter_source("seed")
     screen = Screen()
     setup = read_setup(screen, values)
     queue = DecodingQueue(chosen.queue)
@@ -55,7 +54,7 @@ def serve(named: str | None, **values: Any) -> None:
             # On the decoding thread: a framework may tie arrays to a thread.
             engine = queue.call(partial(setup.load, ready=True))
             screen.note(*introduction(engine))
-            seeded = source != ParameterSource.DEFAULT
+            seeded = context.get_parameter_source("seed") != ParameterSource.DEFAULT
             service = Service(engine, setup.options, chosen, queue, seeded)
             address, *others = addresses(chosen.host, listener.getsockname()[1])
             screen.note(

@@ -1,13 +1,12 @@
-"""The options that commands share."""
+"""The options that commands share, and what a shell completes of them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from mmspec_terminal.completions import complete_draft, complete_model
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from mmspec.chat.options import Gamma
@@ -41,6 +40,24 @@ def parse_gamma(value: Any) -> "Gamma":
         return "auto" if value == "auto" else int(value)
     except ValueError as error:
         raise click.BadParameter(f"{value!r}: give a number such as 5, or auto") from error
+
+
+def complete_model(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Targets with a card, or directories if none begins so."""
+    return _cards("target", ["auto"], typed)
+
+
+def complete_draft(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Drafts and heads with a card, or directories if none begins so."""
+    return _cards("draft", ["auto", "none"], typed)
+
+
+def _cards(kind: str, words: Iterable[str], typed: str) -> list[CompletionItem]:
+    from mmspec.checkpoints.cards import load_cards
+
+    names = [*words, *(name for name, card in load_cards().items() if kind in card.uses)]
+    fitting = [CompletionItem(name) for name in names if name.startswith(typed)]
+    return fitting or [CompletionItem(typed, type="dir")]
 
 
 LONGEST = "Tokens of an answer at most."

@@ -22,7 +22,6 @@ from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow
 from mmspec_bench.suite.run_folder import SuiteSettings, update_provenance
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_bench.suite.sources import NAMES
-from mmspec_terminal.completions import complete_draft
 from mmspec_terminal.options import (
     CAPTIONER,
     DRAFT_TEXT,
@@ -31,6 +30,7 @@ from mmspec_terminal.options import (
     LONGEST,
     MODEL,
     PLACE,
+    complete_draft,
     gamma_option,
 )
 from mmspec_terminal.render import Screen
