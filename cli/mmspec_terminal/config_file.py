@@ -4,6 +4,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,9 +50,9 @@ def source(error: str, given: Sequence[str]) -> str:
 
     given: the words of the command line, whose options are not the file's.
     """
-    if str(config_file()) in error:
-        return ""
-    config, flags = read_config(), {word.partition("=")[0] for word in given}
+    config, flags = {}, {word.partition("=")[0] for word in given}
+    with suppress(UsageError):  # a file that is no TOML has no values
+        config = {} if str(config_file()) in error else read_config()
     tables = [config, *(each for each in config.values() if isinstance(each, dict))]
     named = (
         f"--{key}" not in flags and key.replace("-", "_") in error and str(value) in error
