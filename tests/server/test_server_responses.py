@@ -42,6 +42,14 @@ ASKED = [
 ]
 
 
+def test_its_own_fields_and_stops_are_those_of_a_chat_completion(pair: Live):
+    own = {"mmspec": {"details": True, "plain": True}, "stop": "a", "max_output_tokens": 30}
+    reply = respond(pair, input="What?", **own).json()
+    assert reply["mmspec"]["stats"]["drafted"] == 0
+    expected = pair.chat([user("What?")], max_tokens=30, stop="a").json()
+    assert reply["output"][0]["content"][0]["text"] == text_of(expected)
+
+
 @pytest.mark.parametrize(("asked", "messages"), ASKED)
 def test_the_text_is_that_of_a_chat_completion(pair: Live, client, asked, messages):
     expected = text_of(pair.chat(messages, max_tokens=9).json())
