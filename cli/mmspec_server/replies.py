@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.loaded_model import LoadedModel
@@ -120,20 +120,6 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._job.leave()
-
-    async def stream_response(self, send: Send) -> None:
-        """Send the events, and nothing before the first.
-
-        It would take time from the thread that computes it.
-        """
-        held: list[Message] = []
-
-        async def sent(message: Message) -> None:
-            held.append(message)
-            while held[-1:] and held[-1]["type"] == "http.response.body":
-                await send(held.pop(0))
-
-        await super().stream_response(sent)
 
 
 async def streamed(reply: Reply, events: AsyncIterator[Event | None]) -> AsyncIterator[str]:
