@@ -1,5 +1,6 @@
 """`mmspec train`: trains small models on the synthetic world, and heads for any target."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
@@ -30,6 +31,7 @@ class TrainGroup(WholeGroup):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; raises BackendError if a package that training needs is missing."""
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # transformers' own, of weights
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
