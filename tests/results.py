@@ -94,7 +94,7 @@ def spread(name: str, values: Mapping[str, float]) -> Line:
 def speed(folder: Path) -> Iterator[Line]:
     """Two fixed choices and auto beside plain decoding, with one image."""
     for backend in BACKENDS:
-        options = "--count 4 --repeats 3 --drafting M --gammas 5,auto --threads 1"
+        options = "--count 4 --repeats 3 --drafting M+lookup --gammas 5,auto --threads 1"
         command = f"bench speed --model mini --backend {backend} {options}"
         yield from speeds(measured(folder / f"{backend}.json", command), backend=backend)
 

@@ -74,7 +74,7 @@ class Comparison:
 
     def __init__(self, head: str, gamma: int, task: Task, prompts: Sequence[Prompt]) -> None:
         self._engine: Engine = load(TARGET, head, backend="torch", device="cpu", dtype="float32")
-        self._options = Options(gamma=gamma, max_new_tokens=task.max_tokens)
+        self._options = Options(self._engine.head.kind, gamma=gamma, max_new_tokens=task.max_tokens)
         self._task, self._prompts = task, prompts
 
     def report(self, method: PeerMethod, folder: str) -> Report:

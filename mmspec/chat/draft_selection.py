@@ -15,7 +15,15 @@ from mmspec.decoding.tree import Tree
 from mmspec.drafters.lookup import LookupDrafter
 from mmspec.drafters.surer_drafter import SurerDrafter
 from mmspec.drafters.view_drafter import ViewDrafter
-from mmspec.drafters.views import LOOKUP, UNLETTERED, Branch, Drafting, fit, parse_drafting
+from mmspec.drafters.views import (
+    AND_LOOKUP,
+    LOOKUP,
+    UNLETTERED,
+    Branch,
+    Drafting,
+    fit,
+    parse_drafting,
+)
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.images import Picture
@@ -33,19 +41,21 @@ On five images M gives 1.17 tokens a round, T 2.05 (IbED).
 def spec_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> str:
     """The drafting that the options name, as typed, or the default.
 
-    The default for a head is its kind. For a draft model it is M with one or two images, MT with
-    images if weights adapt, else T.
+    The default is lookup beside the head, or beside views of the draft model: M with one or two
+    images, MT with images if weights adapt, else T.
     """
     if options.drafting:
         return options.drafting
     if models.head:
-        return models.head.kind
+        return models.head.kind + AND_LOOKUP
     if models.draft is None:
         return models.draftless
     images = len(list(pictures(chunks))) if models.draft.features else 0
     if options.adaptive:
-        return "MT" if images else "T"
-    return "M" if 0 < images <= IMAGES_FOR_M else "T"
+        views = "MT" if images else "T"
+    else:
+        views = "M" if 0 < images <= IMAGES_FOR_M else "T"
+    return views + AND_LOOKUP
 
 
 def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ()) -> Drafting:

@@ -54,7 +54,7 @@ def test_a_head_trained_by_one_command_decodes_as_plain(
     assert {each.name for each in out.iterdir()} == files
     drafted = answer(run, red, pair_paths, "--draft", out)
     plain = answer(run, red, pair_paths, "--drafting", "none")
-    assert drafted["drafting"] == kind
+    assert drafted["drafting"] == f"{kind}+lookup"
     assert drafted["token_ids"] == plain["token_ids"]
 
 

@@ -70,7 +70,7 @@ def test_speculative_equals_plain(engine, backend, name, first_seed):
 @pytest.mark.parametrize(("backend", "engine"), in_turn(HEADS), indirect=True)
 def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
     trees = TREES["static"] if engine.head.kind in ("msd", "medusa") else None
-    chat = engine.chat(short(max_new_tokens=6, tree=trees))
+    chat = engine.chat(short(drafting=engine.head.kind, max_new_tokens=6, tree=trees))
     check_like_cold(chat, FIRST)
     chat.conversation.undo()
     check_like_cold(chat, ("Which colour is the circle?", FIRST[1]))
@@ -127,7 +127,8 @@ def test_a_head_drafts_by_default_and_costs_the_whole_prompt_if_it_is_opened_lat
             pass
         assert chat.answer.statistics.cached_tokens == expected
     assert engine.draft is None
-    assert chat.answer.drafting.spec == engine.head.kind == engine.head.head.config.kind
+    assert engine.head.kind == engine.head.head.config.kind
+    assert chat.answer.drafting.spec == f"{engine.head.kind}+lookup"
     assert chat.answer.statistics.drafted
 
 
@@ -167,7 +168,8 @@ def test_a_fault_anywhere_leaves_nothing(backend, headed, place, after, monkeypa
         monkeypatch.setattr(owner, name, breaking.around(getattr(owner, name)))
 
     def begin():
-        chat = headed[backend, "flash"].chat(short(max_new_tokens=4, tree=TREES["static"]))
+        options = short(drafting="flash", max_new_tokens=4, tree=TREES["static"])
+        chat = headed[backend, "flash"].chat(options)
         chat.reply(*FIRST)
         return chat
 
@@ -227,7 +229,7 @@ def test_a_head_past_its_positions_drafts_no_more(backend, pair_paths, checkpoin
     head = checkpoints / f"short head {backend}"
     tiny_head(head, "msd", max_position_embeddings=40)
     engine = load(str(pair_paths[0]), str(head), backend=backend)
-    chat = check_replies(engine, short(max_new_tokens=8), [THIRD])
+    chat = check_replies(engine, short(drafting="msd", max_new_tokens=8), [THIRD])
     chat.reply(*SECOND)
     assert chat.answer.statistics.drafted == 0
 

@@ -86,7 +86,7 @@ def test_it_turns_by_the_targets_positions_or_by_a_tokens_index(engine, path, ba
 def test_it_is_the_default_where_the_checkpoint_has_it(engine, path, backend):
     assert engine.head.kind == "mtp"
     answer = engine.chat(Options(gamma=3, max_new_tokens=40)).reply("Which shapes are there?")
-    assert answer.drafting.spec == "mtp"
+    assert answer.drafting.spec == "mtp+lookup"
     assert sum(round_.accepted for round_ in answer.rounds) > 0
     with load(str(path), "none", backend=backend) as plain:
         assert plain.head is None

@@ -50,8 +50,8 @@ def heads(tmp_path_factory):
 def accepted(data, head, backend):
     """The share of right tokens that a head drafts, to the questions that it learned."""
     right = count = 0
-    options = Options(gamma=GAMMA, max_new_tokens=TOKENS)
     with load(str(data.teacher.directory), str(head), backend=backend) as engine:
+        options = Options(engine.head.kind, gamma=GAMMA, max_new_tokens=TOKENS)
         for record in data.batches("all").records():
             drafted, plain = engine.chat(options), engine.chat(plainly(options))
             for turn in data.corpora[0].turns(record.number):

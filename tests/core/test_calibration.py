@@ -136,7 +136,8 @@ def test_between_contexts_costs_lie_on_a_line():
 
 def test_on_a_steep_curve_it_decodes_plainly_and_notes_it_once(directory, monkeypatch):
     STEEP.run(monkeypatch)
-    chat = with_costs(directory, STEEP.calibration()).chat(replace(AUTO, max_new_tokens=8))
+    options = replace(AUTO, drafting="T", max_new_tokens=8)
+    chat = with_costs(directory, STEEP.calibration()).chat(options)
     check(chat, QUESTION)
     assert [each.drafted for each in chat.answer.rounds] == [0] * 8
     [note] = chat.answer.notes

@@ -114,16 +114,16 @@ def test_the_gain_is_told_by_the_conversation_s_own_plain_rounds(engine):
 def test_the_default_drafting_follows_the_images(engine):
     chat = engine.chat(OPTIONS)
     asked(chat, "Hello?")
-    assert chat.answer.drafting.spec == "T"
+    assert chat.answer.drafting.spec == "T+lookup"
     asked(chat, "What is this?", A)
-    assert chat.answer.drafting.spec == "M"
+    assert chat.answer.drafting.spec == "M+lookup"
     adapting = engine.chat(replace(OPTIONS, adaptive=True))
     asked(adapting, "What is this?", A)
-    assert adapting.answer.drafting.spec == "MT"
+    assert adapting.answer.drafting.spec == "MT+lookup"
     asked(chat, "And this?", B)
-    assert chat.answer.drafting.spec == "M"
+    assert chat.answer.drafting.spec == "M+lookup"
     asked(chat, "And these three?", B)
-    assert chat.answer.drafting.spec == "T"
+    assert chat.answer.drafting.spec == "T+lookup"
     chat.speculate = False
     asked(chat, "Why?")
     assert chat.answer.drafting.spec == "none"
@@ -133,7 +133,7 @@ def test_the_default_drafting_follows_the_images(engine):
 def test_a_blind_draft_drafts_from_text(directory):
     chat = scripted_engine(directory, draft=BLIND).chat(OPTIONS)
     check(chat, "What is this?", A)
-    assert chat.answer.drafting.spec == "T"
+    assert chat.answer.drafting.spec == "T+lookup"
     with pytest.raises(UsageError, match="text-only"):
         chat.models.chat(replace(OPTIONS, drafting="M"))
 

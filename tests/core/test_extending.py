@@ -92,7 +92,7 @@ def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
         answer = drafted.reply("What is this?", picture(1))
         expected = engine.chat(replace(plain, max_new_tokens=12)).reply("What is this?", picture(1))
     assert answer.token_ids == expected.token_ids
-    assert answer.drafting.spec == "repeat"
+    assert answer.drafting.spec == "repeat+lookup"
     with pytest.raises(UsageError, match="the draft repeat is a head of the kind repeat: use"):
         load(
             str(pair_paths[0]), page["RepeatHead"](), backend="torch", options=Options(drafting="T")

@@ -215,7 +215,7 @@ def test_what_was_answered_before_is_drafted_and_changes_no_token(directory, sam
 @pytest.mark.parametrize("drafting", ["lookup", "MT+lookup"])
 def test_only_what_lookup_drafts_is_remembered(engine, drafting):
     engine.memory = Memory(300)
-    check(engine.chat(OPTIONS), "What is this?", A)
+    check(engine.chat(replace(OPTIONS, drafting="M")), "What is this?", A)
     assert tokens_of(engine.memory) == []
     chat = engine.chat(replace(LOOKUP, drafting=drafting))
     check(chat, "What is this?", A)

@@ -1,5 +1,6 @@
 """Log-probabilities and the field `mmspec`: the model's own figures, drafted or not."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -122,7 +123,11 @@ def test_the_prompt_is_seen_to_be_read_before_the_answer(pair: Live):
     assert "prompt" in found[first - 1]["mmspec"]
 
 
-def test_text_that_could_begin_a_stop_string_is_told_with_its_origin(pair: Live):
+def test_text_that_could_begin_a_stop_string_is_told_with_its_origin(
+    pair: Live, monkeypatch: pytest.MonkeyPatch
+):
+    alone = replace(pair.service.options, drafting="M")  # lookup remembers the first answer
+    monkeypatch.setattr(pair.service, "options", alone)
     told = parts(chunks(pair, mmspec=DETAILS))
     text = "".join(part for part, _ in told)
     stops = parts(chunks(pair, mmspec=DETAILS, stop=[text[5:8] + "?", text[-4:]]))
