@@ -195,26 +195,23 @@ class ReplayedDrafter(executor.DrafterExecutor):
         keys = keys.view(k, 2).to(torch.int32)
         x, columns = language.embed(tokens).repeat(rows, 1), start + numbers[:count]
         positions = following.unsqueeze(1) - count + numbers[:count]
-        x = language.forward(x, self._step(width, columns, positions))
         ids: list[Tensor] = [tokens[:0]]
         record: list[Tensor] = []
-        for node in range(k):
+        for node in range(max(k, 1)):
             if node:
                 x = language.embed(ids[-1].expand(rows))
                 columns, positions = columns[-1:] + 1, positions[:, -1:] + 1
-                x = language.forward(x, self._step(width, columns, positions))
-            last = x.view(rows, len(columns), -1)[:, -1]
-            token, q = choose(last, self._blend, keys[node : node + 1])
-            ids.append(token)
-            record += q
+            mask = hiding(numbers[:width] > columns.unsqueeze(1), language.dtype)
+            if rows > 1:
+                mask = mask + self.cache.shade[..., :width]
+            step = self.cache.forward(positions.unsqueeze(1), columns, width, mask=mask)
+            x = language.forward(x, step)
+            if node < k:
+                last = x.view(rows, len(columns), -1)[:, -1]
+                token, q = choose(last, self._blend, keys[node : node + 1])
+                ids.append(token)
+                record += q
         return torch.cat(ids), torch.stack(record) if record else tokens[:0]
-
-    def _step(self, width: int, columns: Tensor, positions: Tensor) -> Step:
-        """Return a forward that feeds columns [n] at positions [R, n] and sees `width` columns."""
-        mask = hiding(self.cache.numbers[:width] > columns.unsqueeze(1), self.language.dtype)
-        if self.cache.rows > 1:
-            mask = mask + self.cache.shade[..., :width]
-        return self.cache.forward(positions.unsqueeze(1), columns, width, mask=mask)
 
 
 class ReplayedExecutor(executor.Executor):
