@@ -29,7 +29,7 @@ class Ensemble(Generic[A]):
 
         weights: [R].  record: with several branches, their probabilities [R * w, v] are appended.
         """
-        logits: Any = self._language.logits(last)
+        logits: Any = self._language.project(self._language.states(last))
         logits = logits[..., : self._shared]
         if self._branches > 1:
             q, logits = self._mixed(weights, logits)

@@ -29,9 +29,6 @@ class Language(Protocol[A]):
     def project(self, states: A) -> A:
         """Logits [n, V] of normalised hidden states [n, H]."""
 
-    def logits(self, x: A) -> A:
-        """Logits [n, V] of outputs [n, H] before the last norm."""
-
 
 def embedded(language: Language[A], row: Row[A], start: int, stop: int) -> A:
     """The embeddings [n, H] of columns, images included; padding gets arbitrary ones."""

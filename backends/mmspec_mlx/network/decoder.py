@@ -169,7 +169,3 @@ class LanguageModel(Decoder):
     def project(self, states: mx.array) -> mx.array:
         """Return float32 logits [..., V] of normalised hidden states [..., H]."""
         return self._head(states).astype(mx.float32)
-
-    def logits(self, x: mx.array) -> mx.array:
-        """Return float32 logits [..., V] of hidden states [..., H]."""
-        return self.project(self.states(x))

@@ -168,7 +168,3 @@ class LanguageModel(Decoder):
     def project(self, states: Tensor) -> Tensor:
         """Return the logits [n, V] of hidden states [n, H]."""
         return self._head(states)
-
-    def logits(self, x: Tensor) -> Tensor:
-        """Return the logits [n, V] of outputs [n, H]."""
-        return self._head(self._norm(x))
