@@ -28,16 +28,20 @@ _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
 def resolve(name: str, backend: str) -> Path:
-    """The directory of a model, from a directory, a card's name or a hub id.
+    """The directory of a model, from a card's name, a directory or a hub id.
 
-    Downloads nothing. Raises UsageError for an unknown name, HubError for a model that is not on
-    this machine, CheckpointError for a directory without a model.
+    A card's model that is not here may be in a directory of that name. Downloads nothing. Raises
+    UsageError for an unknown name, HubError for a model that is not on this machine,
+    CheckpointError for a directory without a model.
     """
     directory, cards = expand_home(name), load_cards()
+    known = cards.get(name)
+    if known and (snapshot := present(known, backend)):
+        return snapshot
     if name and (directory / CONFIG_FILE).is_file():
         return directory
-    if name in cards:
-        return _present_or_raise(cards[name], backend)
+    if known:
+        return _present_or_raise(known, backend)
     if name and directory.exists():
         raise _no_model(name, directory)
     repository = _repository(name, cards)

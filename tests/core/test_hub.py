@@ -216,11 +216,16 @@ def test_names_that_lead_nowhere(empty_cache, name, error, message):
     assert "\n" not in str(caught.value)
 
 
-def test_directories_come_first(empty_cache, llama_path, tmp_path, monkeypatch):
+def test_a_directory_is_found_where_no_model_here_has_its_name(
+    empty_cache, llama_path, tmp_path, monkeypatch
+):
     assert resolve(str(llama_path), "torch") == llama_path
     monkeypatch.chdir(tmp_path)
-    copytree(llama_path, tmp_path / "mini")
-    assert resolve("mini", "torch") == Path("mini")
+    for name in ("mini", "llama-68m"):
+        copytree(llama_path, tmp_path / name)
+    assert resolve("mini", "torch") == card("mini").bundled
+    assert resolve("./mini", "torch") == Path("mini")
+    assert resolve("llama-68m", "torch") == Path("llama-68m")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert resolve("~/mini", "torch") == tmp_path / "mini"
     (tmp_path / "other").mkdir()
