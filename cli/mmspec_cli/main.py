@@ -3,6 +3,7 @@
 import io
 import logging
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -131,6 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - a defect keeps its traceback, made safe to show
         click.echo(visible_traceback(error), err=True)
         return 1
+    finally:
+        if arguments is None:  # the process ends: a further Ctrl-C does so without a traceback
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
     return status if isinstance(status, int) else 0
 
 

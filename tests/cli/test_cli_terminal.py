@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -109,6 +110,22 @@ def test_ctrl_c_while_loading_leaves_without_a_traceback(open_terminal, program)
     terminal.type("\x03")
     terminal.wait(r"\r\x1b\[Kmmspec: interrupted")  # in place of the line of progress
     assert terminal.status() == 130
+
+
+LINGERING = """
+import atexit, sys, time
+from mmspec_cli.main import main
+atexit.register(lambda: (print("ending", flush=True), time.sleep(60)))
+sys.argv = ["mmspec", "--version"]
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_while_the_process_ends_shows_no_traceback():
+    child = Popen([sys.executable, "-c", LINGERING], stdout=PIPE, stderr=PIPE, text=True)
+    assert [child.stdout.readline() for _ in range(2)][1] == "ending\n"
+    child.send_signal(signal.SIGINT)
+    assert (child.communicate(timeout=PATIENCE)[1], child.returncode) == ("", -signal.SIGINT)
 
 
 def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
