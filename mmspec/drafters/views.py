@@ -84,7 +84,8 @@ def read_letters(spec: str) -> list[str]:
     letters = list(spec.upper())
     for letter in letters:
         if letter not in LETTERS:
-            raise choice("drafting letter", letter, [*LETTERS])
+            letters_of = f"letters of {''.join(LETTERS)}"
+            raise choice("drafting", spec, [letters_of, "lookup", "none", "a head's own kind"])
     if len(set(letters)) < len(letters) or not letters:
         raise UsageError(f"`drafting={spec!r}`: give each of the letters M, T, C, P at most once")
     return letters

@@ -106,7 +106,7 @@ def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--methods", "MX"], "unknown drafting letter 'X'"),
+        (["--methods", "MX"], "unknown drafting 'MX'"),
         (["--suite", "charqa"], "nearest: chartqa"),
         (["--shard", "3/2"], "--shard '3/2'"),
         (["--out", __file__], "test_cli_bench.py is no folder"),
