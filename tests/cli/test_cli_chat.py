@@ -37,6 +37,7 @@ REFUSED = {
     "/image none.png": "none.png:",
     "what is in ./none.png?": "./none.png:",
     "bad.png": "bad.png:",
+    "compare ./*.png?": "./*.png: a question takes no pattern; /image ./*.png does",
     "rde.png?": "rde.png: there is no such file (nearest: red.png)",
     "long " * 9000: "prompt and",
 }
@@ -88,7 +89,7 @@ def test_a_conversation_of_other_tokens_is_refused_and_nothing_lost(chat, red):
 FAILING = {
     "/imgae red.png": "nearest: /image",
     "/spec maybe": "on or off",
-    "/undo": "no turn yet",
+    "/undo": "no question yet",
     "/load red.png": "red.png cannot be read",
     "/save no/where.json": "no/where.json: there is no folder no",
     "/save red.png": "red.png is an image's name",
@@ -96,9 +97,9 @@ FAILING = {
     "/temperature -1": "/temperature -1.0: give a number of at least 0",
     "/max-new-tokens 1e3": "give a whole number",
     "caf\udce9": "is not UTF-8, so nothing was sent: convert it",
-    "/continue": "there is no turn yet",
+    "/continue": "there is no question yet",
     "/temperature x": "/temperature x: give a number",
-    "/drafting MX": "'X'",
+    "/drafting MX": "'MX'",
     "/image *.jpg": "*.jpg matches no image",
     "/model no-such": "no-such",
 }
@@ -273,6 +274,12 @@ def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_pat
     answers = result.answers
     assert [answer["model"] for answer in answers] == [target, draft]
     assert answers[1]["prompt_tokens"] > answers[0]["prompt_tokens"]
+
+
+def test_a_replaced_conversation_can_be_brought_back_under_another_model(chat, pair_paths):
+    result = chat("one", "/reset", f"/model {pair_paths[1]}", "/undo", "/history")
+    assert result.notices[-1] == "brought back the conversation before"
+    assert [each["question"] for each in result.records[-1]["history"]] == ["one"]
 
 
 def test_a_model_that_cannot_go_on_changes_nothing(chat, llama_path):

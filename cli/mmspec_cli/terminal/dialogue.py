@@ -172,7 +172,9 @@ class Dialogue:
         self.chat = chat
         if self.kept:
             remember(engine, self.screen)
-        self._replaced.clear()  # in tokens of the old model
+        self._replaced = [
+            (engine.target.translated(old), file, turns) for old, file, turns in self._replaced
+        ]
         self._decodes_plainly = False
 
     def extend(self) -> None:
@@ -185,7 +187,10 @@ class Dialogue:
     def undo(self) -> None:
         """Take back the last question and its answer, a /reset, /drop or /load."""
         if self._replaced and len(self.chat.conversation.turns) <= self._replaced[-1][2]:
-            self.chat.conversation, file, _ = self._replaced.pop()
+            conversation, file, _ = self._replaced[-1]
+            self.chat.models.target.require_sight(conversation.pictures)
+            self._replaced.pop()
+            self.chat.conversation = conversation
             if self.kept:
                 self.kept.file = file
             self.notice("brought back the conversation before")
