@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -65,6 +66,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command named by the first argument; raises UsageError with the nearest name."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
+            if Path(args[0]).is_file():
+                raise UsageError(f"{args[0]} is a file: mmspec chat {args[0]} talks about it")
             raise choice("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
 

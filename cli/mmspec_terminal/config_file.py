@@ -11,7 +11,9 @@ from typing import Any, cast
 import click
 
 from mmspec.ground.errors import UsageError, choice
-from mmspec.ground.input_files import expand_home
+from mmspec.ground.input_files import expand_home, read_text
+
+MOST_BYTES = 1_000_000
 
 
 def config_file() -> Path:
@@ -23,10 +25,12 @@ def read_config() -> dict[str, Any]:
     """The file's content, empty without one; raises UsageError for what is not TOML."""
     file = config_file()
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(file, MOST_BYTES))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
         raise UsageError(f"{file} cannot be read as TOML: {error}") from error
 
 

@@ -178,7 +178,7 @@ class LoadedModel:
         if not (text.startswith(saved) or saved.startswith(text)):
             raise UsageError(
                 f"answer {number} was written in other tokens than {self.name}'s:"
-                " go on with the model that gave it"
+                " load the model that gave it first"
             )
 
     def require_room(self, length: int, max_new_tokens: int) -> None:

@@ -63,7 +63,7 @@ def choice(kind: str, got: object, allowed: Iterable[str]) -> UsageError:
     """The error for a name outside the allowed ones, with the nearest of them.
 
     >>> str(choice("backend", "toch", ["torch", "mlx"]))
-    "unknown backend 'toch': use torch or mlx (nearest: torch)"
+    "unknown backend 'toch' (nearest: torch): use torch or mlx"
     """
     names, typed = list(allowed), str(got)
     alike = difflib.get_close_matches
@@ -71,4 +71,4 @@ def choice(kind: str, got: object, allowed: Iterable[str]) -> UsageError:
     hint = f" (nearest: {nearest[0]})" if nearest else ""
     either = f"{', '.join(names[:-1])} or {names[-1]}" if names[1:] else "".join(names)
     allowed = either or "none: nothing is available"
-    return UsageError(f"unknown {kind} {got!r}: use {allowed}{hint}")
+    return UsageError(f"unknown {kind} {got!r}{hint}: use {allowed}")

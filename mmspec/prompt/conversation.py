@@ -146,7 +146,7 @@ class Conversation:
     def last(self) -> Turn:
         """The last turn; raises UsageError if there is none."""
         if not self.turns:
-            raise UsageError("there is no turn yet")
+            raise UsageError("there is no question yet")
         return self.turns[-1]
 
     @property

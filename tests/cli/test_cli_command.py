@@ -17,6 +17,7 @@ from mmspec_cli.main import COMMANDS, main
     ("arguments", "words"),
     [
         (["chta"], ["'chta'", "nearest: chat"]),
+        ([__file__], [f"mmspec chat {__file__}"]),
         (["generate"], ["--prompt", "mmspec generate --help"]),
         (["generate", "--prompt", " "], ["--prompt is empty"]),
         (["generate", "--prompt", "x", "--model", "minni"], ["'minni'", "nearest: mini"]),

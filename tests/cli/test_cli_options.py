@@ -104,6 +104,11 @@ def test_a_wrong_file_is_one_line(run, config, tmp_path, text, words):
     assert "as_json" not in result.err
 
 
+def test_a_file_in_another_encoding_is_named_with_the_remedy(run, config):
+    config("system = 'Sé brève.'", encoding="latin1")
+    assert "config.toml cannot be read: byte 11 is not UTF-8: convert it" in run("chat").err
+
+
 def test_doctor_says_that_the_file_is_wrong(run, config):
     config("modl = 'mini'")
     doctor = run("doctor")

@@ -46,7 +46,7 @@ def drop(dialogue: Dialogue, argument: str) -> None:
         return
     number = whole_number("/drop", argument)
     if not 1 <= number <= asked:
-        allowed = f"give a number from 1 to {asked}" if asked else "there is no turn yet"
+        allowed = f"give a number from 1 to {asked}" if asked else "there is no question yet"
         raise UsageError(f"/drop {argument}: {allowed}")
     dialogue.forget(number, BACK)
 

@@ -1,6 +1,7 @@
 """Finds the paths of images and clips in the words of a message."""
 
 import difflib
+import glob
 import re
 import unicodedata
 from collections.abc import Callable
@@ -139,6 +140,8 @@ def _is_image(word: _Word) -> bool:
     elif _is_path(word, VISUAL_SUFFIXES):
         if _is_file(name):
             return True
+        if glob.has_magic(name):
+            raise ImageError(f"{name}: a question takes no pattern; /image {name} does")
         raise ImageError(f"{name}: there is no such file{_nearest(name)}")
     elif (advice := conversion(name)) and _is_path(word, (Path(name).suffix.lower(),)):
         raise ImageError(f"{name}: {advice}")
