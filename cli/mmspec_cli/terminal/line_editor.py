@@ -14,7 +14,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
-from prompt_toolkit.history import FileHistory, InMemoryHistory
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.output.defaults import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
@@ -37,7 +37,7 @@ class LineEditor:
         output.enable_cpr = False  # type: ignore[attr-defined]  # not every terminal answers
         self._session: PromptSession[str] = PromptSession(
             output=output,
-            history=InMemoryHistory() if private else PrivateHistory(history_file()),
+            history=InMemoryHistory() if private else kept_history(),
             completer=ChatCompleter(commands),
             complete_style=CompleteStyle.READLINE_LIKE,
             complete_while_typing=False,
@@ -70,34 +70,25 @@ def _exit(app: Application[str], end: SystemExit) -> None:
         app.exit(exception=end)
 
 
-def history_file() -> Path:
-    """Path of the history of questions."""
-    return state_directory() / "history"
+def kept_history() -> History:
+    """The history of questions: in a file that only its owner can read, or in memory alone."""
+    file = state_directory() / "history"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        require_file(file)  # a link to /dev/null would lose the device's permissions
+        file.chmod(0o600)
+    except OSError:
+        return InMemoryHistory()
+    return PrivateHistory(file)
 
 
 class PrivateHistory(FileHistory):
-    """A history in a file that only its owner can read; ignores an unusable file."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__(file)
-        self._file = file
-        with suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.touch(mode=0o600)
-            require_file(file)  # a link to /dev/null would lose the device's permissions
-            file.chmod(0o600)
-
-    def load_history_strings(self) -> Iterable[str]:
-        """The entries of the history, the newest first."""
-        with suppress(OSError):
-            require_file(self._file)
-            return list(super().load_history_strings())
-        return []
+    """A history in a file; a full disk does not end the chat."""
 
     def store_string(self, string: str) -> None:
         """Append an entry to the history's file."""
         with suppress(OSError):
-            require_file(self._file)
             super().store_string(string)
 
 
