@@ -1,6 +1,5 @@
 """Runs a service on a port until a signal ends it."""
 
-import os
 import socket
 from contextlib import suppress
 
@@ -54,8 +53,7 @@ def bound(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
-        known = error.errno is not None and error.errno > 0  # names that resolve to nothing are not
-        reason = os.strerror(error.errno or 0) if known else str(error.strerror or error)
+        reason = str(error.strerror or error).partition(" (while")[0]
         raise UsageError(f"--host {host} --port {port}: {reason}; choose another") from error
     # Connections take this over. Without it a first token waits for the client's acknowledgement of
     # the headers, which comes 40 ms later.

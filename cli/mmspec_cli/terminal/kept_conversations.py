@@ -10,8 +10,8 @@ from typing import Annotated
 
 from mmspec.chat.chat import Chat
 from mmspec.chat.loaded_model import LoadedModel
-from mmspec.ground.input_files import expand_home, require_file
-from mmspec.ground.json_file import Length
+from mmspec.ground.input_files import expand_home, read_text
+from mmspec.ground.json_file import LINES_BYTES, Length
 from mmspec.ground.json_reader import parse_json, read_value
 from mmspec.ground.output_files import make_directory, replace_text, write_errors
 from mmspec.prompt.saved_conversation import SavedTurn
@@ -90,8 +90,7 @@ class _Record:
 
 def _read(file: Path) -> Kept | None:
     try:
-        require_file(file)
-        record = read_value(_Record, parse_json(file.read_text(encoding="utf-8")))
+        record = read_value(_Record, parse_json(read_text(file, LINES_BYTES)))
         written = file.stat().st_mtime
     except (OSError, ValueError):
         return None
