@@ -20,7 +20,6 @@ from mmspec_bench.measure.steadiness import busy_already
 from mmspec_terminal.options import EXACT, JSON, LOADING
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import with_screen
-from mmspec_terminal.wording import with_flags
 
 
 @click.command()
@@ -38,7 +37,7 @@ def calibrate(screen: Screen, exact: str, **where: Any) -> int:
     """
     engine = loaded(screen, where, Options(exact=exact))
     if engine.target.model.device == "cpu" and (problem := busy_already()):
-        screen.note(with_flags(f"not measured: the machine is busy: {problem}"))
+        screen.note(f"not measured: the machine is busy: {problem}")
         if screen.as_json:
             screen.json({"problem": problem, "file": None})
         return 1
@@ -71,7 +70,7 @@ def _announce(screen: Screen, file: CalibrationFile) -> None:
 def _write(screen: Screen, file: CalibrationFile, measured: Measured) -> bool:
     """Write the file; if that fails, show why and return False."""
     if measured.problem:
-        screen.note(with_flags(f"not written: the machine was busy: {measured.problem}"))
+        screen.note(f"not written: the machine was busy: {measured.problem}")
         return False
     try:
         file.write(measured.calibration)
