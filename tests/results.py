@@ -172,7 +172,7 @@ def page_lines() -> list[str]:
             "gamma", "\N{GREEK SMALL LETTER GAMMA}"
         )
         rate, times = interval(line, "tokens_per_second", 0), interval(line, "times_plain", 2)
-        default = ", the default" if name.endswith("auto") else ""
+        default = ", the default" if "+lookup" in name and name.endswith("auto") else ""
         lines.append(f"| {name}{default} | {rate} | {times} | {line['tokens_per_round']:.2f} |")
     rows = read("auto")
     for backend in BACKENDS:
