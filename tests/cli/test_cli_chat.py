@@ -6,6 +6,7 @@ import re
 import pytest
 from PIL import Image
 
+from mmspec.chat.answer import Answer
 from mmspec.draft_length.policy import FixedDraftLength
 
 
@@ -131,12 +132,15 @@ def test_every_line_is_json_where_that_was_asked_for(chat):
     assert records[0]["help"]["/quit"] == "Leave."
 
 
-def test_one_line_says_that_drafts_cease_to_pay_or_pay_again(chat, monkeypatch):
+@pytest.mark.parametrize("gain", [None, 1.0, 2.0])
+def test_one_line_says_that_drafts_cease_to_pay_or_pay_again(chat, monkeypatch, gain):
+    monkeypatch.setattr(Answer, "speed_up", gain)
     reasons = iter(["too dear", "too dear", None, None])
     monkeypatch.setattr(FixedDraftLength, "plain_reason", lambda _: next(reasons))
     err = chat("one", "two", "three", "four", as_json=False, more=["--gamma", "3"]).err
     said = [line.split(";")[0] for line in err.splitlines() if line.startswith("drafts")]
-    assert said == ["drafts do not pay at the moment", "drafts pay again"]
+    again = [] if gain == 1.0 else ["drafts pay again"]
+    assert said == ["drafts do not pay at the moment", *again]
 
 
 def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(chat):

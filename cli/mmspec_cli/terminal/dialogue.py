@@ -15,7 +15,7 @@ from mmspec.ground.errors import CheckpointError, ContextError, MmspecError, Usa
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.absent_models import load_or_pull
-from mmspec_cli.terminal.answer import Answering, answer_report, footer, remarks, stream
+from mmspec_cli.terminal.answer import FASTER, Answering, answer_report, footer, remarks, stream
 from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations
@@ -245,8 +245,10 @@ class Dialogue:
             self._explained = True
 
     def _say_if_drafting_changed(self) -> None:
-        """Say once that drafts ceased to pay, or pay again."""
-        plainly = bool(self.chat.answer.plain_reason)
+        """Say once that drafts ceased to pay, or pay again, unless the answer was no faster."""
+        plainly, gain = bool(self.chat.answer.plain_reason), self.chat.answer.speed_up
+        if not plainly and gain is not None and gain < FASTER:
+            return
         if plainly != self._decodes_plainly and self.chat.answer.drafting != PLAIN:
             change = "do not pay at the moment; /stats says why" if plainly else "pay again"
             self.screen.note(f"drafts {change}; the text is the same")
