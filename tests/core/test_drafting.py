@@ -28,7 +28,7 @@ def views():
 @pytest.mark.parametrize(
     ("word", "weights", "pool", "problem"),
     [
-        ("MX", (), None, "'X'"),
+        ("MX", (), None, "'MX'"),
         ("MM", (), None, "at most once"),
         ("", (), None, "at most once"),
         ("MT", (1,), None, "1 given for 2"),
