@@ -27,7 +27,7 @@ PAGES = TESTS.parent / "docs" / "results"
 NAMES = {"torch": "PyTorch", "mlx": "MLX"}
 BACKENDS = tuple(NAMES)
 GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
-HEADS = ("msd", "eagle", "eagle3", "flash", "hydra", "medusa")
+HEADS = ("msd", "eagle", "eagle3", "dspark", "flash", "hydra", "medusa")
 LENGTHS = "auto,1,2,3,4,5,7"
 ROUNDS = {
     "one image": f"--drafting M --gammas {LENGTHS} --repeats 3 --count 30",

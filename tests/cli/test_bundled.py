@@ -39,6 +39,7 @@ def test_both_backends_say_the_same_with_every_view_and_without(engines):
 
 
 HEADS = ["mini-msd", "mini-eagle", "mini-eagle3", "mini-medusa", "mini-hydra", "mini-flash"]
+HEADS += ["mini-dspark"]
 QUESTIONS = [
     question(SAMPLES / "shapes.png", "Describe this image in detail."),
     question(SAMPLES / "chart.png", "What does it show?"),
