@@ -159,6 +159,7 @@ class AdaptiveDraftLength:
 
     def pass_by(self, round_: Round) -> None:
         """Another drafter drafted the planned round."""
+        self._answered += len(round_.tokens)
         self._end = self._context + len(round_.tokens)
 
     def observe(self, round_: Round) -> None:
