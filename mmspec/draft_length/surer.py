@@ -9,8 +9,8 @@ from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
 OneDraftLength = FixedDraftLength | AdaptiveDraftLength
 
 LONGEST_WAIT = 4
-"""Most rounds of another drafter for which lookup is not asked, after it had none that pays: on
-SmolLM2 all kinds of text lose at most 2 % by it, and where lookup never pays it takes no time."""
+"""Most rounds of another drafter for which lookup is not asked, after drafts that did not pay: if
+it never pays it is asked in a fifth of all rounds, and a passage that it copies is soon found."""
 
 
 class SurerDraftLength:

@@ -189,6 +189,24 @@ def test_the_surer_of_two_drafters_drafts_and_costs_nothing_where_it_does_not_pa
     assert both > (1.01 if case == "both" else 0.98) * max(lookup, head)
 
 
+def test_lookup_is_seldom_asked_where_it_never_pays():
+    each, asked = Machine(0.05, 0.1, 0.9), 0
+    length = SurerDraftLength(FixedDraftLength(5), FixedDraftLength(5))
+    for turn in range(100):
+        asked += length.choose(50, 100 + turn).lookup is not None
+        length.observe(each.round(5))
+    assert 10 < asked < 30
+
+
+@pytest.mark.parametrize("tokens", [1, 200])
+def test_tokens_of_another_drafter_renew_the_budget_of_the_next_answer(cheap, tokens):
+    length = AdaptiveDraftLength(cheap.calibration(1.0))
+    while gamma := length.choose(50, 100).gamma:
+        length.observe(Round([0], gamma, gamma, 0, cost_seconds=cheap.cost(gamma)))
+    length.pass_by(Round([0] * tokens, tokens, tokens, tokens - 1))
+    assert (length.choose(50, 1000).gamma > 0) == (tokens > 1)
+
+
 def test_with_a_fixed_length_the_surer_drafts_all_of_it():
     each = Machine(0.05, 0.1, 0.7)
     for sure, least, most in ((0.95, 0.4, 0.6), (0.3, 0.0, 0.1)):
