@@ -32,6 +32,11 @@ class TorchModel(SeeingModel[Tensor]):
             self.executor = ReplayedExecutor(self.language, CudaGraphs(device))
 
     @property
+    def setup_seconds(self) -> float:  # type: ignore[override]
+        """Seconds in which graphs were captured."""
+        return self.executor.setup_seconds
+
+    @property
     def device(self) -> str:
         """The device's name in PyTorch."""
         return str(self.language.device)

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from statistics import median_low
-from time import perf_counter, process_time
+from time import perf_counter
 
 from mmspec.chat.answer import Answer, Events, Piece, Stream
 from mmspec.chat.answer_text import AnswerText, Repetition
@@ -263,7 +263,7 @@ class Chat:
             stop=target.stop,
             seed=options.seed,
             likeliest=options.logprobs,
-            processor=process_time if target.model.device == "cpu" else None,
+            work=self.models.work_seconds,
             constrained=constrained,
         )
         repetition, cut = Repetition(options.repeat_limit), None

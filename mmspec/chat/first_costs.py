@@ -5,7 +5,7 @@ Without these a session's first answer would be spent on finding out what rounds
 
 from collections.abc import Callable, Sequence
 from operator import sub
-from time import perf_counter, process_time
+from time import perf_counter
 
 from mmspec.chat.draft_selection import drafting_for, open_drafter
 from mmspec.chat.models import Models
@@ -42,9 +42,7 @@ def measure_first_costs(models: Models, options: Options) -> None:
     segment = Segment([[TOKEN] * CONTEXT])
     target.extend(segment)
     opened.drafter.extend([segment] * len(drafting.branches))
-    on_processor = models.target.model.device == "cpu"  # as in an answer's rounds
-    clocks = (perf_counter, process_time) if on_processor else (perf_counter,)
-    times = _least_times(target, opened.drafter, clocks)
+    times = _least_times(target, opened.drafter, (perf_counter, models.work_seconds))
     if len(times) > 1:
         models.calibrations[exact] = _calibration(times, len(drafting.branches))
 

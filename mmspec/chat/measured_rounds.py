@@ -21,16 +21,15 @@ class MeasuredRounds:
         draft_length: DraftLengthPolicy,
         likeliest: int | None = None,
         clock: Callable[[], float] = perf_counter,
-        processor: Callable[[], float] | None = None,
+        work: Callable[[], float] | None = None,
     ) -> None:
         """likeliest: number of likeliest tokens to report with every token's log-probability; None
-        reports nothing.  clock: function that returns seconds.  processor: function that returns
-        the processor's seconds in this process, where the target computes on it: time in which
-        other programs had the processor is no cost of a round.
+        reports nothing.  clock: function that returns seconds.  work: function that returns those
+        which count as costs: not other programs' time on the processor, nor captures of graphs.
         """
         self._target, self._draft_length = target, draft_length
         self._likeliest, self._clock = likeliest, clock
-        self._processor, self._processor_start = processor, 0.0
+        self._work, self._work_start = work, 0.0
         self._times: list[float] = []
         self._cost = 0.0
         self._likelihoods: tuple[Likelihood, ...] = ()
@@ -46,7 +45,7 @@ class MeasuredRounds:
     def choose(self, max_gamma: int, context: int) -> Plan:
         """The draft length's plan; a round begins."""
         self._times = [self._clock()]
-        self._processor_start = self._processor() if self._processor else 0.0
+        self._work_start = self._work() if self._work else 0.0
         return self._draft_length.choose(max_gamma, context)
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
@@ -55,8 +54,8 @@ class MeasuredRounds:
         self._verdict = self._target.verify(draft, noise)
         self._times.append(self._clock())
         self._cost = self._times[-1] - self._times[0]
-        if self._processor:
-            self._cost = min(self._cost, self._processor() - self._processor_start)
+        if self._work:  # threads count several times
+            self._cost = min(self._cost, self._work() - self._work_start)
         return self._verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
+from time import perf_counter, process_time
 from typing import Any
 
 from mmspec.chat.calibration import calibration_file, finding_file
@@ -80,6 +81,16 @@ class Models:
     def drafts(self) -> LoadedModel | LoadedHead | None:
         """The draft model or the head; None if neither is loaded."""
         return self.draft or self.head
+
+    def work_seconds(self) -> float:
+        """A clock for the costs of rounds; `setup_seconds` of a shape are spent once, on no round.
+
+        Where the target computes on a CPU, the time of other programs does not count either.
+        """
+        if self.target.model.device == "cpu":
+            return process_time()
+        models = (self.target, self.draft) if self.draft else (self.target,)
+        return perf_counter() - sum(each.model.setup_seconds for each in models)
 
     @property
     def recurrent(self) -> str | None:

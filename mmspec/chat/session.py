@@ -173,17 +173,17 @@ class Session:
         stop: Collection[int],
         seed: int,
         likeliest: int | None = None,
-        processor: Callable[[], float] | None = None,
+        work: Callable[[], float] | None = None,
         constrained: Callable[[Verifier], Verifier] | None = None,
     ) -> Iterator[Round]:
         """Decode the answer; the caches stay valid if the caller stops early.
 
-        processor: the processor's seconds in this process, if the target computes there.
+        work: function that returns the seconds that count as costs of rounds.
         constrained: function that returns the target within the constraint of this answer.
         """
         target = constrained(self.target) if constrained else self.target
         opened = self._drafter
-        measured = MeasuredRounds(target, draft_length, likeliest, processor=processor)
+        measured = MeasuredRounds(target, draft_length, likeliest, work=work)
         drafter = opened.drafter if opened else None
         starts = self.target.length, drafter.length if drafter else 0
         token_ids: list[int] = []

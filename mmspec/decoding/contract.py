@@ -189,6 +189,10 @@ class Model(Protocol):
         """Name of the scheme by which float weights were quantized on loading, or 'none'."""
 
     @property
+    def setup_seconds(self) -> float:
+        """Seconds so far spent once on shapes of rounds that recur, as for CUDA graphs."""
+
+    @property
     def tower(self) -> str:
         """Digest of the vision tower's tensors, dtype and feature layer; '' without a tower.
 

@@ -53,6 +53,7 @@ class SeeingModel(Generic[A]):
 
     features: type[GridFeatures]
     """The backend's vision features, which its own models can read alone."""
+    setup_seconds = 0.0
 
     def __init__(self, config: ModelConfig, language: Language[A], parts: Any) -> None:
         """parts: `TowerParts` and `CheckpointParts` for the tower, which takes what it needs."""

@@ -63,7 +63,7 @@ class Round:
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     cost_seconds: float = 0.0
-    """Both, without the time in which other programs had the processor, where that is known."""
+    """Both, without other programs' time on the processor and captures of graphs, if known."""
     likelihoods: tuple[Likelihood, ...] = ()
     """One for each of `tokens`, if they were asked for."""
     first_choices: FirstChoices | None = None

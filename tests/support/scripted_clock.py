@@ -45,7 +45,7 @@ class Machine:
         monkeypatch.setattr(ScriptedBranches, "draft", drafted)
         monkeypatch.setattr(calibrate, "perf_counter", lambda: self.now)
 
-        def timed(*arguments, processor):
+        def timed(*arguments, work):
             return MeasuredRounds(*arguments, clock=lambda: self.now)
 
         monkeypatch.setattr(session, "MeasuredRounds", timed)

@@ -51,6 +51,7 @@ class ScriptedModel:
     device: str = "host"
     dtype: str = "float32"
     quantize: str = "none"
+    setup_seconds: float = 0.0
     fault: Callable[[str], None] = no_fault
     encoded: int = 0
     branches: list[ScriptedBranches] = field(default_factory=list)

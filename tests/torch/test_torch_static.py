@@ -63,6 +63,7 @@ def check_alike(pair, switch, capture):
         switch(pair)
         torch.testing.assert_close(run(), expected, atol=1e-4, rtol=0)
         assert capture.captured < capture.replayed
+        assert pair[0].setup_seconds > 0
 
     return check
 

@@ -95,6 +95,8 @@ class Executor:
 
     target_type: type[TargetExecutor] = TargetExecutor
     drafter_type: type[DrafterExecutor] = DrafterExecutor
+    setup_seconds = 0.0
+    """Seconds spent on captures."""
 
     def __init__(self, language: LanguageModel) -> None:
         self.language = language

@@ -64,6 +64,7 @@ class ReplayModel:
     device: str = field(default="no device", init=False)
     dtype: str = field(default="repeated answers", init=False)
     quantize: str = field(default="none", init=False)
+    setup_seconds: float = field(default=0.0, init=False)
     tower: str = field(default="", init=False)
 
     @property
