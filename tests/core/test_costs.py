@@ -69,9 +69,7 @@ class Target:
         return Verdict([7], [], [])
 
 
-@pytest.mark.parametrize(
-    ("work", "cost"), [((5.0, 6.0), 1.0), ((5.0, 25.0), 4.0), (None, 4.0)]
-)
+@pytest.mark.parametrize(("work", "cost"), [((5.0, 6.0), 1.0), ((5.0, 25.0), 4.0), (None, 4.0)])
 def test_time_of_other_programs_is_no_cost(work, cost):
     """Four seconds pass; the process computes for one of them, with five threads for twenty."""
     clock = iter([0.0, 1.0, 4.0])
