@@ -1,1 +1,1 @@
-"""Training in PyTorch: the bundled pair, and heads and drafts for any target."""
+"""Training in PyTorch: heads and drafts for any target, and a target that sees."""

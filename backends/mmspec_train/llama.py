@@ -1,7 +1,6 @@
-"""The Llamas of drafts and of the bundled pair, as transformers builds them."""
+"""The Llamas of drafts, as transformers builds them."""
 
 from dataclasses import asdict
-from typing import Any
 
 from transformers import LlamaConfig
 
@@ -38,10 +37,10 @@ def llama_of_shape(shape: LlamaShape, vocabulary: int) -> TextConfig:
     )
 
 
-def llama_config(text: TextConfig, **token_ids: Any) -> LlamaConfig:
-    """Return the config, with the ids of special tokens, as transformers' LlamaConfig."""
+def llama_config(text: TextConfig) -> LlamaConfig:
+    """Return the config as transformers' LlamaConfig."""
     sizes = asdict(text)
     scaling = sizes.pop("rotary_scaling")
     rope = {"rope_type": LLAMA_3, **scaling} if scaling else {"rope_type": "default"}
     rope["rope_theta"] = sizes.pop("rope_theta")
-    return LlamaConfig(**sizes, **token_ids, rope_parameters=rope)
+    return LlamaConfig(**sizes, rope_parameters=rope)

@@ -34,6 +34,26 @@ class PlaceSettings(Settings):
     threads: int = option(0, "CPU threads of PyTorch; 0: as many as PyTorch chooses.", least=0)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TargetSettings(PlaceSettings):
+    """Options of training a target from a language model and a vision tower."""
+
+    language: str = option(MISSING, "Llama that learns to see: directory, card or hub id.")
+    tower: str = option("mini", "LLaVA whose vision tower it gets: directory, card or hub id.")
+    answers_dir: Path | None = option(
+        None,
+        "Directory of the Llama's own answers to text, from `train distill` with --answers-dir: "
+        "they keep its language.",
+        exists=True,
+    )
+    task: tuple[str, ...] = option(
+        (),
+        "Task of the synthetic world to train on, in place of its mix; may be given several times.",
+    )
+    batch: int = option(1024, "Token positions of a batch, without padding.", least=1)
+    seed: int = option(0, "Seed of the data's order and of the projector's initial weights.")
+
+
 @dataclass(frozen=True)
 class RunSettings(PlaceSettings):
     """Machine options of training a head or a draft."""

@@ -30,7 +30,7 @@ COMMANDS = {
     "memory": "Show or delete what lookup remembers of conversations.",
     "calibrate": "Measure what rounds cost here, for --gamma auto to start from.",
     "bench": "Measure speed; run the benchmark suite and report on it.",
-    "train": "Train heads and drafts for any target, or the bundled pair.",
+    "train": "Train heads and drafts for any target, or a Llama to see.",
     "completion": "Print what bash, zsh or fish needs to complete this command.",
     "doctor": "Say what is installed, what is missing and how to get it.",
 }

@@ -1,4 +1,4 @@
-"""`mmspec train`: trains small models on the synthetic world, and heads for any target."""
+"""`mmspec train`: trains heads and drafts for any target, and a Llama to see."""
 
 import os
 from collections.abc import Sequence
@@ -11,8 +11,7 @@ from click.core import ParameterSource
 from mmspec.ground.errors import not_installed
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.render import Screen
-from mmspec_terminal.settings_options import Number, choose, options_of
-from mmspec_train.mini.settings import STAGE_MINUTES, STAGES, MiniSettings, TargetSettings
+from mmspec_terminal.settings_options import choose, options_of
 from mmspec_train.settings import (
     BASELINES,
     HEADS,
@@ -23,6 +22,7 @@ from mmspec_train.settings import (
     LlamaShape,
     MethodSettings,
     RunSettings,
+    TargetSettings,
 )
 
 
@@ -40,64 +40,7 @@ class TrainGroup(WholeGroup):
 
 @click.group(cls=TrainGroup)
 def train() -> None:
-    """Train heads, drafts and small models (needs the extra `mmspec[train]`)."""
-
-
-@train.command()
-@click.option(
-    "--stage",
-    "stages",
-    type=click.Choice(("all", *STAGES)),
-    multiple=True,
-    default=("all",),
-    help="Stage to run; may be given several times. Finished stages are skipped.",
-)
-@click.option(
-    "--steps",
-    type=(click.Choice(tuple(STAGE_MINUTES)), click.IntRange(1)),
-    metavar="STAGE STEPS",
-    multiple=True,
-    help="Steps of a stage, in place of its minutes, as in --steps tower 500.",
-)
-@click.option(
-    "--minutes",
-    type=(click.Choice(tuple(STAGE_MINUTES)), Number(0, min_open=True)),
-    metavar="STAGE MINUTES",
-    multiple=True,
-    help="Minutes of a stage. Default: "
-    + ", ".join(f"{stage} {minutes:g}" for stage, minutes in STAGE_MINUTES.items())
-    + ".",
-)
-@options_of(MiniSettings)
-def mini(
-    stages: tuple[str, ...],
-    steps: tuple[tuple[str, int], ...],
-    minutes: tuple[tuple[str, float], ...],
-    **options: Any,
-) -> None:
-    """Train the bundled pair: tokenizer, tower, projector, target, draft.
-
-    An interrupted run continues when repeated. A budget in --steps gives the same weights every
-    time on one machine; one in --minutes ends on time instead.
-    """
-    chosen = STAGES if "all" in stages else stages
-    _refuse_unused_budgets(chosen, [stage for stage, _ in (*steps, *minutes)])
-    budgets = {stage: Budget(minutes=amount) for stage, amount in STAGE_MINUTES.items()}
-    budgets |= {stage: Budget(minutes=amount) for stage, amount in minutes}
-    budgets |= {stage: Budget(steps=count) for stage, count in steps}
-
-    from mmspec_train.mini.stages import train_pair
-
-    train_pair(choose(MiniSettings, options), chosen, budgets)
-
-
-def _refuse_unused_budgets(chosen: Sequence[str], stages: Sequence[str]) -> None:
-    """Raise UsageError for the budget of a stage that is not run, and for two budgets of one."""
-    for stage in stages:
-        if stage not in chosen:
-            raise click.UsageError(f"a budget for {stage}, which is not among --stage")
-        if stages.count(stage) > 1:
-            raise click.UsageError(f"give {stage} one budget, in --steps or in --minutes")
+    """Train heads, drafts and targets (needs the extra `mmspec[train]`)."""
 
 
 @train.command()
@@ -110,7 +53,7 @@ def target(**options: Any) -> None:
     """
     _refuse_two_budgets()
 
-    from mmspec_train.mini.target import train_target
+    from mmspec_train.targets.train_target import train_target
 
     train_target(choose(TargetSettings, options), choose(Budget, options))
 

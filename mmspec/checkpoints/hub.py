@@ -91,8 +91,7 @@ def _present_or_raise(card: Card, backend: str) -> Path:
         return snapshot
     if card.bundled is not None:
         raise HubError(
-            f"{card.name} is bundled, but its weights are not in {card.bundled}: "
-            "reinstall mmspec, or train them with `mmspec train mini`"
+            f"{card.name} is bundled, but its weights are not in {card.bundled}: reinstall mmspec"
         )
     raise AbsentError(_pull_first(card.name, backend), card.name, backend)
 

@@ -88,10 +88,9 @@ def test_a_run_of_the_suite_that_is_ended_goes_on(open_terminal, run, models, tm
 
 def train(out: Path) -> list[str]:
     """A whole command line: a run starts processes, which a process of `start_process` may not."""
-    options = ["--recipe", "test", "--no-compile", "--threads", "1", "--device", "cpu"]
-    stages = ["--stage", "tokenizer", "--stage", "tower", "--steps", "tower", "100000"]
-    command = [sys.executable, "-m", "mmspec_cli", "train", "mini", *stages, *options]
-    return [*command, "--out", str(out)]
+    command = [sys.executable, "-m", "mmspec_cli", "train", "distill", "--kind", "medusa"]
+    options = ["--target", "mini", "--steps", "100000", "--threads", "1", "--device", "cpu"]
+    return [*command, *options, "--samples", "8", "--out", str(out)]
 
 
 @pytest.mark.slow

@@ -1,13 +1,11 @@
 """Every command that writes, on a full disk: one line, and what was there still stands."""
 
-import json
 import stat
 from pathlib import Path
 
 import pytest
 
 from mmspec_bench.suite.rows import ROWS, read_rows
-from mmspec_train.mini import stages
 from support.commands import Result
 from support.suite_row import without_times
 
@@ -85,22 +83,13 @@ def test_a_run_of_the_suite_keeps_its_rows_and_is_resumed(run, models, disk, tmp
     assert rows == whole
 
 
-def train(out: Path, *stage: str) -> list[str]:
-    steps = [word for name in ("tower", "projector", "target") for word in ("--steps", name, "2")]
-    chosen = [word for name in stage for word in ("--stage", name)]
-    budgets = [word for at, word in enumerate(steps) if steps[at - at % 3 + 1] in stage]
-    options = ["--recipe", "test", "--no-compile", "--threads", "1", "--device", "cpu"]
-    return ["train", "mini", *chosen, *budgets, *options, "--out", str(out)]
-
-
-def test_training_stops_before_its_result_and_goes_on(run, disk, monkeypatch, tmp_path):
-    monkeypatch.setattr(stages, "TOKENIZER_SAMPLES", 160)
-    out = disk.folder / "run"
-    assert run(*train(out, "tokenizer")).status == 0
-    with disk.full(free=40_000):
-        result = run(*train(out, "tower"))
-    refusal(result, out / "tower.checkpoint")
-    assert not (out / "tower.safetensors").exists()
-    assert run(*train(out, "tower")).status == 0
-    assert (out / "tower.safetensors").exists()
-    assert json.loads((out / "about.json").read_text())["--recipe"] == "test"
+def test_training_stops_before_its_result_and_goes_on(run, pair_paths, disk, tmp_path):
+    out, few = disk.folder / "run", "--samples 2 --held-out 1 --answer-tokens 2 --cache-gb 0"
+    command = ["train", "distill", "--kind", "medusa", "--target", pair_paths[0], "--steps", "2"]
+    command += [*few.split(), "--answers-dir", tmp_path / "answers", "--device", "cpu"]
+    with disk.full(free=12_288):
+        result = run(*command, "--out", out)
+    refusal(result, out / "training" / "state.best")
+    assert not (out / "model.safetensors").exists()
+    assert run(*command, "--out", out).status == 0
+    assert (out / "model.safetensors").exists()

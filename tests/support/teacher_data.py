@@ -60,7 +60,7 @@ def teacher_data(teacher, directory, **settings):
     vision = teacher.config.vision
     shares = TASKS if vision else {"told": 1.0}
     size = vision.image_size if vision else TEXT_ONLY_PIXELS
-    machine = Machine(torch.device("cpu"), False)
+    machine = Machine(torch.device("cpu"))
     corpora = OddCorpus(shares, size), OddCorpus(shares, size, "held-out")
     return TeacherData(teacher, directory, corpora, replace(SETTINGS, **settings), machine)
 

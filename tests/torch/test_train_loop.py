@@ -53,7 +53,7 @@ def phase(name="toy", every=2):
 
 
 def train(folder, steps=6, of=None, console=None, seconds=180.0):
-    machine = Machine(torch.device("cpu"), False, seconds)
+    machine = Machine(torch.device("cpu"), seconds)
     with open_log(folder, console or Console(quiet=True)) as log:
         loop.run_phase(of or phase(), Budget(steps=steps), machine, folder / "toy.state", log)
 

@@ -19,7 +19,7 @@ from mmspec_train.settings import DataSettings
 from mmspec_world import SCRIPTS, sample
 from mmspec_world.split import Split
 
-TASK_SHARES: dict[str, float] = {
+SHARES: dict[str, float] = {
     "chat": 14,
     "general": 22,
     "conversation": 16,
@@ -37,13 +37,10 @@ TASK_SHARES: dict[str, float] = {
     "video": 1,
     "swap": 1,
     "told": 35,
-    "drill": 60,
 }
-"""Relative share of each task in the training samples."""
+"""Relative share of each task for a target with vision."""
 TEXT_SHARES = {"told": 1.0}
 """Relative share of each task for a text-only target."""
-SHARES = {task: share for task, share in TASK_SHARES.items() if task != "drill"}
-"""Relative share of each task for a target with vision: all tasks but the drills."""
 TEXT_ONLY_PIXELS = 48
 """Side in pixels of the world's pictures for a text-only target, which reads none."""
 

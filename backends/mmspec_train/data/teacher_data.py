@@ -120,7 +120,7 @@ class TeacherData:
 def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
     """Load the target and open its corpora. Writes nothing."""
     device = find_device(run.device)
-    machine = Machine(device, False, CHECKPOINT_SECONDS)
+    machine = Machine(device, CHECKPOINT_SECONDS)
     teacher = Teacher(resolve(settings.target, "torch"), str(device), run.dtype)
     directory = settings.answers_dir or run.out / "answers"
     corpora = open_corpora(settings, teacher.config)

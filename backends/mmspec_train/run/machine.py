@@ -1,16 +1,14 @@
 """The device of a run, and figures of it that are measured."""
 
 import ctypes
-import itertools
 import os
 import timeit
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mmspec_torch.device.products import relative_time
 
@@ -27,7 +25,6 @@ class Machine:
     """The device and the checkpoint interval of a run."""
 
     device: torch.device
-    compiled: bool = True
     checkpoint_seconds: float = 180.0
 
     def autocast(self) -> torch.autocast:
@@ -35,11 +32,6 @@ class Machine:
         kind = self.device.type
         enabled = kind == "cuda" or (kind == "cpu" and multiplies_bfloat16())
         return torch.autocast(kind, torch.bfloat16, enabled=enabled)
-
-    def compile(self, *layers: Iterable[nn.Module]) -> None:
-        """Compile transformer layers if `compiled` is set."""
-        for layer in itertools.chain(*layers) if self.compiled else ():
-            layer.compile(dynamic=True)
 
     def on_device(self, batch: Item) -> Item:
         """Return the batch with its tensors moved to the device."""
