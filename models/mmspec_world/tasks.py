@@ -10,7 +10,6 @@ from PIL import Image
 from mmspec_world import dialogues, pictures, questions, sequence_texts, sequences
 from mmspec_world.dialogues import Script
 from mmspec_world.drawing import LETTERS, Labels, label, render
-from mmspec_world.drills import lookup_drill
 from mmspec_world.facts import Fact, JudgedTurn, Sample
 from mmspec_world.sequences import MovingScene, Pair, Story
 from mmspec_world.split import KEY_SEPARATOR, Split, draw_in_split, seed_of
@@ -157,7 +156,6 @@ TASK_SCRIPTS: dict[str, Callable[[Narrator, Split], Script]] = {
     "swap": dialogues.picture_swap,
     # The name is part of the seed and of published tables: another one would draw other samples.
     "told": text_only,
-    "drill": lookup_drill,
 }
 
 
