@@ -107,8 +107,8 @@ class Target:
         out = settings.out
         self.settings, self.texts = settings, texts
         self.model = LlavaForConditionalGeneration.from_pretrained(out, dtype=torch.float32)
-        self.vision: Any = read_config(out).vision
-        self.images = self.vision.preprocessing(out)
+        vision: Any = read_config(out).vision
+        self.vision, self.images = vision, vision.preprocessing(out)
         self.tokenizer, self.template = Tokenizer.read(out), load_template(out)
 
     def phase(self, stage: str) -> Phase[Any]:
