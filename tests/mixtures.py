@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mmspec_bench.report.merge import BenchRun, merge
+from mmspec_bench.report.bench_run import BenchRun, read_run
 from mmspec_bench.suite.confidence import Interval, difference
 from mmspec_bench.suite.metrics import block_efficiency, pairs, ratio
 from mmspec_bench.suite.rows import AnswerRow
@@ -155,7 +155,7 @@ class Sweep:
             f"--out {folder}"
         )
         _run(command + " --resume" * folder.exists())
-        return merge([folder])
+        return read_run(folder)
 
 
 @dataclass(frozen=True)

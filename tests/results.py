@@ -18,8 +18,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from mmspec_bench.report.merge import BenchRun, merge
-from mmspec_bench.report.write import csv_text
+from mmspec_bench.report.bench_run import BenchRun, read_run
+from mmspec_bench.report.csv_files import csv_text
 from mmspec_bench.suite.rows import PLAIN
 
 TESTS = Path(__file__).parent
@@ -56,7 +56,7 @@ def measured(place: Path, command: str) -> dict[str, Any]:
 def suite(place: Path, command: str) -> BenchRun:
     """The rows of a `bench run`, which goes on where it was interrupted."""
     assert mmspec(f"{command} --plain", "--out", str(place)) == 0
-    return merge([place])
+    return read_run(place)
 
 
 def mmspec(command: str, *more: str) -> int:

@@ -1,4 +1,4 @@
-"""`mmspec bench run` and `peers`: rows and provenance, resumed, in shards, beside others."""
+"""`mmspec bench run` and `peers`: rows and provenance, resumed, beside others."""
 
 import json
 from dataclasses import replace
@@ -36,7 +36,7 @@ def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path, monkeypatch
     assert [each["method"] for each in summaries] == ["M", "MTC", "none"]
     assert [each["identical"] for each in summaries] == [1.0, 1.0, None]
     provenance = provenance_of(out)
-    assert (provenance["suite"], provenance["gamma"], provenance["shard"]) == ("offline", 2, "1/1")
+    assert (provenance["suite"], provenance["gamma"]) == ("offline", 2)
     assert provenance["models"]["target"] != provenance["models"]["draft"]
     assert provenance["methods"] == ["M", "MTC", "none"]
     assert all(row.seconds["caption"] > 0 for row in rows if row.method == "MTC" and not row.turn)
@@ -108,7 +108,6 @@ def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_
     [
         (["--methods", "MX"], "unknown drafting 'MX'"),
         (["--suite", "charqa"], "nearest: chartqa"),
-        (["--shard", "3/2"], "--shard '3/2'"),
         (["--out", __file__], "test_cli_bench.py is no folder"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Reports: their tables by hand, shards put together, and files."""
+"""Reports: their tables by hand, and CSV files."""
 
 import csv
 
@@ -6,11 +6,10 @@ import pytest
 
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_bench.report import tables
-from mmspec_bench.report.merge import merge
-from mmspec_bench.report.write import REPORT, csv_text
-from mmspec_bench.report.write import write as write_report
+from mmspec_bench.report.bench_run import read_run
+from mmspec_bench.report.csv_files import csv_text
 from support.suite_row import plain, row, seconds
-from support.synthetic_run import provenance, rows_of, write
+from support.synthetic_run import provenance, write
 
 # Six tokens each.  M: 3 kept and one's own, then 1 and its own, in two rounds.
 FAST = row("chart/0", "M", [(3, 3, 4), (1, 1, 2)], identical=True, seconds=seconds(4.0, 5.0))
@@ -33,7 +32,7 @@ LATER = [
 @pytest.fixture
 def run(tmp_path):
     def bench_run(*rows, methods=("M", "MT", "none"), **settings):
-        return merge([write(tmp_path, rows, provenance(methods, **settings))])
+        return read_run(write(tmp_path, rows, provenance(methods, **settings)))
 
     return bench_run
 
@@ -97,86 +96,26 @@ def test_every_divergence_is_listed(run):
     assert line == ("chart/0", "MT", "near-tie", "'x'", "' red'", "0", "2", "3.00e-05")
 
 
-def test_what_was_left_out_and_what_answers_noted(run):
+def test_the_number_of_samples_that_were_left_out_is_said(run):
     skipped = [{"sample": "chart/7", "reason": "no image"}]
-    noted = row("chart/1", "M", notes=["pooled"])
-    bench_run = run(FAST, PLAIN, noted, skipped=skipped)
-    assert tables.skipped_samples(bench_run).rows == [("chart/7", "no image")]
-    assert tables.notes(bench_run).rows == [("M", "pooled", "1")]
-    assert not tables.notes(run(FAST, PLAIN)).rows
-    settings = dict(tables.settings(bench_run).rows)
-    assert settings["models"].startswith("target name mini, digest 0123456789abcdef")
-    assert settings["threads"] == "OMP_NUM_THREADS 2"
+    assert "1 sample left out" in tables.title(run(FAST, PLAIN, skipped=skipped))
+    assert "left out" not in tables.title(run(FAST, PLAIN))
 
 
-METHODS = ("M", "adaptive:MTC", "none")
-TASKS = ("chart", "vist")
-
-
-@pytest.fixture
-def rows():
-    return list(rows_of(3, METHODS, TASKS))
-
-
-def halves(rows):
-    """As --shard 1/2 and 2/2 take every second sample."""
-    samples = list(dict.fromkeys(each.sample for each in rows))
-    return [[each for each in rows if each.sample in samples[i::2]] for i in (0, 1)]
-
-
-def test_two_shards_report_what_the_whole_run_reports(rows, tmp_path):
-    whole = write(tmp_path / "whole", rows, provenance(METHODS))
-    shards = [
-        write(tmp_path / f"shard-{i}", half, provenance(METHODS, f"{i}/2"))
-        for i, half in enumerate(halves(rows), start=1)
-    ]
-    one = write_report(merge([whole]), whole)
-    two = write_report(merge(shards), shards[0])
-    backwards = merge(list(reversed(shards)))
-    assert [each.key for each in backwards.rows] == [each.key for each in merge([whole]).rows]
-    names = [file.relative_to(whole) for file in one.files]
-    assert names == [file.relative_to(shards[0]) for file in two.files]
-    for name in names:
-        first, second = ((folder / name).read_bytes() for folder in (whole, shards[0]))
-        if name.name == REPORT:
-            first, second = (text.partition(b"## Settings")[0] for text in (first, second))
-        assert first == second, name
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"gamma": 4}, ["gamma", "5", "4"]),
-        ({"methods": ["none"]}, ["methods"]),
-        ({"dtype": "float16"}, ["dtype", "float32", "float16"]),
-        ({"models": {"target": {"name": "mini", "digest": "0"}, "draft": None}}, ["models"]),
-    ],
-)
-def test_other_settings_are_refused_by_name(change, words, rows, tmp_path):
-    one, two = halves(rows)
-    first = write(tmp_path / "a", one, provenance(METHODS, "1/2"))
-    second = write(tmp_path / "b", two, provenance(METHODS, "2/2") | change)
-    with pytest.raises(UsageError, match="not shards of one run") as raised:
-        merge([first, second])
-    assert all(word in str(raised.value) for word in [*words, str(first), str(second)])
-
-
-def test_rows_that_are_there_twice_are_named(rows, tmp_path):
-    first = write(tmp_path / "a", rows, provenance(METHODS, "1/2"))
-    second = write(tmp_path / "b", rows[:3], provenance(METHODS, "2/2"))
-    with pytest.raises(UsageError, match=r"chart/0 turn 0 by M is twice in .*a and .*b: give"):
-        merge([first, second])
+def test_a_row_of_an_unknown_method_is_named(run):
+    with pytest.raises(UsageError, match=r"rows\.jsonl has a row of MT, which the run has not"):
+        run(FAST, SLOW, methods=("M", "none"))
 
 
 def test_a_folder_without_a_run_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"holds no run: there is no provenance\.json"):
-        merge([tmp_path])
-    write(tmp_path / "empty", [], provenance(METHODS))
+        read_run(tmp_path)
+    write(tmp_path / "empty", [], provenance(["M"]))
     with pytest.raises(UsageError, match="has no rows: no sample"):
-        merge([tmp_path / "empty"])
+        read_run(tmp_path / "empty")
     other = write(tmp_path / "other", [row()], {"suite": "offline"})
     with pytest.raises(CheckpointError, match=r"provenance\.json: methods is missing"):
-        merge([other])
+        read_run(other)
 
 
 def test_csv_reads_back_and_holds_no_formulas(tmp_path):

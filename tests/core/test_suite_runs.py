@@ -8,7 +8,7 @@ import pytest
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics.check import NEAR_TIES
-from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError
 from mmspec.prompt.conversation import Message
 from mmspec_bench.suite import metrics
 from mmspec_bench.suite.answerer import open_answerer
@@ -18,7 +18,7 @@ from mmspec_bench.suite.offline import OFFLINE_TASKS, offline
 from mmspec_bench.suite.rows import read_rows
 from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_bench.suite.runner import Runner
-from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample, shard
+from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample
 from mmspec_world.wording import prompts
 from support.chat_turns import OPTIONS
 from support.scripted_engine import SEES, picture
@@ -76,18 +76,6 @@ def test_second_turns_are_built_as_tabed_builds_them(few):
     assert all(len(item.read()) >= 2 for item in by_task["conversation"])
 
 
-def test_shards_share_all_out_with_their_places():
-    parts = [shard("abcdefg", f"{n}/3") for n in (1, 2, 3)]
-    assert sorted(pair for part in parts for pair in part) == list(enumerate("abcdefg"))
-    assert parts[1] == [(1, "b"), (4, "e")]
-
-
-@pytest.mark.parametrize("word", ["", "0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
-def test_other_shards_are_refused(word):
-    with pytest.raises(UsageError, match="such as 1/2"):
-        shard("abc", word)
-
-
 def conversation(number, turns=1):
     first = Message("user", (picture(number), "What is this?"))
     more = [Message("user", ("Why?",))] * (turns - 1)
@@ -103,7 +91,7 @@ def broken(number):
 
 def runner(engine, methods, folder, *samples, note_skipped=None):
     answerers = [open_answerer(method, engine, OPTIONS) for method in read_methods(methods)]
-    return Runner(answerers, list(enumerate(samples)), folder / "rows.jsonl", note_skipped)
+    return Runner(answerers, samples, folder / "rows.jsonl", note_skipped)
 
 
 def rows_of(*arguments, **options):

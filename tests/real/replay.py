@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmark_files import ANSWERED, answers_file, benchmark, directory
 from benchmark_files import lines as lines_of
 
-from mmspec_bench.report.merge import BenchRun, merge
-from mmspec_bench.report.write import csv_text
+from mmspec_bench.report.bench_run import BenchRun, read_run
+from mmspec_bench.report.csv_files import csv_text
 from mmspec_bench.suite.metrics import Summary
 from mmspec_bench.suite.rows import PLAIN
 from mmspec_cli.main import main as mmspec
@@ -36,7 +36,7 @@ def replay(model: str, folder: Path, methods: str, *more: str) -> BenchRun:
     models = ["--model", str(directory(model)), "--draft", "none", "--max-new-tokens", LONGEST]
     command = ["bench", "run", *where, *models, "--methods", f"{PLAIN},{methods}"]
     assert mmspec([*command, "--out", str(folder), *more]) == 0
-    return merge([folder])
+    return read_run(folder)
 
 
 def remembering(memory: str, model: str, folder: Path, methods: str) -> BenchRun:

@@ -1,18 +1,17 @@
-"""MMSpec itself as a suite: ten samples of each topic by small models, in two shards."""
+"""MMSpec itself as a suite: ten samples of each topic by small models."""
 
 from pathlib import Path
 
 import pytest
 from benchmark_files import benchmark
 
-from mmspec_bench.report.merge import merge
+from mmspec_bench.report.bench_run import read_run
 from mmspec_bench.suite.rows import PLAIN
 from mmspec_cli.main import main as mmspec
 from support.factory_qwen import tiny_qwen3_vl
 from support.mmspec_suite import TOPICS
 
 pytestmark = pytest.mark.slow
-SHARDS = ("1/2", "2/2")
 METHODS = {"mini": "M,T,tree8:lookup", "a tiny Qwen": "T,M,lookup"}
 
 
@@ -28,11 +27,8 @@ def models(name: str, folder: Path) -> list[str]:
 def test_ten_samples_of_each_topic_are_answered_as_without_drafts(name, tmp_path, capsys):
     suite = ["--suite", f"mmspec={benchmark()}", "--limit", "10", "--max-new-tokens", "12"]
     chosen = [*models(name, tmp_path), "--methods", f"{METHODS[name]},{PLAIN}"]
-    folders = [tmp_path / shard.replace("/", "-") for shard in SHARDS]
-    for folder, shard in zip(folders, SHARDS, strict=True):
-        shards = ["--shard", shard, "--out", str(folder)]
-        assert mmspec(["bench", "run", *suite, *chosen, *shards]) == 0
-    run = merge(folders)
+    assert mmspec(["bench", "run", *suite, *chosen, "--out", str(tmp_path)]) == 0
+    run = read_run(tmp_path)
     assert len({row.sample for row in run.rows}) == 60
     assert tuple(run.tasks) == TOPICS
     assert max(row.turn for row in run.rows) == 2
@@ -40,7 +36,6 @@ def test_ten_samples_of_each_topic_are_answered_as_without_drafts(name, tmp_path
     assert all(row.identical for row in drafted if "not compared" not in "".join(row.notes))
     assert sum(row.accepted for row in drafted) > 0
     capsys.readouterr()
-    assert mmspec(["bench", "report", *map(str, folders)]) == 0
+    assert mmspec(["bench", "report", str(tmp_path)]) == 0
     report = capsys.readouterr().out
     assert all(topic in report for topic in TOPICS)
-    assert not run.missing_shards

@@ -1,29 +1,35 @@
-"""`mmspec bench report`: writes tables and files about a run."""
+"""`mmspec bench report`: shows the tables of a run and writes its measures."""
 
 from pathlib import Path
 
 import click
 
+from mmspec.ground.output_files import replace_text
 from mmspec_bench.commands.output import show_tables
-from mmspec_bench.report.merge import merge
-from mmspec_bench.report.write import write
+from mmspec_bench.report.bench_run import ALL, read_run
+from mmspec_bench.report.csv_files import csv_files
+from mmspec_bench.report.tables import report_tables, title
 from mmspec_terminal.options import JSON
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import with_screen
 
 
 @click.command()
-@click.argument("directories", nargs=-1, required=True, type=Path, metavar="DIR...")
+@click.argument("directory", type=Path, metavar="DIR")
 @with_screen(JSON)
-def report(screen: Screen, directories: tuple[Path, ...]) -> None:
-    """Report on a run or on all its shards; files are written to the first DIR."""
+def report(screen: Screen, directory: Path) -> None:
+    """Report on a run; CSV files are written beside its rows."""
     screen.progress("reading")
-    run = merge(directories)
-    screen.progress("writing")
-    written = write(run, directories[0])
+    run = read_run(directory)
+    lines = run.task_summaries
+    texts = csv_files(run, lines)
+    for name, text in texts.items():
+        replace_text(directory / name, text)
+    files = [directory / name for name in texts]
     if screen.as_json:
-        screen.json({"methods": written.summaries, "files": list(map(str, written.files))})
+        summaries = [line for line in lines if line["task"] == ALL]
+        screen.json({"methods": summaries, "files": list(map(str, files))})
         return
-    screen.say(*written.remarks)
-    show_tables(screen, [each for each in written.tables if each.in_terminal])
-    screen.say(*written.files)
+    screen.say(title(run), *filter(None, [run.problem]))
+    show_tables(screen, report_tables(run, lines))
+    screen.say(*files)

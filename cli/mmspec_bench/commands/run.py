@@ -12,7 +12,7 @@ from mmspec.chat.plugins import load_backend
 from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import show_tables, split
 from mmspec_bench.measure.steadiness import watch
-from mmspec_bench.report.merge import merge
+from mmspec_bench.report.bench_run import read_run
 from mmspec_bench.report.tables import drafting
 from mmspec_bench.suite.drafts import load_drafts
 from mmspec_bench.suite.methods import read_methods
@@ -71,7 +71,6 @@ COUNT = click.IntRange(min=1)
 @click.option("--memory", is_flag=True, default=None, help="Lookup reads earlier answers too.")
 @click.option("--out", type=Path, required=True, metavar="DIR", help=f"Gets {ROWS}, {PROVENANCE}.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
-@click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")
 @click.option("--skip-bad", is_flag=True, help="Leave broken samples out, and name them.")
 @MODEL
 @click.option(
@@ -118,7 +117,7 @@ def run(
             screen.note(problem)
             with suppress(WriteError):  # a disk that is full has already been named
                 update_provenance(out, problem=problem)
-    finished = merge([out])
+    finished = read_run(out)
     if screen.as_json:
         fields = {"problem": finished.problem} | engines[0].exact_fields(settings.exact)
         screen.json({"methods": finished.summaries} | fields)

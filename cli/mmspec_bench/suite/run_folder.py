@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
 from mmspec.chat.calibration import content_digest, shape_digest
 from mmspec.chat.engine import Engine
@@ -13,7 +13,7 @@ from mmspec.chat.options import Gamma, Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics.provenance import provenance
 from mmspec.ground.errors import UsageError
-from mmspec.ground.json_file import Block, Matches
+from mmspec.ground.json_file import Block
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow, read_rows, rewrite
 
@@ -35,7 +35,6 @@ class SuiteSettings:
     turns: int | None = None
     tasks: tuple[str, ...] = ()
     seed: int = 0
-    shard: str = "1/1"
     captioner: str = "auto"
     captions: str = ""
     draft_text: tuple[str, ...] = ()
@@ -74,7 +73,6 @@ class _Provenance(TypedDict):
     """The entries of `provenance.json` that are read again; others are only shown."""
 
     methods: list[str]
-    shard: Annotated[str, Matches(r"[0-9]{1,4}/[0-9]{1,4}")]
     models: _Target
     backend: str
     device: str

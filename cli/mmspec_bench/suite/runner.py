@@ -16,7 +16,7 @@ from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.replay import with_answers
 from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, rewrite
 from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder, record_skipped
-from mmspec_bench.suite.samples import Read, SuiteSample, shard
+from mmspec_bench.suite.samples import Read, SuiteSample
 from mmspec_bench.suite.sources import suite_samples
 
 UNREAD = 24
@@ -28,8 +28,8 @@ class Runner:
     """The methods and samples of a run."""
 
     answerers: Sequence[Answerer]
-    samples: Sequence[tuple[int, SuiteSample]]
-    """Samples with their indices in the whole suite, by which the order of methods rotates."""
+    samples: Sequence[SuiteSample]
+    """All samples; the order of methods rotates by their indices."""
     file: Path
     """File to which a sample's rows are written once the last method has answered it."""
     note_skipped: Progress | None = None
@@ -38,7 +38,7 @@ class Runner:
     def run(self, done: Sequence[AnswerRow]) -> Iterator[list[AnswerRow]]:
         """Answer every sample without a row in `done`; yield its rows once they are on disk."""
         finished = {row.sample for row in done}
-        for place, sample in self.samples:
+        for place, sample in enumerate(self.samples):
             if sample.name in finished:
                 continue
             try:
@@ -56,7 +56,7 @@ class Runner:
     def drop_partial(self, rows: Sequence[AnswerRow]) -> list[AnswerRow]:
         """Drop the last sample's rows, also from the file, if a kill left only some of them."""
         last = [row for row in rows if row.sample == rows[-1].sample]
-        names = {sample.name: sample for _, sample in self.samples}
+        names = {sample.name: sample for sample in self.samples}
         sample = names.get(last[0].sample) if last else None
         if sample is None or len(last) == len(sample.read()) * len(self.answerers):
             return list(rows)
@@ -66,7 +66,7 @@ class Runner:
 
     def warm_up(self) -> None:
         """Answer the first sample that is not broken by every method, without rows."""
-        for _, sample in self.samples:
+        for sample in self.samples:
             try:
                 questions = sample.read()
                 for answerer in self.answerers:
@@ -111,7 +111,7 @@ def prepare(
         open_answerer(method, engine_for(method, engines), settings.options) for method in methods
     ]
     progress("reading the suite")
-    samples = shard(_samples(engines[0], settings), settings.shard)
+    samples = _samples(engines[0], settings)
     progress("reading the models' files")
     rows = open_folder(folder, description(settings, engines), resume=resume)
     runner = Runner(answerers, samples, folder / ROWS, note_skipped)

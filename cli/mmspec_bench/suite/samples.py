@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Literal
 
-from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
 
 FollowUp = Literal["next", "story", "caption", "summary"]
@@ -60,11 +59,3 @@ def asked_after(samples: Sequence[SuiteSample], firsts: Sequence[SuiteSample]) -
 
 def _two_turns(sample: SuiteSample, first: Read, second: Read) -> SuiteSample:
     return replace(sample, read=lambda: (first()[0], second()[0]))
-
-
-def shard(samples: Sequence[SuiteSample], part: str) -> list[tuple[int, SuiteSample]]:
-    """Part 'i/n': every n-th sample from the i-th on, with its index; raises UsageError."""
-    first, slash, count = part.partition("/")
-    if not (slash and first.isdigit() and count.isdigit() and 1 <= int(first) <= int(count)):
-        raise UsageError(f"--shard {part!r}: give which of how many, such as 1/2")
-    return list(enumerate(samples))[int(first) - 1 :: int(count)]

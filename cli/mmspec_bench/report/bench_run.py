@@ -1,0 +1,107 @@
+"""Reads a run from its folder."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mmspec.ground.errors import UsageError
+from mmspec_bench.suite.confidence import tokens_per_round
+from mmspec_bench.suite.metrics import Summary, summarise
+from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, AnswerRow, read_rows
+from mmspec_bench.suite.run_folder import read_provenance
+
+ALL = "all"
+
+Key = TypeVar("Key")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRun:
+    """All rows of a run."""
+
+    rows: list[AnswerRow]
+    """In the order of --methods, then as they were answered."""
+    methods: list[str]
+    """Names of methods with at least one row, in the order of --methods."""
+    tasks: list[str]
+    """Names of tasks in the order of the suite."""
+    settings: dict[str, Any]
+    """The content of the run's `provenance.json`."""
+
+    @property
+    def drafting(self) -> list[str]:
+        """The methods that draft."""
+        return [name for name in self.methods if name != PLAIN]
+
+    def of(self, *methods: str) -> list[AnswerRow]:
+        """The rows of the methods named."""
+        return [row for row in self.rows if row.method in methods]
+
+    @property
+    def summaries(self) -> list[Summary]:
+        """All measures of each method, in the order of the methods."""
+        return [summarise(self.of(name), self.timed_plain) for name in self.methods]
+
+    @property
+    def task_summaries(self) -> list[Summary]:
+        """All measures of each method on all tasks and on each, with intervals of tokens."""
+        groups = grouped(self.rows, lambda row: (ALL, row.method))
+        for task in self.tasks if len(self.tasks) > 1 else ():
+            own = (row for row in self.rows if row.task == task)
+            groups |= grouped(own, lambda row: (row.task, row.method))
+        lines = []
+        for (task, _), rows in groups.items():
+            samples, _, low, high = tokens_per_round(rows)
+            ends = {"samples": samples, "low": low, "high": high}
+            lines.append({"task": task} | summarise(rows, self.timed_plain) | ends)
+        return lines
+
+    @property
+    def problem(self) -> str:
+        """A line on the programs that disturbed the run; '' if none did."""
+        return str(self.settings.get("problem", ""))
+
+    @property
+    def is_replay(self) -> bool:
+        """True if the target repeated answers, so that seconds mean nothing."""
+        return bool(self.settings.get("target_answers"))
+
+    @property
+    def timed_plain(self) -> list[AnswerRow]:
+        """The rows of plain decoding with which speeds are compared."""
+        return [] if self.is_replay else self.of(PLAIN)
+
+
+def grouped(values: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
+    """Values grouped by key, in order of appearance."""
+    groups: dict[Key, list[T]] = {}
+    for value in values:
+        groups.setdefault(key(value), []).append(value)
+    return groups
+
+
+def read_run(folder: Path) -> BenchRun:
+    """Read the folder of a run; raises UsageError for one that holds none."""
+    settings = read_provenance(_file(folder, PROVENANCE).parent)
+    rows, order = read_rows(_file(folder, ROWS)), settings["methods"]
+    if not rows:
+        raise UsageError(f"{folder / ROWS} has no rows: no sample was answered")
+    for row in rows:
+        if row.method not in order:
+            raise UsageError(f"{folder / ROWS} has a row of {row.method}, which the run has not")
+    methods = {row.method for row in rows}
+    return BenchRun(
+        sorted(rows, key=lambda row: order.index(row.method)),
+        [name for name in order if name in methods],
+        list(dict.fromkeys(row.task for row in rows)),
+        settings,
+    )
+
+
+def _file(folder: Path, name: str) -> Path:
+    file = folder / name
+    if not file.is_file():
+        raise UsageError(f"{folder} holds no run: there is no {name}; give the --out of a run")
+    return file
