@@ -1,6 +1,5 @@
 """Reads the samples that --suite names: the synthetic world, datasets, prompts, clips."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,8 @@ from mmspec.prompt.conversation import Message
 from mmspec.prompt.file_kinds import CLIP_SUFFIXES
 from mmspec.prompt.film import open_clip
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
+from mmspec_bench.suite.mmspec_files import MMSPEC, mmspec_samples
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
-from mmspec_bench.suite.original_files import ORIGINALS
 from mmspec_bench.suite.samples import Read, SuiteSample, alone, asked_after, with_follow_up
 from mmspec_world import wording
 
@@ -22,8 +21,7 @@ SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS, "offline-clip
 """Tasks of the synthetic world by the name of their suite."""
 FILM_FPS = 1.0
 """Frames a second of films in a folder, as in FLASH (Wang et al. 2025)."""
-OWN_FILES_ONLY = tuple(f"{name}=DIR" for name in ORIGINALS if name not in DATASETS)
-NAMES = (*SYNTHETIC, *GROUPS, *DATASETS, *OWN_FILES_ONLY)
+NAMES = (*SYNTHETIC, *GROUPS, *DATASETS, f"{MMSPEC}=DIR")
 
 
 def suite_samples(
@@ -58,17 +56,19 @@ def _samples(
     word: str, size: int, limit: int | None, seed: int, words: Sequence[str]
 ) -> list[SuiteSample]:
     """The samples of a word; `words` are all words, which may name folders of other datasets."""
-    name, equals, _ = word.partition("=")
+    name, equals, path = word.partition("=")
     if word in SYNTHETIC:
         return offline(size, limit=limit, seed=seed, tasks=SYNTHETIC[word])
     if word in GROUPS:
         return [sample for dataset in GROUPS[word] for sample in _of_dataset(dataset, {}, limit)]
-    if name in DATASETS or (equals and name in ORIGINALS):
+    if equals and name == MMSPEC:
+        return list(mmspec_samples(expand_home(path), limit))
+    if name in DATASETS:
         parts = [each.partition("=") for each in words]
         folders = {name: expand_home(path) for name, _, path in parts if path}
         return _of_dataset(name, folders, limit)
     if equals:
-        raise choice("dataset", name, (*DATASETS, *ORIGINALS))
+        raise choice("dataset", name, (*DATASETS, MMSPEC))
     return _of_path(expand_home(word), limit)
 
 
@@ -96,29 +96,11 @@ def _captioning(film: Path) -> tuple[Message, ...]:
 
 def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> list[SuiteSample]:
     """The samples of a dataset, in its folder of `folders` or in the hub's cache."""
-    folder, dataset, own = folders.get(name), DATASETS.get(name), ORIGINALS.get(name)
-    if own and folder and (file := own.file_in(folder)):
-        rows = dataset.rows if dataset else own.rows
-        most = min(filter(None, (rows, limit)), default=None)
-        samples = _first_of_each_task(own.samples(file), most)
-        return with_follow_up(samples, dataset.follow_up if dataset else None)
-    if dataset is None:
-        files = " or ".join(own.files) if own else ""
-        raise UsageError(f"--suite {name}={folder}: there is no {files}")
-    samples = _numbered(name, dataset.reads(_tables(name, dataset, folder), limit))
+    dataset = DATASETS[name]
+    samples = _numbered(name, dataset.reads(_tables(name, dataset, folders.get(name)), limit))
     if dataset.after:
         return asked_after(samples, _of_dataset(dataset.after, folders, None))
     return with_follow_up(samples, dataset.follow_up)
-
-
-def _first_of_each_task(samples: Iterable[SuiteSample], most: int | None) -> list[SuiteSample]:
-    counts = Counter[str]()
-    chosen = []
-    for sample in samples:
-        counts[sample.task] += 1
-        if most is None or counts[sample.task] <= most:
-            chosen.append(sample)
-    return chosen
 
 
 def _tables(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
@@ -134,5 +116,4 @@ def _tables(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
     for pattern in (dataset.files, Path(dataset.files).name, "*.parquet"):
         if files := sorted(folder.glob(pattern)):
             return files
-    allowed = (dataset.files, "*.parquet", *(ORIGINALS[name].files if name in ORIGINALS else ()))
-    raise UsageError(f"--suite {name}={folder}: there is no {' or '.join(allowed)}")
+    raise UsageError(f"--suite {name}={folder}: there is no {dataset.files} or *.parquet")
