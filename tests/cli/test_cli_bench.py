@@ -51,14 +51,14 @@ def test_a_run_and_its_report_say_that_the_machine_was_busy(
         "mmspec_bench.measure.steadiness.stopwatch",
         lambda: (next(ticks), processor * next(ticks)),
     )
-    few = "--tasks", "chart", "--turns", "1"
+    few = "--tasks", "caption"
     said = [run(*short(tmp_path, *few), *models).err, provenance_of(tmp_path)["problem"]]
     said.append(run("bench", "report", tmp_path).out)
     assert ["machine was busy: 50% of the time" in text for text in said] == [is_busy] * 3
 
 
 def test_a_second_run_must_say_so_and_be_the_same(run, models, tmp_path):
-    few = "--tasks", "chart", "--turns", "1"
+    few = "--tasks", "caption"
     assert run(*short(tmp_path, *few), *models).status == 0
     before = (tmp_path / ROWS).read_bytes()
     result = run(*short(tmp_path, *few), *models)
@@ -75,7 +75,7 @@ def test_a_second_run_must_say_so_and_be_the_same(run, models, tmp_path):
 
 
 def test_sampled_answers_are_measured_and_their_settings_kept(run, models, tmp_path):
-    few = "--tasks", "chart", "--turns", "1", "--temperature", "1"
+    few = "--tasks", "caption", "--temperature", "1"
     sampled = [*short(tmp_path, *few, "--sampling-seed", "3", methods="M,none"), *models]
     assert run(*sampled).status == 0
     provenance = provenance_of(tmp_path)
@@ -128,7 +128,7 @@ def test_a_difference_that_rounding_cannot_explain_is_a_failure(run, models, tmp
         return replace(row, divergence=divergence) if row.method == "M" else row
 
     monkeypatch.setattr("mmspec_bench.suite.runner.answer_row", wrong)
-    few = "--tasks", "chart", "--turns", "1"
+    few = "--tasks", "caption"
     assert run(*short(tmp_path, *few, methods="M,none"), *models).status == 1
 
 

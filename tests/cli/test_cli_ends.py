@@ -68,7 +68,7 @@ def test_a_chat_ends_with_its_terminal(long, tmp_path, answering):
 
 
 def bench_run(models: list[str], out: Path, *more: str) -> list[str]:
-    few = ["--tasks", "chart", "--limit", "30", "--turns", "1", "--methods", "M,none"]
+    few = ["--tasks", "caption", "--limit", "30", "--methods", "M,none"]
     return ["bench", "run", *models, *few, "--max-new-tokens", "8", "--out", str(out), *more]
 
 
@@ -83,7 +83,7 @@ def test_a_run_of_the_suite_that_is_ended_goes_on(open_terminal, run, models, tm
     assert run(*bench_run(models, out, "--resume")).status == 0
     rows = read_rows(out / ROWS)
     assert rows[: len(kept)] == kept
-    assert [row.sample for row in rows if row.method == "M"] == [f"chart/{n}" for n in range(30)]
+    assert [row.sample for row in rows if row.method == "M"] == [f"caption/{n}" for n in range(30)]
 
 
 def train(out: Path) -> list[str]:

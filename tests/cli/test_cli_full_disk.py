@@ -62,7 +62,7 @@ def test_a_report_of_a_measurement_is_shown_and_the_old_file_stands(run, models,
 
 
 def bench_run(out: Path, models: list[str], *more: str) -> list[str]:
-    few = ["--tasks", "chart", "--limit", "8", "--turns", "1", "--methods", "M,none"]
+    few = ["--tasks", "caption", "--limit", "8", "--methods", "M,none"]
     return ["bench", "run", *models, *few, "--max-new-tokens", "4", "--out", str(out), *more]
 
 

@@ -65,7 +65,7 @@ def test_it_stands_beside_other_drafts_in_one_table_and_a_report_needs_no_plug_i
 ):
     target, draft = map(str, pair_paths)
     drafts = ["--draft", draft, "--draft", directory, "--methods", "M,repeat,none"]
-    few = ["--tasks", "chart", "--limit", "1", "--turns", "1", "--max-new-tokens", "8"]
+    few = ["--tasks", "caption", "--limit", "1", "--max-new-tokens", "8"]
     models = ["--model", target, "--backend", "torch"]
     out = tmp_path / "out"
     assert main([*map(str, ["bench", "run", *models, *drafts, *few, "--out", out])]) == 0

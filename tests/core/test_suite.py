@@ -213,7 +213,7 @@ def test_a_torn_last_line_is_left_out(tmp_path, cut):
         (json.dumps(asdict(row()) | {"rounds": [[1, 2]]}), "rows.jsonl:2: rounds[0] is"),
         (json.dumps(asdict(row(rounds=[(10**12, 0, 1)]))), "rounds[0][0] is 1000000000000"),
         (json.dumps(asdict(row(rounds=[(3, 5, 6)]))), "accepted is 5, but must be at most the 3"),
-        (json.dumps(asdict(row(seconds={"decode": 1.0}))), "seconds.vision is missing"),
+        (json.dumps(asdict(row(seconds={"total": 1.0}))), "seconds.decode is missing"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path, line, entry):

@@ -7,7 +7,7 @@ from mmspec_bench.suite.rows import AnswerRow, RoundRow
 
 def seconds(decode=1.0, total=2.0, **others):
     stages = dict.fromkeys(("vision", "caption", "prefill", "draft", "verify"), 0.0)
-    return stages | {"decode": decode, "first_token": 0.5, "total": total} | others
+    return stages | {"decode": decode, "total": total} | others
 
 
 def row(sample="a/0", method="M", rounds=((3, 2, 3),), branches=("M",), **others):
@@ -18,7 +18,6 @@ def row(sample="a/0", method="M", rounds=((3, 2, 3),), branches=("M",), **others
         "task": sample.split("/")[0],
         "images": 1,
         "turn": 0,
-        "position": 0,
         "token_ids": list(range(emitted)),
         "pieces": ["x"] * emitted,
         "prompt_tokens": 10,

@@ -65,7 +65,6 @@ COUNT = click.IntRange(min=1)
 @click.option("--max-new-tokens", type=COUNT, default=128, help=LONGEST)
 @EXACT
 @click.option("--limit", type=COUNT, help="Samples of each task. Default: 100, as published.")
-@click.option("--turns", type=COUNT, help="Turns of each conversation. Default: all.")
 @click.option("--seed", default=0, help="First seed of synthetic samples.")
 @click.option("--target-answers", metavar="FILE", help="Answers of --model, in place of it.")
 @click.option("--memory", is_flag=True, default=None, help="Lookup reads earlier answers too.")

@@ -7,9 +7,8 @@ new.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
 
-from mmspec.chat.answer import Answer, Piece
+from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
@@ -20,7 +19,7 @@ from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.drafts import drafted_share
 from mmspec_bench.suite.methods import Method
-from mmspec_bench.suite.rows import PLAIN, STAGES, AnswerRow, RoundRow, RowDivergence
+from mmspec_bench.suite.rows import PLAIN, AnswerRow, RoundRow, RowDivergence
 from mmspec_bench.suite.samples import SuiteSample
 
 DECIMALS = 7
@@ -29,12 +28,11 @@ DECIMALS = 7
 
 @dataclass(frozen=True, slots=True)
 class TimedAnswer:
-    """One answer, the turns before it, and the seconds to its first token."""
+    """One answer, and the turns before it."""
 
     question: Message
     answer: Answer
     before: tuple[Turn, ...]
-    first_token_seconds: float
 
     @property
     def pictures(self) -> list[str]:
@@ -59,11 +57,9 @@ class Answerer:
         chat = self.engine.chat(self.options)
         for question in questions:
             before = tuple(chat.conversation.turns)
-            start, first = perf_counter(), 0.0
-            for piece in chat.send(question):
-                if isinstance(piece, Piece) and not first:
-                    first = perf_counter() - start
-            yield TimedAnswer(question, chat.answer, before, first)
+            for _ in chat.send(question):
+                pass
+            yield TimedAnswer(question, chat.answer, before)
 
     def with_memory(self) -> "Answerer":
         """The answerer, whose lookup finds places in its answers to earlier samples too."""
@@ -84,29 +80,26 @@ def open_answerer(method: Method, engine: Engine, options: Options) -> Answerer:
 def answer_row(
     sample: SuiteSample,
     turn: int,
-    position: int,
     answerer: Answerer,
     timed: TimedAnswer,
     plain: TimedAnswer | None,
 ) -> AnswerRow:
-    """The row of one answer; position: the method's index among those that answered the sample."""
+    """The row of one answer; plain: plain decoding's to the same question, if there is one."""
     answer, statistics = timed.answer, timed.answer.statistics
     engine, pictures = answerer.engine, timed.pictures
-    seconds = statistics.seconds | {"first_token": timed.first_token_seconds}
     row = AnswerRow(
         sample=sample.name,
         task=sample.task,
         images=len(pictures),
         turn=turn,
         method=answerer.method.name,
-        position=position,
         token_ids=list(answer.token_ids),
         pieces=_pieces(answer.token_ids, engine.target.tokenizer),
         prompt_tokens=statistics.prompt_tokens,
         finish_reason=answer.finish_reason,
         rounds=[_round_row(round_) for round_ in answer.rounds],
         branches=[str(branch) for branch in answer.drafting.branches],
-        seconds={stage: round(seconds[stage], DECIMALS) for stage in STAGES},
+        seconds={stage: round(s, DECIMALS) for stage, s in statistics.seconds.items()},
         peak_memory_bytes=statistics.peak_memory_bytes,
         notes=list(answer.notes),
         drafted_share=answerer.drafted_share,

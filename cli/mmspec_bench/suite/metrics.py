@@ -1,29 +1,20 @@
 """Measures over the rows of one method, defined in docs/measuring.md; 0 if nothing was counted.
 
-`plain` are the rows of plain decoding; a pair is two rows with the same sample and turn.  Seconds
-are wall-clock.
+`plain` are the rows of plain decoding.  Seconds are wall-clock.
 """
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any
-
-import numpy as np
 
 from mmspec_bench.suite.rows import AnswerRow
 
-STAGES = ("vision", "caption", "prefill", "draft", "verify", "loop")
-"""The parts of an answer's seconds; `loop` is decoding outside `draft` and `verify`."""
-
-Pair = tuple[AnswerRow, AnswerRow]
 Summary = dict[str, Any]
 """`method` and all its measures by name, JSON-serializable."""
 
 
 def summarise(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow]) -> Summary:
     """All measures of one method's rows; speed-ups over the questions that `plain` answered too."""
-    speeds = [throughput([row]) for row in rows]
-    first = [row.seconds["first_token"] for row in rows]
-    paired = pairs(rows, plain)
     compared = [row.identical for row in rows if row.identical is not None]
     return {
         "method": rows[0].method if rows else "",
@@ -39,15 +30,9 @@ def summarise(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow]) -> Summary:
         "acceptance_rate": ratio(sum(row.accepted for row in rows), sum(row.depth for row in rows)),
         "mbsu": memory_bound_speed_up(rows),
         "acceptance_by_position": acceptance_by_position(rows),
-        "conditional_acceptance_by_position": acceptance_by_position(rows, conditional=True),
         "tokens_per_second": throughput(rows),
-        "tokens_per_second_p50": percentile(speeds, 50),
-        "tokens_per_second_p95": percentile(speeds, 5),  # 95 % of the answers are faster
-        "first_token_p50": percentile(first, 50),
-        "first_token_p95": percentile(first, 95),
-        **speed_ups("speed_up", paired, "decode"),
-        **speed_ups("end_to_end", paired, "total"),
-        "seconds": stage_seconds(rows),
+        "tokens_per_second_p50": median(throughput([row]) for row in rows) if rows else 0.0,
+        "speed_up_paired": speed_up(rows, plain),
         "identical": mean(compared) if compared else None,
         "peak_memory_bytes": max((row.peak_memory_bytes for row in rows), default=0),
     }
@@ -62,12 +47,6 @@ def mean(values: Iterable[float]) -> float:
     """The arithmetic mean."""
     numbers = list(values)
     return ratio(sum(numbers), len(numbers))
-
-
-def pairs(rows: Iterable[AnswerRow], plain: Iterable[AnswerRow]) -> list[Pair]:
-    """Each row whose question plain decoding answered too, with that answer."""
-    others = {row.key: row for row in plain}
-    return [(row, others[row.key]) for row in rows if row.key in others]
 
 
 def block_efficiency(rows: Sequence[AnswerRow]) -> float:
@@ -89,49 +68,26 @@ def memory_bound_speed_up(rows: Sequence[AnswerRow]) -> float:
     return ratio(sum(row.emitted for row in rows), costs)
 
 
-def acceptance_by_position(rows: Iterable[AnswerRow], *, conditional: bool = False) -> list[float]:
+def acceptance_by_position(rows: Iterable[AnswerRow]) -> list[float]:
     """[gamma] the share of rounds that accepted tokens 1..i, among those that drafted token i.
 
-    conditional: only among rounds that accepted tokens 1..i-1.  In trees: a token of level i.
+    In trees: a token of level i.
     """
     rounds = [round_ for row in rows for round_ in row.rounds]
     shares = []
     for i in range(1, max((round_.depth for round_ in rounds), default=0) + 1):
-        reached = [
-            round_
-            for round_ in rounds
-            if round_.depth >= i and (not conditional or round_.accepted >= i - 1)
-        ]
+        reached = [round_ for round_ in rounds if round_.depth >= i]
         shares.append(ratio(sum(round_.accepted >= i for round_ in reached), len(reached)))
     return shares
 
 
-def throughput(rows: Sequence[AnswerRow], stage: str = "decode") -> float:
-    """Tokens per second of a stage over all rows: "decode", or "total" from question to end."""
-    return ratio(sum(row.emitted for row in rows), sum(row.seconds[stage] for row in rows))
+def throughput(rows: Sequence[AnswerRow]) -> float:
+    """Tokens per second of decoding over all rows."""
+    return ratio(sum(row.emitted for row in rows), sum(row.seconds["decode"] for row in rows))
 
 
-def speed_ups(name: str, paired: Sequence[Pair], stage: str) -> Summary:
-    """Throughput over plain decoding's: mean over questions; of all, where long answers weigh more.
-
-    name: of the measures, before `_paired` and `_global`.
-    """
-    ours, plain = ([pair[side] for pair in paired] for side in (0, 1))
-    each = [_speed_up([row], [other], stage) for row, other in paired]
-    return {f"{name}_paired": mean(each), f"{name}_global": _speed_up(ours, plain, stage)}
-
-
-def _speed_up(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow], stage: str) -> float:
-    return ratio(throughput(rows, stage), throughput(plain, stage))
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """The value below which `percent` % of the values lie, interpolated."""
-    return float(np.percentile(values, percent)) if len(values) else 0.0
-
-
-def stage_seconds(rows: Sequence[AnswerRow]) -> dict[str, float]:
-    """Mean seconds per answer in each of STAGES."""
-    means = {name: mean(row.seconds[name] for row in rows) for name in (*STAGES[:-1], "decode")}
-    loop = means.pop("decode") - means["draft"] - means["verify"]
-    return means | {"loop": loop}
+def speed_up(rows: Iterable[AnswerRow], plain: Iterable[AnswerRow]) -> float:
+    """Throughput over plain decoding's: the mean over the questions that both answered."""
+    others = {row.key: row for row in plain}
+    paired = [(row, others[row.key]) for row in rows if row.key in others]
+    return mean(ratio(throughput([row]), throughput([other])) for row, other in paired)

@@ -23,7 +23,6 @@ Tokens = Annotated[int, Range(0, 100_000)]
 """A number of tokens in one round."""
 Seconds = Annotated[float, Range(0, 1e9)]
 Name = Annotated[str, Length(1, 1000)]
-STAGES = ("vision", "caption", "prefill", "draft", "verify", "decode", "first_token", "total")
 
 
 class RowDivergence(TypedDict):
@@ -58,8 +57,6 @@ class AnswerRow:
     """Number of images in the conversation so far."""
     turn: Count
     method: Name
-    position: Count
-    """The method's index in the order in which the methods answered this sample."""
     token_ids: list[Count]
     pieces: list[str]
     """The text of each token; together they are the answer."""
@@ -70,7 +67,7 @@ class AnswerRow:
     branches: list[str]
     """The views that drafted, such as M, T, P36; empty for plain decoding."""
     seconds: dict[str, Seconds]
-    """Seconds of vision, caption, prefill, draft, verify, decode, first_token, total."""
+    """Seconds of vision, caption, prefill, draft, verify, decode, total."""
     peak_memory_bytes: Count
     identical: bool | None = None
     """True if the tokens equal plain decoding's; None if they were not compared."""
@@ -121,9 +118,8 @@ def read_rows(file: Path) -> list[AnswerRow]:
 
 
 def _checked(row: AnswerRow, where: str) -> AnswerRow:
-    for name in STAGES:
-        if name not in row.seconds:
-            raise UsageError(f"{where}: seconds.{name} is missing")
+    if "decode" not in row.seconds:
+        raise UsageError(f"{where}: seconds.decode is missing")
     for number, round_ in enumerate(row.rounds):
         if round_.accepted > round_.depth:
             raise UsageError(

@@ -32,7 +32,6 @@ class SuiteSettings:
     max_new_tokens: int = 128
     exact: str = "auto"
     limit: int | None = None
-    turns: int | None = None
     tasks: tuple[str, ...] = ()
     seed: int = 0
     captioner: str = "auto"

@@ -82,10 +82,10 @@ class Runner:
         answers = {answerer.method.name: list(answerer.answers(questions)) for answerer in order}
         plain = answers.get(PLAIN)
         rows = []
-        for position, answerer in enumerate(order):
+        for answerer in order:
             for n, timed in enumerate(answers[answerer.method.name]):
                 other = plain[n] if plain else None
-                rows.append(answer_row(sample, n, position, answerer, timed, other))
+                rows.append(answer_row(sample, n, answerer, timed, other))
         return rows
 
 
@@ -128,7 +128,6 @@ def _samples(engine: Engine, settings: SuiteSettings) -> list[SuiteSample]:
         settings.suite,
         vision.image_size if vision else UNREAD,
         limit=settings.limit,
-        turns=settings.turns,
         tasks=settings.tasks,
         seed=settings.seed,
     )

@@ -29,10 +29,6 @@ class SuiteSample:
     task: str
     read: Read
 
-    def first(self, turns: int | None) -> "SuiteSample":
-        """The sample with its first questions alone; None keeps all."""
-        return replace(self, read=lambda: self.read()[:turns])
-
 
 def alone(question: Message) -> Read:
     """Reads one question that is known already."""

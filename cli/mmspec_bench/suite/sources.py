@@ -29,14 +29,13 @@ def suite_samples(
     size: int,
     *,
     limit: int | None = None,
-    turns: int | None = None,
     tasks: Sequence[str] = (),
     seed: int = 0,
 ) -> list[SuiteSample]:
     """Every sample of the suites named in `suite`, in order; at most `limit` of each task.
 
     suite: names, NAME=PATH and paths, separated by commas.  size: pixels of synthetic images.
-    turns: questions to keep of each sample, None for all.  tasks: those to use, all if empty.
+    tasks: those to use, all if empty.
     Raises UsageError for an unknown suite, HubError for a dataset that is not on this machine.
     """
     words = [word.strip() for word in suite.split(",") if word.strip()]
@@ -49,7 +48,7 @@ def suite_samples(
     for task in tasks:
         if task not in available:
             raise choice("task", task, available)
-    return [sample.first(turns) for sample in samples if not tasks or sample.task in tasks]
+    return [sample for sample in samples if not tasks or sample.task in tasks]
 
 
 def _samples(
