@@ -55,11 +55,12 @@ def chat(
     resume: bool,
     private: bool,
     preview: str,
-) -> None:
+) -> int:
     """Talk about images and clips; those named go with the next question, - is an image on stdin.
 
-    In a pipe each line is a question. Conversations at a terminal are kept in
-    ~/.local/state/mmspec, where only their owner can read them; /sessions lists them.
+    In a pipe each line is a question; the exit status is 2 if one was refused. Conversations at a
+    terminal are kept in ~/.local/state/mmspec, where only their owner can read them; /sessions
+    lists them.
     """
     listed = KeptConversations().listed() if resume else []
     if resume and not listed:
@@ -88,7 +89,8 @@ def chat(
     dialogue.stage(pictures)
     if interactive:
         screen.note(HINT)
-    converse(dialogue, _line_editor(private) if interactive else read_pipe)
+    obeyed = converse(dialogue, _line_editor(private) if interactive else read_pipe)
+    return 0 if obeyed or interactive else MmspecError.exit_code
 
 
 def _line_editor(private: bool) -> Read:
@@ -97,11 +99,13 @@ def _line_editor(private: bool) -> Read:
     return LineEditor(list(COMMANDS), private=private)
 
 
-def converse(dialogue: Dialogue, read: Read) -> None:
+def converse(dialogue: Dialogue, read: Read) -> bool:
     """Run commands and answer questions until the end of the input or /quit.
 
-    An empty line takes what was offered; after an error the next line is read.
+    An empty line takes what was offered; after an error the next line is read.  Returns True if no
+    line was refused.
     """
+    obeyed, screen = True, dialogue.screen
     for line in map(str.strip, questions(read, lambda: dialogue.prompt)):
         try:
             if is_command(line):
@@ -111,11 +115,15 @@ def converse(dialogue: Dialogue, read: Read) -> None:
             else:
                 dialogue.accept()
         except MmspecError as error:
-            dialogue.screen.error(with_flags(str(error), COMMANDS))
+            obeyed, reason = False, with_flags(str(error), COMMANDS)
+            screen.error(reason)
+            if screen.as_json:
+                screen.json({"error": reason, "line": line})
         except KeyboardInterrupt:
-            dialogue.screen.note("stopped")
+            screen.note("stopped")
         if dialogue.leaving:
-            return
+            break
+    return obeyed
 
 
 def is_interactive() -> bool:

@@ -101,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _fill_standard_descriptors()
     sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())  # closed: nothing to read
+    sys.stderr = sys.stderr or io.StringIO()  # closed: rich would write remarks to stdout
     if not sys.stdout:
         return _failed("standard output is closed: nothing could be shown", MmspecError.exit_code)
     for stream in (sys.stdin, sys.stdout, sys.stderr):

@@ -51,6 +51,8 @@ def test_what_is_refused_loses_neither_conversation_nor_staged_images(chat, red)
     said = [line for line in talk.err.splitlines() if "Added" not in line]
     for line, words in zip(said, REFUSED.values(), strict=True):
         assert line.startswith(words)
+    refused = [record["line"] for record in talk.records if "error" in record]
+    assert (talk.status, refused) == (2, [line.strip() for line in REFUSED])
 
 
 def test_undo_and_retry_equal_never_having_asked(chat):
@@ -112,7 +114,7 @@ def test_commands_that_fail_say_why_and_the_chat_goes_on(chat, red):
     lines = talk.err.splitlines()
     for line, words in zip(lines, FAILING.values(), strict=False):
         assert words in line
-    assert (talk.status, " s" in lines[-1]) == (0, True)
+    assert (talk.status, " s" in lines[-1]) == (2, True)
     assert red.read_bytes() == before
 
 
@@ -122,14 +124,23 @@ def test_every_line_is_json_where_that_was_asked_for(chat):
         *("/accepted on", "/save talk.json", "/undo", "/load talk.json", "/system Brief."),
         *("/reset", "/undo", "/retry", "/nonsense", "/quit"),
     ).records
-    assert [{*record} & {"help", "notice", "stats", "images", "text"} for record in records] == [
+    kinds = {"help", "notice", "stats", "images", "text", "error"}
+    assert [{*record} & kinds for record in records] == [
         *({"help"}, {"notice"}, {"text", "stats"}, {"stats"}, {"images"}),
         *([{"notice"}] * 8),
         {"text", "stats"},
+        {"error"},
     ]
+    assert records[-1]["line"] == "/nonsense"
     assert records[3]["stats"] == records[2]["stats"]
     assert records[4]["images"][0]["with"] == "next question"
     assert records[0]["help"]["/quit"] == "Leave."
+
+
+def test_remarks_go_nowhere_where_stderr_is_closed(chat, monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    [record] = chat("/nonsense").records
+    assert [*record] == ["error", "line"]
 
 
 @pytest.mark.parametrize("gain", [None, 1.0, 2.0])

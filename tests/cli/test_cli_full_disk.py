@@ -18,9 +18,9 @@ def _no_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mmspec.diagnostics.provenance.commit", lambda: None)
 
 
-def refusal(result: Result, file: Path, status: int = 2) -> None:
+def refusal(result: Result, file: Path) -> None:
     """Assert that a command said in one line that it could not write `file`."""
-    assert result.status == status
+    assert result.status == 2
     last = result.err.splitlines()[-1]
     assert f"{file} cannot be written (" in last
     assert "Traceback" not in result.err
@@ -34,7 +34,7 @@ def test_save_leaves_the_old_conversation(run, pair, disk):
     before = file.read_bytes()
     with disk.full(free=64):
         result = run("chat", *pair, stdin=f"another\n/save {file}\n/save {file}\n")
-    refusal(result, file, status=0)
+    refusal(result, file)
     assert file.read_bytes() == before
     assert run("chat", *pair, stdin=f"/load {file}\nand?\n").status == 0
 
