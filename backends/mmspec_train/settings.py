@@ -7,7 +7,6 @@ from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mmspec.checkpoints.block_config import MARKOV_HEADS
 from mmspec.checkpoints.mtp import POSITIONS
 from mmspec.ground import errors
 from mmspec.ground.settings import Settings, option
@@ -235,13 +234,12 @@ class HeadShape(Settings):
         kinds=("flash", "medusa", "hydra", *BLOCKS),
     )
     layers: int = option(4, "Layers of a dflash or dspark head.", least=1, kinds=BLOCKS)
-    markov: str = option(
-        "vanilla",
-        "How a dspark head corrects a token by the one before it.",
-        choices=("none", *MARKOV_HEADS),
+    markov_rank: int = option(
+        256,
+        "Width of a dspark head's correction of a token by the one before it; 0: none.",
+        least=0,
         kinds=("dspark",),
     )
-    markov_rank: int = option(256, "Width of that correction.", least=1, kinds=("dspark",))
     image_context: bool = option(
         True, "Let a dflash or dspark head read the states of images.", kinds=BLOCKS
     )
@@ -278,11 +276,6 @@ class HeadShape(Settings):
         "Norms of an eagle3 head: those of EAGLE-3, or also 3.1's of each captured layer and of "
         "what is fed back.",
         choices=("3", "3.1"),
-        kinds=("eagle3",),
-    )
-    image_embeddings: bool = option(
-        False,
-        "Feed an eagle3 head the images' features; other engines do not, so it cannot be exported.",
         kinds=("eagle3",),
     )
 

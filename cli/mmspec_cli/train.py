@@ -68,8 +68,7 @@ def target(**options: Any) -> None:
     "gpu",
     metavar="GPU",
     help="Train nothing: print the memory, disk and hours that this takes, computed from the "
-    "target's config.json and the data. rtx-4090, a100, h100 or h200 by their datasheets; here "
-    "measures this machine.",
+    "target's config.json and the data. rtx-4090, a100, h100 or h200, by their datasheets.",
 )
 @options_of(DataSettings, Budget, HeadShape, HeadMethodSettings, RunSettings)
 def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> None:

@@ -21,7 +21,7 @@ DRAFT_VOCABULARY = "draft_vocab_size"
 CAPTURED = "eagle_aux_hidden_state_layer_ids"
 _NESTED = "eagle_config"
 """Key of the object in which SGLang's files have some options."""
-_FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output", "image_embeddings")
+_FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 ROPE = "default", "mrope"
 """Names of the kinds of rotary positions; the second turns them by time, row and column."""
 
@@ -42,8 +42,6 @@ class Eagle3:
     """True if each captured layer's states have a norm of their own before they are fused."""
     norm_output: bool = False
     """True if the next drafted token reads the layer's output after the last norm."""
-    image_embeddings: bool = False
-    """True if image positions are fed their projected features, else the image token."""
 
     @property
     def count(self) -> int:
@@ -79,6 +77,7 @@ def read_eagle3(whole: Block) -> tuple[Eagle3, TextConfig]:
     layer = _layer(text)
     whole.only("target_hidden_size", (layer.hidden_size,), layer.hidden_size)
     whole.only("embed_requires_grad", (False,), False)
+    whole.only("image_embeddings", (False,), False)
     nested = whole.block(_NESTED)
     options = Eagle3(
         whole.integer(DRAFT_VOCABULARY, layer.vocab_size, 1, layer.vocab_size),

@@ -88,9 +88,7 @@ class HeadConfig:
     @property
     def apart(self) -> bool:
         """True if images are fed in another form than pairs of embedding and hidden state."""
-        if self.eagle3:
-            return not self.eagle3.image_embeddings
-        return self.kind in ("msd", "vispec", "flash")
+        return self.kind in ("eagle3", "msd", "vispec", "flash")
 
     @property
     def packed(self) -> int:

@@ -57,7 +57,7 @@ def _require_exportable(
     config: HeadConfig, model: ModelConfig, layout: Layout, head: Path
 ) -> TextConfig:
     """The sizes of the head's layers; raises UsageError with what to train instead."""
-    instead = "train --kind eagle3 without --image-embeddings"
+    instead = "train --kind eagle3"
     if config.layer and config.block:
         _require_block(config.block, config.vocab_size, layout, head)
         return config.layer

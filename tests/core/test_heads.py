@@ -22,7 +22,7 @@ VARIANTS = [
     ("eagle", {"bias": False}),
     ("eagle", {"qkv_bias": True, "num_key_value_heads": 2}),
     ("eagle3", {"fc_norm": True, "norm_output": True, "norm_before_residual": True}),
-    ("eagle3", {"norm_before_fc": True, "image_embeddings": True, "qk_norm": True, "head_dim": 16}),
+    ("eagle3", {"norm_before_fc": True, "qk_norm": True, "head_dim": 16}),
     ("eagle3", {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}}),
     ("eagle3", {"rope_scaling": {"mrope_section": [4, 2, 2], "mrope_interleaved": True}}),
     ("msd", {"input_norm": True}),

@@ -38,7 +38,7 @@ HEADS = {
     "eagle3": ("eagle3", {}),
     "eagle3 mapped": (
         "eagle3",
-        {"draft_vocab_size": 270, "norm_output": True, "image_embeddings": True},
+        {"draft_vocab_size": 270, "norm_output": True},
     ),
     "msd": ("msd", {}),
     "vispec": ("vispec", {}),

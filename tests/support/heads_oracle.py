@@ -110,11 +110,10 @@ class Reference:
         return layers
 
     def _seen_embeddings(self) -> list[Tensor]:
-        """The embeddings after each slot; images' are their token's unless the head takes them."""
+        """The embeddings after each slot; images' are their token's."""
         token = self._embedded(self.image_id)
-        apart = not self.config.get("image_embeddings")
         pairs = zip(self.embeddings, self.image, strict=True)
-        return [token if visual and apart else own for own, visual in pairs][1:]
+        return [token if visual else own for own, visual in pairs][1:]
 
     def _normed(self, path: str, x: Tensor) -> Tensor:
         size = (x**2).mean(-1, keepdim=True) + self.config["rms_norm_eps"]

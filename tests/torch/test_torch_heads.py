@@ -31,7 +31,7 @@ VARIANTS = {
     "eagle, no bias": {"bias": False},
     "eagle3": {},
     "eagle3, 3.1": {"draft_vocab_size": 100, "fc_norm": True, "norm_output": True},
-    "eagle3, seeing": {"image_embeddings": True, "norm_before_residual": True},
+    "eagle3, normed": {"norm_before_residual": True},
     "eagle3, qwen": {"qk_norm": True, "num_key_value_heads": 2, "head_dim": 32}
     | {"norm_before_fc": True},
     "msd": {},

@@ -55,11 +55,9 @@ SHAPES = [(kind, HeadShape(3, 3)) for kind in HEADS] + [
     ("medusa", HeadShape(3, vision="mean")),
     ("hydra", HeadShape(3)),
     ("eagle3", HeadShape(norms="3", draft_vocabulary=100)),
-    ("eagle3", HeadShape(image_embeddings=True)),
     ("dflash", HeadShape(3, layers=1, image_context=False)),
-    ("dspark", HeadShape(3, layers=2, markov="gated", markov_rank=8)),
-    ("dspark", HeadShape(4, layers=1, markov="rnn", markov_rank=8)),
-    ("dspark", HeadShape(3, layers=1, markov="none")),
+    ("dspark", HeadShape(4, layers=2, markov_rank=8)),
+    ("dspark", HeadShape(3, layers=1, markov_rank=0)),
     ("dspark", HeadShape(3, layers=1, rotary="index")),
 ]
 

@@ -65,11 +65,6 @@ class Trainee(ABC):
     def manifest(self) -> dict[str, Any]:
         """The options that determine this training."""
 
-    @property
-    def note(self) -> str:
-        """A line for the user about what is trained; empty if there is nothing to say."""
-        return ""
-
     @abstractmethod
     def stages(self) -> Sequence[Stage]:
         """Return the stages of training, in order."""
@@ -123,8 +118,6 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     manifest = trainee.manifest | data.manifest
     _check_output(out, manifest)
     claim(folder / MANIFEST_FILE, manifest, NEW_OUT)
-    if trainee.note:
-        log.say(trainee.note)
     for stage in trainee.stages():
         data.require(stage.contents)
         checkpoint = folder / f"{stage.name or 'state'}.checkpoint"

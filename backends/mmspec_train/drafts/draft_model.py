@@ -13,7 +13,6 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +103,6 @@ class DraftModel(nn.Module):
         """Build random weights; `features` is D, or 0 for a text-only draft, `positions` is P."""
         super().__init__()
         self.text, self.positions = text, positions
-        self.padded_tokens = 0
-        """Number of the target's tokens that the checkpoint lacked; see `read_draft`."""
         self.language_model = LlamaModel(llama_config(text))
         self.language_model.set_attn_implementation(ATTENTION)
         self.lm_head = nn.Linear(text.hidden_size, text.vocab_size, bias=False)
@@ -148,8 +145,8 @@ def read_draft(
 
     sees: True for a draft with vision, False for one without; None: as the checkpoint. A
     projector that the checkpoint lacks is random, the same for the same seed. Tokens that it lacks
-    get the mean of its embeddings. Raises CheckpointError as loading does, and UsageError if it has
-    more tokens than the target.
+    get the mean of its embeddings, and its tower the target's weights. Raises CheckpointError as
+    loading does, and UsageError if it has more tokens than the target or another kind of tower.
     """
     config = stored_config(directory)
     if config.family.model_type not in ("llama", "llava"):
@@ -163,11 +160,15 @@ def read_draft(
             f"{directory} has {config.text.vocab_size} tokens, the target "
             f"{target.text.vocab_size}: a draft has at most the target's tokens"
         )
+    if config.vision and sees is not False and config.vision != target.vision:
+        raise UsageError(
+            f"{directory} has another vision tower than the target: make a draft on the target's "
+            "with `mmspec train draft --only llava`"
+        )
     text = replace(config.text, vocab_size=target.text.vocab_size)
     vision = config.vision or (target.vision if sees else None)
     features = vision.hidden_size if vision and sees is not False else 0
     model = untrained_draft(text, seed, features, positions if features else 0)
-    model.padded_tokens = missing
     weights = model.state_dict()
     sources = plan(directory, config).items()
     weights |= {n: read_tensor(source, torch.float32) for n, source in sources if n in weights}
@@ -224,16 +225,6 @@ def read_tower(target: Path) -> dict[str, Tensor]:
         )
         for name, source in sources.items()
     }
-
-
-def tower_digest(directory: Path) -> str:
-    """Return a digest of a checkpoint's vision tower in float32, read tensor by tensor."""
-    config = read_config(directory)
-    total = sha256(repr(config.vision).encode())
-    for name, source in sorted(plan(directory, config).items()):
-        if name.startswith(TOWER):
-            total.update(read_tensor(source, torch.float32).contiguous().numpy().data)
-    return total.hexdigest()
 
 
 def _config(model: DraftModel, target: Path) -> dict[str, Any]:

@@ -52,17 +52,6 @@ class DraftTrainee(Trainee):
             **self.method.options,
         }
 
-    @property
-    def note(self) -> str:
-        """A line about padded embeddings, if the draft lacked some of the target's tokens."""
-        if not self.module.padded_tokens:
-            return ""
-        tokens = self.module.text.vocab_size
-        return (
-            f"the draft has {tokens - self.module.padded_tokens} of the target's {tokens} tokens: "
-            "its embeddings are padded by their mean"
-        )
-
     def stages(self) -> Sequence[Stage]:
         """Return the stages named by `stage_names`."""
         rate, projector = self.method.rate, self.module.multi_modal_projector

@@ -12,7 +12,7 @@ from mmspec.ground import errors
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation.objective import DraftScore
 from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
-from mmspec_train.drafts.draft_model import read_draft, tower_digest, untrained_draft
+from mmspec_train.drafts.draft_model import read_draft, untrained_draft
 from mmspec_train.drafts.draft_trainee import DraftTrainee
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.run.log import Log
@@ -128,15 +128,4 @@ def distill_draft(
     directory, target = resolve(student, "torch"), data.teacher.config
     model = read_draft(directory, target, image_positions(target, method.pool))
     data.teacher.check_vocabulary(directory)
-    if model.sees:
-        check_same_tower(directory, data.teacher.directory)
     return distill(DraftTrainee(model, data, method), budget, run)
-
-
-def check_same_tower(draft: Path, target: Path) -> None:
-    """Raise UsageError if a draft's vision tower differs from the target's."""
-    if tower_digest(draft) != tower_digest(target):
-        raise errors.UsageError(
-            f"{draft} has another vision tower than the target: make a draft on the target's "
-            "with `mmspec train draft --only llava`"
-        )

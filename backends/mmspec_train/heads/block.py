@@ -64,39 +64,11 @@ class InjectedLayerModule(DecoderLayerModule):
 class MarkovModule(nn.Module):
     """Corrects each depth's logits by the token before it (DSpark)."""
 
-    def __init__(self, options: BlockDraft, text: TextConfig) -> None:
+    def __init__(self, rank: int, vocabulary: int) -> None:
         super().__init__()
-        rank, width = options.markov_rank, text.hidden_size
-        self.markov_w1 = nn.Embedding(text.vocab_size, rank)
-        self.markov_w2 = nn.Linear(rank, options.draft_vocab_size, bias=False)
+        self.markov_w1 = nn.Embedding(vocabulary, rank)
+        self.markov_w2 = nn.Linear(rank, vocabulary, bias=False)
         nn.init.normal_(self.markov_w1.weight, std=W1_SPREAD)
-        if options.markov_head_type == "gated":
-            self.gate_proj = nn.Linear(width + rank, rank)
-        elif options.markov_head_type == "rnn":
-            self.joint_proj = nn.Linear(2 * rank + width, 3 * rank)
-        self._kind = options.markov_head_type
-
-    def forward(self, tokens: Tensor, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what W2 reads and the tokens' embeddings, both [D, B, A, r].
-
-        tokens: [D, B, A] before each depth. features: [D, B, A, H].
-        """
-        embedded = self.markov_w1(tokens)
-        if self._kind == "gated":
-            gates = self.gate_proj(torch.cat((features, embedded), dim=-1)).sigmoid()
-            return gates * embedded, embedded
-        if self._kind == "rnn":
-            return torch.stack(self._walk(embedded, features)), embedded
-        return embedded, embedded
-
-    def _walk(self, embedded: Tensor, features: Tensor) -> list[Tensor]:
-        state, outputs = torch.zeros_like(embedded[0]), []
-        for token, feature in zip(embedded, features, strict=True):
-            joined = self.joint_proj(torch.cat((state, token, feature), dim=-1))
-            gate, candidate, output = joined.chunk(3, dim=-1)
-            state = gate.sigmoid() * state + (1 - gate.sigmoid()) * candidate.tanh()
-            outputs.append(output.tanh())
-        return outputs
 
 
 class BlockModule(nn.Module):
@@ -113,20 +85,20 @@ class BlockModule(nn.Module):
         self.layers = nn.ModuleList(InjectedLayerModule(text, input_norm=True) for _ in count)
         self.norm = nn.RMSNorm(width, eps)
         if options.markov_rank:
-            self.markov_head = MarkovModule(options, text)
+            self.markov_head = MarkovModule(options.markov_rank, text.vocab_size)
         if options.enable_confidence_head:
-            read = options.markov_rank if options.confidence_head_with_markov else 0
-            self.confidence_head = nn.ModuleDict({"proj": nn.Linear(width + read, 1)})
+            proj = nn.Linear(width + options.markov_rank, 1)
+            self.confidence_head = nn.ModuleDict({"proj": proj})
         self._turned = bool(text.rotary_axes)
-        self._parts = [width, options.markov_rank, options.markov_rank]
+        self._parts = [width, options.markov_rank]
         self.mask: Tensor
         self.register_buffer("mask", torch.zeros(width), persistent=False)
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
-        """Return features [D, B, A, H + 2 r] of the guesses from every start.
+        """Return features [D, B, A, H + r] of the guesses from every start.
 
-        They are a row's output, what W2 reads, and the embedding of the token before. The tokens
-        before are the answer's own, which right guesses equal.
+        They are a row's output and the Markov embedding of the token before. The tokens before are
+        the answer's own, which right guesses equal.
         """
         rows = self.options.rows_for(starts.depth)
         anchors = gather_columns(batch.embeddings, starts.columns).unsqueeze(2)
@@ -146,20 +118,17 @@ class BlockModule(nn.Module):
         if not self.options.markov_rank:
             return features
         before = torch.stack([batch.ids.gather(1, starts.after(d)) for d in range(starts.depth)])
-        return torch.cat((features, *self.markov_head(before, features)), dim=-1)
+        return torch.cat((features, self.markov_head.markov_w1(before)), dim=-1)
 
     def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:
-        """Return the log-probabilities [n, V] of features [n, H + 2 r]."""
-        row, read, _ = torch.split(features, self._parts, dim=-1)
+        """Return the log-probabilities [n, V] of features [n, H + r]."""
+        row, embedded = torch.split(features, self._parts, dim=-1)
         logits = F.linear(row.to(output_matrix.dtype), output_matrix).float()
         if self.options.markov_rank:
-            logits = logits + self.markov_head.markov_w2(read).float()
+            logits = logits + self.markov_head.markov_w2(embedded).float()
         return torch.log_softmax(logits, dim=-1)
 
     def confidence(self, features: Tensor) -> Tensor:
-        """Return the log-odds [n] that guesses with features [n, H + 2 r] are accepted."""
-        row, _, embedded = torch.split(features, self._parts, dim=-1)
-        both = self.options.confidence_head_with_markov
-        read = torch.cat((row, embedded), dim=-1) if both else row
-        odds: Tensor = self.confidence_head["proj"](read).squeeze(-1).float()
+        """Return the log-odds [n] that guesses with features [n, H + r] are accepted."""
+        odds: Tensor = self.confidence_head["proj"](features).squeeze(-1).float()
         return odds

@@ -93,9 +93,8 @@ class FusedModule(CachedHead):
     def _rows(self, batch: Batch) -> Tensor:
         """Return what the layer reads [B, L - 1, 2 H]: each column's states, the next embedding."""
         embeddings, states = batch.embeddings, batch.captured
-        if not self.options.image_embeddings:
-            visual = batch.visual.unsqueeze(-1)
-            embeddings = torch.where(visual, self.image.to(embeddings.dtype), embeddings)
+        visual = batch.visual.unsqueeze(-1)
+        embeddings = torch.where(visual, self.image.to(embeddings.dtype), embeddings)
         if self.fc_norm:
             parts = states.chunk(len(self.fc_norm), dim=-1)
             states = torch.cat([norm(x) for norm, x in zip(self.fc_norm, parts, strict=True)], -1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from mmspec.checkpoints.block_config import BLOCK_KINDS, MARKOV_HEADS, BlockDraft
+from mmspec.checkpoints.block_config import BLOCK_KINDS, BlockDraft
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
 from mmspec.checkpoints.eagle3_config import Eagle3, default_layers
 from mmspec.checkpoints.head_config import LAYERED, SLOTTED, HeadConfig
@@ -67,7 +67,7 @@ def _block(kind: str, target: ModelConfig, shape: HeadShape) -> BlockDraft:
     text, last = target.text, target.text.vocab_size - 1
     image = target.image_token_id
     anchored = kind == "dspark"
-    rank = shape.markov_rank if anchored and shape.markov != "none" else 0
+    rank = shape.markov_rank if anchored else 0
     return BlockDraft(
         text.vocab_size,
         _captured(text.num_hidden_layers),
@@ -77,7 +77,6 @@ def _block(kind: str, target: ModelConfig, shape: HeadShape) -> BlockDraft:
         anchored,
         image_context=shape.image_context,
         markov_rank=rank,
-        markov_head_type=shape.markov if rank else MARKOV_HEADS[0],
         enable_confidence_head=anchored,
         confidence_head_with_markov=rank > 0,
     )
@@ -99,7 +98,6 @@ def _eagle3(text: TextConfig, shape: HeadShape) -> Eagle3:
         _captured(text.num_hidden_layers),
         fc_norm=newer,
         norm_output=newer,
-        image_embeddings=shape.image_embeddings,
     )
 
 

@@ -9,11 +9,9 @@ from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.manifest import manifest
 from mmspec.ground.errors import ImageError, choice
-from mmspec_torch.device.devices import find_device
 from mmspec_train.data.corpus import Corpus, open_corpora
 from mmspec_train.heads.head_checkpoint import head_config
 from mmspec_train.heads.train_heads import trained_depth
-from mmspec_train.run.machine import measured_rates
 from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape
 
 GPUS = {"rtx-4090": (66.0, 0.4, 24.0), "a100": (125.0, 0.8, 80.0), "h100": (396.0, 1.3, 80.0)}
@@ -26,10 +24,10 @@ Method = tuple[HeadShape, HeadMethodSettings, Budget]
 
 
 def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]:
-    """Return the memory, disk and hours of a training as lines; gpu: of GPUS, or 'here'."""
-    if gpu != "here" and gpu not in GPUS:
-        raise choice("GPU", gpu, ["here", *GPUS])
-    tflops, bandwidth, size = GPUS.get(gpu) or measured_rates(find_device("auto"))
+    """Return the memory, disk and hours of a training as lines; gpu: a name of GPUS."""
+    if gpu not in GPUS:
+        raise choice("GPU", gpu, [*GPUS])
+    tflops, bandwidth, size = GPUS[gpu]
     shape, method, budget = head
     card = load_cards().get(settings.target)
     target = (card and card.model) or read_config(resolve(settings.target, "torch"))

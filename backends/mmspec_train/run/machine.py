@@ -1,8 +1,6 @@
-"""The device of a run, and figures of it that are measured."""
+"""The device of a run."""
 
 import ctypes
-import os
-import timeit
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import TypeVar
@@ -14,8 +12,6 @@ from mmspec_torch.device.products import relative_time
 
 Item = TypeVar("Item")
 """A batch: a dataclass of tensors and of values that stay on the host."""
-SIDE = 1024
-"""Rows of the matrices whose products are timed."""
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Options of glibc's `mallopt`, from malloc.h."""
 
@@ -50,27 +46,3 @@ def reuse_memory() -> None:
 def multiplies_bfloat16() -> bool:
     """True if this CPU multiplies matrices in bfloat16 as fast as in float32."""
     return relative_time(torch.bfloat16) <= 1
-
-
-def measured_rates(device: torch.device) -> tuple[float, float, float]:
-    """Return TFLOP/s of training, TB/s of decoding as if weights had 16 bits, and GB of memory."""
-    on_cpu = device.type == "cpu"
-    trains = torch.float32 if on_cpu and not multiplies_bfloat16() else torch.bfloat16
-    decodes = torch.float32 if on_cpu else torch.bfloat16
-    square = torch.ones(SIDE, SIDE, dtype=trains, device=device)
-    whole = torch.ones(8 * SIDE, 8 * SIDE, dtype=decodes, device=device)
-    tflops = 2 * SIDE**3 / _seconds(square, square) / 1e12
-    bandwidth = 2 * whole.numel() / _seconds(whole, whole[:1].T) / 1e12
-    if device.type == "cuda":
-        return tflops, bandwidth, torch.cuda.get_device_properties(device).total_memory / 1e9
-    return tflops, bandwidth, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-
-
-def _seconds(left: Tensor, right: Tensor) -> float:
-    """Return the seconds of a matrix product, the shortest of a few."""
-
-    def once() -> float:
-        return float(torch.mm(left, right)[0, 0])  # waits for the device
-
-    once()
-    return min(timeit.repeat(once, number=1, repeat=5))
