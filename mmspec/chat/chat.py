@@ -204,8 +204,10 @@ class Chat:
         """The tokens of an answer's text, without the stop token."""
         target = self.models.target
         ids = (*answer.beginning, *(id_ for id_ in answer.token_ids if id_ not in target.stop))
-        # The token that completes a stop string may begin within the text.
-        cut = self.options.stop_strings and target.tokenizer.decode(ids) != answer.text
+        text = target.tokenizer.decode(ids)
+        # The token that completes a stop string may begin within the answer's text, which begins
+        # without the space that tokenizers put before a word.
+        cut = self.options.stop_strings and answer.text not in (text, text.removeprefix(" "))
         return answer_ids(answer.text, target.template, target.tokenizer) if cut else ids
 
     def positions(self, conversation: Conversation) -> int:

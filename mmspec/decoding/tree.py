@@ -61,7 +61,7 @@ class Tree:
 
     def depth(self, gamma: int) -> int:
         """The depth of a draft whose paths may have at most gamma tokens."""
-        return min(gamma, len(self.branching)) if self.branching else gamma
+        return min(gamma, self.nodes, len(self.branching) or gamma)
 
 
 def width_for(nodes: int) -> int:

@@ -1,10 +1,13 @@
 """The pair and the heads that come with the package: whole, equal on both backends, not blind."""
 
+from dataclasses import replace
+
 import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.cards import load_cards, present
+from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.single_turn import answer_once
 from support.bundled import DRAWINGS, SAMPLES, question
@@ -21,6 +24,13 @@ SEEN = [
 def engines():
     """The pair on each backend."""
     return {name: load("mini", "mini-draft", backend=name) for name in ("torch", "mlx")}
+
+
+def test_an_answer_keeps_its_tokens_where_no_stop_string_came(engines):
+    options = Options(sampling=Sampling(20.0), seed=2, max_new_tokens=30)
+    chat = engines["torch"].chat(replace(options, stop_strings=("no such text",)))
+    answer = chat.reply("What is this?")
+    assert [*chat.conversation.turns[0].answer] == answer.token_ids
 
 
 @pytest.mark.parametrize(("image", "text", "answer"), SEEN)

@@ -133,8 +133,9 @@ def eagle(rule, tree, depth):
 def test_a_dynamic_tree_is_eagles(rules, width, nodes, depth):
     rule, chances, sampling = rules
     tree = Tree((), width, nodes)
-    ids, parents, _ = drafted(rule, tree, depth, sampling)
+    ids, parents, levels = drafted(rule, tree, depth, sampling)
     assert paths(ids.tolist(), parents.tolist()) == eagle(chances, tree, depth)
+    assert levels <= len(ids)
 
 
 @given(st.sampled_from([Tree((), 3, 9), Tree((), 2, 4), Tree((3, 2, 1)), Tree((2, 2), nodes=4)]))
