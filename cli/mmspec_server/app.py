@@ -170,9 +170,13 @@ class Service:
         asked = replace(asked, options=replace(asked.options, constraint=constraint))
         if asked.text is not None:
             return asked, prepare_text(self.engine, asked.text)
-        # As many images as the limit and the context allow.
         config = self.engine.target.model.config
-        fitting = config.text.max_position_embeddings // max(config.image_tokens, 1)
+        positions = config.text.max_position_embeddings
+        if (count := len(asked.messages)) > positions:
+            reason = f"{asked.param}: {count} of them; the model has {positions} positions"
+            raise ApiError(400, reason, asked.param, "context_length_exceeded")
+        # As many images as the limit and the context allow.
+        fitting = positions // max(config.image_tokens, 1)
         most = min(self.settings.max_images, fitting)
         calls = self._call_form if asked.speaks_of_tools else None
         messages = read_conversation(asked, self.reader, most, calls, self.settings.system)

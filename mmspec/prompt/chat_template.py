@@ -143,8 +143,10 @@ class ChatTemplate:
     ) -> str:
         from jinja2 import TemplateError
 
-        from mmspec.prompt.template_sandbox import rendered
+        from mmspec.prompt.template_sandbox import MAX_OUTPUT, rendered
 
+        if sum(len(str(message["content"])) for message in messages) > MAX_OUTPUT:
+            raise UsageError(f"the messages have more than {MAX_OUTPUT} characters: shorten them")
         variables = {
             "messages": messages,
             "add_generation_prompt": generation_prompt,

@@ -82,6 +82,15 @@ def test_what_cannot_be_done_is_refused_and_named(scripted: Live):
         assert len(error["message"]) < 300
 
 
+def test_more_than_any_prompt_holds_is_refused_unread(scripted: Live, monkeypatch):
+    monkeypatch.setattr("mmspec.prompt.template_sandbox.MAX_OUTPUT", 1000)
+    long = [{"role": "user", "content": "a" * 2000}]
+    for messages, reason in ((long, "more than 1000 characters"), (USER * 9000, "9000 of them")):
+        reply = scripted.client.post(CHAT, json={"messages": messages})
+        assert reply.status_code == 400
+        assert reason in reply.json()["error"]["message"]
+
+
 def test_a_request_may_set_the_limit_that_the_note_of_a_repetition_names():
     limited = Options(repeat_limit=200)
     asked = read_chat(Fields({"messages": USER, "mmspec": {"repeat_limit": 0}}), limited)
