@@ -76,9 +76,6 @@ class DataSettings(Settings):
         "Directory that --data's image paths start from; of several files, one for all or one for "
         "each. Default: the file's own.",
     )
-    weight: tuple[float, ...] = option(
-        (), "Relative weight of each --data. Default: their numbers of conversations.", above=0
-    )
     task: tuple[str, ...] = option(
         (),
         "Task of the synthetic world to train on, in place of its mix, as clip8; may be given "
@@ -111,7 +108,7 @@ class DataSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        files, folders, weights = len(self.data), len(self.images), len(self.weight)
+        files, folders = len(self.data), len(self.images)
         if folders and not files:
             raise errors.UsageError("--images is where the images of --data are: give --data too")
         if folders > 1 and folders != files:
@@ -120,8 +117,6 @@ class DataSettings(Settings):
             )
         if self.task and files:
             raise errors.UsageError("--task is of the synthetic world: give it without --data")
-        if weights and weights != files:
-            raise errors.UsageError(f"{weights} --weight for {files} --data: give one for each")
 
     @property
     def cache_bytes(self) -> int:

@@ -76,51 +76,49 @@ def test_one_conversation_in_twenty_is_held_out(images):
 # Oddities: what LLaVA's, EAGLE's and MSD's preparation repairs, and where it stops
 
 
-REPAIRED = {
-    "began with an answer": ([("gpt", "Welcome."), *TEXT], {"image": []}),
-    "ended with a question": ([*TEXT, ("human", "And?")], {"image": []}),
-    "had a null image": (TEXT, {"image": None}),
-    "did not show their image": (TEXT, {}),
-    "typed <image> as text": ([("human", "Use <image>!"), ("gpt", "<image>")], {"image": []}),
-    "repeated <image> for one image": ([("human", "<image> A <image>\nB"), ("gpt", "c")], {}),
-}
+REPAIRED = [
+    ([("gpt", "Welcome."), *TEXT], {"image": []}, "Hello"),
+    ([*TEXT, ("human", "And?")], {"image": []}, "Hello"),
+    (TEXT, {"image": None}, "Hello"),
+    (TEXT, {}, "Hello"),
+    ([("human", "Use <image>!"), ("gpt", "<image>")], {"image": []}, "Use <image>!"),
+    ([("human", "<image> A <image>\nB"), ("gpt", "c")], {}, "<image>\nA \nB"),
+]
 
 
-@pytest.mark.parametrize("repaired", REPAIRED)
-def test_an_odd_conversation_is_repaired_and_counted(images, repaired):
-    said, rest = REPAIRED[repaired]
+@pytest.mark.parametrize(("said", "rest", "turn"), REPAIRED)
+def test_an_odd_conversation_is_repaired(images, said, rest, turn):
     odd = conversation(said, **rest)
     file, instructions = opened(images, odd, conversation()), read_instructions(odd)
-    shown = int("repeated" in repaired)
-    turn = "<image>\nA \nB" if shown else "Use <image>!" if "typed" in repaired else "Hello"
-    assert instructions.repairs == (repaired,)
+    shown = turn.count("<image>\n")
     assert [question for question, _ in instructions.turns] == [turn]
     assert len(instructions.images) == shown
-    assert f" {41 if 'null' in repaired else 1} {repaired}" in file.summary()
     question = FileCorpus((file,)).turns(0)[0].question
     assert len(question.pictures) == shown
-    if not shown:
-        assert question.parts == (turn,), "a typed marker is text"
+    assert shown or question.parts == (turn,), "a typed marker is text"
+    assert not file.summary()
 
 
-ODD = {
-    "with a video": [conversation() | {"video": "a.mp4"}, conversation() | {"videos": ["a.mp4"]}],
-    "with both `image` and `images`": [conversation() | {"images": ["b.png"]}],
-    "in another format": [3, {"text": "x"}, {"conversations": ["x"]}, conversation(image=7)],
-    "with a role other than human and gpt": [conversation([("system", "Be kind."), *TEXT])],
-    "with two turns of one role in a row": [conversation([*TEXT, *TEXT[1:], *TEXT[:1]])],
-    "without a question and an answer": [conversation([], image=None), conversation(TEXT[:1])],
-    "with another number of <image> than of images": [conversation(image=["a.png", "b.png"])],
-    "without their image": [conversation(image="missing.png")],
-}
+ODD = [
+    ({"video": "a.mp4"}, "no videos"),
+    ({"videos": ["a.mp4"]}, "no videos"),
+    ({"images": ["b.png"]}, "both `image` and `images`"),
+    ({"conversations": ["x"]}, "Expected `object`"),
+    ({"image": 7}, "Expected `str | array | null`"),
+    (conversation([("system", "Be kind."), *TEXT]), "a turn is from system"),
+    (conversation([*TEXT, *TEXT[1:], *TEXT[:1]]), "of one role"),
+    (conversation(TEXT[:1]), "there is no question with an answer"),
+    ({"image": ["a.png", "b.png"]}, "1 <image> for 2 images"),
+    ({"image": "missing.png"}, "there is no image"),
+]
 
 
-@pytest.mark.parametrize("reason", ODD)
-def test_a_conversation_that_cannot_be_used_is_skipped_and_counted(images, reason):
-    odd = ODD[reason]
-    file = opened(images, conversation(), *odd)
+@pytest.mark.parametrize(("odd", "reason"), ODD)
+def test_a_conversation_that_cannot_be_used_is_left_out_with_a_line(images, odd, reason):
+    file = opened(images, conversation(), conversation() | odd)
     assert len(file.index.usable) == 41
-    assert f"skipped {len(odd)} {reason} (first: 2)" in file.summary()
+    assert "data.json: 1 of 42 conversations are left out, first 2: " in file.summary()
+    assert reason in file.summary()
     assert FileCorpus((file,)).size + FileCorpus((file,), split="held-out").size == 41
     file.check()
 
@@ -134,16 +132,19 @@ def test_broken_lines_and_broken_bytes_are_skipped(images):
     file.write_bytes(b"\xef\xbb\xbf" + b"\n".join([*lines[:5], *broken, *lines[5:]]) + b"\n")
     made = ConversationFile(file, images)
     assert len(made.index.usable) == 40
-    assert "skipped 7 in broken JSON (first: 6)" in made.summary()
+    assert "7 of 47 conversations are left out, first 6: not JSON" in made.summary()
     file.write_bytes(b"\n".join(lines + broken * 20))
-    with pytest.raises(errors.UsageError, match="140 of 180 conversations are in broken JSON: a "):
+    with pytest.raises(errors.UsageError, match="140 of 180 conversations cannot be used: one "):
         ConversationFile(file, images).check()
 
 
 def test_a_file_that_is_mostly_unusable_is_refused_with_its_first_problem(images):
     for value, said in (
         ({"text": "x"}, r"data\.json:1: .*required field `conversations`; 45 of 85 .* is like"),
-        (conversation(image="coco/1.jpg"), r":1: there is no image .*coco/1\.jpg; .*--images"),
+        (
+            conversation(image="coco/1.jpg"),
+            r":1: there is no image .*coco/1\.jpg \(--images\); 45 ",
+        ),
     ):
         with pytest.raises(errors.UsageError, match=said):
             opened(images, *[value] * 45).check()
@@ -164,7 +165,7 @@ def test_real_paths_start_at_the_folder_or_in_it(images, folder):
     (images / "data.json").write_text(json.dumps([value, *filler()]))
     file = ConversationFile(images / "data.json", images / folder)
     assert FileCorpus((file,)).turns(0)[0].question.pictures
-    assert not file.index.skipped
+    assert not file.summary()
 
 
 def test_a_broken_array_is_refused_with_its_place(images):
@@ -182,24 +183,19 @@ def test_a_broken_array_is_refused_with_its_place(images):
 # Several files
 
 
-def test_files_take_turns_by_size_or_by_weight():
-    by_size = in_turn([30, 10], [30, 10])
-    assert sorted(map(tuple, by_size.tolist())) == [
-        (f, n) for f in (0, 1) for n in range((30, 10)[f])
-    ]
-    assert all(abs(np.mean(by_size[:n, 0]) - 0.25) <= 1 / n for n in range(1, 41))
-    even = in_turn([30, 10], [1, 1])
-    assert np.bincount(even[:, 0]).tolist() == [20, 20]
-    assert even[even[:, 0] == 1, 1].tolist() == [*range(10), *range(10)], "it begins again"
-    assert in_turn([5], [5]).tolist() == [[0, n] for n in range(5)]
+def test_files_take_turns_by_size():
+    order = in_turn([30, 10])
+    assert sorted(order) == [(f, n) for f in (0, 1) for n in range((30, 10)[f])]
+    files = [file for file, _ in order]
+    assert all(abs(np.mean(files[:n]) - 0.25) <= 1 / n for n in range(1, 41))
+    assert in_turn([5]) == [(0, n) for n in range(5)]
 
 
-def test_folders_and_weights_that_do_not_match_the_files_are_refused(images):
-    make = {"data": images, "images": images, "weight": 1.0, "task": "clip8"}
+def test_folders_that_do_not_match_the_files_are_refused(images):
+    make = {"data": images, "images": images, "task": "clip8"}
     for given, said in (
         ({"images": 1}, "give --data too"),
         ({"data": 3, "images": 2}, "2 --images for 3 --data"),
-        ({"data": 2, "weight": 1}, "1 --weight for 2 --data"),
         ({"data": 1, "task": 1}, "give it without --data"),
     ):
         with pytest.raises(errors.UsageError, match=said):

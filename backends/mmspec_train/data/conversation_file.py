@@ -2,7 +2,6 @@
 
 import codecs
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,10 +24,8 @@ class Index:
 
     usable: dict[int, Instructions] = field(default_factory=dict)
     total: int = 0
-    repaired: Counter[str] = field(default_factory=Counter)
-    skipped: Counter[str] = field(default_factory=Counter)
-    first: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Number and description of the first conversation that was skipped for each reason."""
+    first: tuple[int, str] = 0, ""
+    """Number of the first conversation that is left out, and why."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +45,9 @@ class ConversationFile:
         for number, value in self._values():
             index.total += 1
             try:
-                index.usable[number] = usable = self._usable(value)
-                index.repaired.update(usable.repairs)
+                index.usable[number] = self._usable(value)
             except UnusableError as problem:
-                index.skipped[problem.reason] += 1
-                index.first.setdefault(problem.reason, (number, str(problem)))
+                index.first = index.first if index.first[0] else (number, str(problem))
         return index
 
     def _values(self) -> Iterator[tuple[int, Any]]:
@@ -77,7 +72,7 @@ class ConversationFile:
         instructions = read_instructions(value)
         for image in instructions.images:
             if not self.find(image).is_file():
-                raise UnusableError("without their image", f"there is no image {self.find(image)}")
+                raise UnusableError(f"there is no image {self.find(image)} (--images)")
         return instructions
 
     def find(self, image: str) -> Path:
@@ -94,39 +89,22 @@ class ConversationFile:
         """Raise UsageError if most conversations are unusable, or too few are left."""
         index, usable = self.index, len(self.index.usable)
         if index.total - usable > MOST_SKIPPED * index.total:
-            raise errors.UsageError(self._unusable())
+            number, reason = index.first
+            raise errors.UsageError(
+                f"{self.path}:{number}: {reason}; {index.total - usable} of {index.total} "
+                f"conversations cannot be used: one is like {FORMAT}"
+            )
         if usable < HELD_OUT_ONE_IN:
             raise errors.UsageError(
                 f"{self.path} has {usable} usable conversation{'' if usable == 1 else 's'}: give "
                 f"at least {HELD_OUT_ONE_IN}, of which one in {HELD_OUT_ONE_IN} is held out"
             )
 
-    def _unusable(self) -> str:
-        index = self.index
-        [(reason, count)] = index.skipped.most_common(1)
-        number, detail = index.first[reason]
-        remedy = f"a conversation is like {FORMAT}"
-        if reason == "without their image":
-            remedy = "give the directory of the images by --images"
-        return (
-            f"{self.path}:{number}: {detail}; {count} of {index.total} conversations are {reason}: "
-            f"{remedy}"
-        )
-
     def summary(self) -> str:
-        """Return a line with what was skipped and repaired; empty if nothing was."""
-        index = self.index
-        skipped = [
-            f"{count} {reason} (first: {index.first[reason][0]})"
-            for reason, count in index.skipped.most_common()
-        ]
-        repaired = [f"{count} {what}" for what, count in index.repaired.most_common()]
-        parts = [
-            f"{verb} {', '.join(counts)}"
-            for verb, counts in (("skipped", skipped), ("repaired", repaired))
-            if counts
-        ]
-        return "; ".join([f"{self.path.name}: {index.total} conversations", *parts] * bool(parts))
+        """Return a line on the conversations that are left out; empty if none is."""
+        index, (number, reason) = self.index, self.index.first
+        left_out = f"{index.total - len(index.usable)} of {index.total} conversations are left out"
+        return f"{self.path.name}: {left_out}, first {number}: {reason}" if number else ""
 
 
 def _decoded(content: bytes) -> Any:
@@ -134,6 +112,6 @@ def _decoded(content: bytes) -> Any:
     try:
         return json.loads(content.decode(), strict=False)
     except UnicodeDecodeError as error:
-        raise UnusableError("in broken JSON", f"not text in UTF-8: {error.reason}") from error
+        raise UnusableError(f"not text in UTF-8: {error.reason}") from error
     except (ValueError, RecursionError) as error:  # also too many digits, too many brackets
-        raise UnusableError("in broken JSON", f"not JSON: {error}") from error
+        raise UnusableError(f"not JSON: {error}") from error

@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.ground import errors
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, Turn, interleaved
@@ -87,19 +84,16 @@ class WorldCorpus:
 
 @dataclass(frozen=True)
 class FileCorpus:
-    """The conversations of one or more files, in turn by their weights."""
+    """The conversations of one or more files, in turn."""
 
     files: tuple[ConversationFile, ...]
-    weights: tuple[float, ...] = ()
-    """Relative weight of each file; empty: their numbers of conversations."""
     split: Split = "train"
 
     @property
     def about(self) -> str:
-        """A line with the path and size of each file, the weights and the split."""
+        """A line with the path and size of each file, and the split."""
         paths = [f"{file.path.resolve()}, {file.path.stat().st_size} bytes" for file in self.files]
-        weights = [f"weights {', '.join(f'{w:g}' for w in self.weights)}"] * bool(self.weights)
-        return ", ".join([*paths, *weights, self.split])
+        return ", ".join([*paths, self.split])
 
     @property
     def size(self) -> int:
@@ -111,10 +105,9 @@ class FileCorpus:
         return [file.numbers(held_out=self.split == "held-out") for file in self.files]
 
     @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        """The file, and the conversation in its split, of each number [n, 2]."""
-        sizes = list(map(len, self._numbers))
-        return in_turn(sizes, self.weights or tuple(map(float, sizes)))
+    def _order(self) -> list[tuple[int, int]]:
+        """The file, and the conversation in its split, of each number."""
+        return in_turn(list(map(len, self._numbers)))
 
     def check(self) -> None:
         """Raise UsageError if most of a file is unusable."""
@@ -122,7 +115,7 @@ class FileCorpus:
             file.check()
 
     def notes(self) -> list[str]:
-        """A line for each file of which something was repaired or skipped."""
+        """A line for each file of which something is left out."""
         return [line for file in self.files if (line := file.summary())]
 
     def turns(self, number: int) -> list[Turn]:
@@ -140,18 +133,14 @@ class FileCorpus:
         return [Turn(_message(text, pictures), (), answer.strip()) for text, answer in turns]
 
 
-def in_turn(sizes: Sequence[int], weights: Sequence[float]) -> NDArray[np.int64]:
-    """Return file and position [n, 2] of n = sum(sizes) conversations, mixed by the weights.
-
-    Files take turns so that every beginning of the order has their shares. A file smaller than its
-    share begins again.
-    """
-    shares = np.array(weights) / sum(weights)
-    counts = np.maximum(1, np.round(shares * sum(sizes))).astype(np.int64)
-    files = np.repeat(np.arange(len(sizes)), counts)
-    ranks = np.concatenate([np.arange(count) for count in counts])
-    order = np.argsort((ranks + 0.5) / shares[files], kind="stable")
-    return np.stack([files, ranks % np.array(sizes)[files]], axis=1)[order]
+def in_turn(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Return file and position of sum(sizes) conversations: every beginning has the files' shares."""
+    places = [
+        ((position + 0.5) / size, file, position)
+        for file, size in enumerate(sizes)
+        for position in range(size)
+    ]
+    return [(file, position) for _, file, position in sorted(places)]
 
 
 def _message(text: str, pictures: Iterator[Picture]) -> Message:
@@ -171,7 +160,7 @@ def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, C
         own = tuple(file.parent for file in settings.data)
         folders = settings.images * len(own) if len(settings.images) == 1 else settings.images
         files = tuple(map(ConversationFile, settings.data, folders or own))
-        corpus = FileCorpus(files, settings.weight)
+        corpus = FileCorpus(files)
         return corpus, replace(corpus, split="held-out")
     vision, seed = config.vision, settings.seed
     shares = task_shares(settings.task) or (SHARES if vision else TEXT_SHARES)

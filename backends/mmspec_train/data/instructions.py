@@ -20,11 +20,7 @@ FORMAT = (
 
 
 class UnusableError(ValueError):
-    """A conversation that cannot be trained on; `reason` counts it with others like it."""
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(detail or reason)
-        self.reason = reason
+    """A conversation that cannot be trained on."""
 
 
 class _Turn(msgspec.Struct):
@@ -51,8 +47,6 @@ class Instructions:
     """
     images: tuple[str, ...]
     """Image paths as the file gives them."""
-    repairs: tuple[str, ...] = ()
-    """The oddities that are repaired, each as the words after a count."""
 
 
 def read_instructions(value: Any) -> Instructions:
@@ -61,7 +55,7 @@ def read_instructions(value: Any) -> Instructions:
         instructions = _read(value)
         "".join(chain(*instructions.turns, instructions.images)).encode()
     except UnicodeEncodeError as error:  # half of a surrogate pair, which no tokenizer can read
-        raise UnusableError("in broken JSON", f"not text in UTF-8: {error.reason}") from error
+        raise UnusableError(f"not text in UTF-8: {error.reason}") from error
     return instructions
 
 
@@ -69,42 +63,34 @@ def _read(value: Any) -> Instructions:
     try:
         read = msgspec.convert(value, _Conversation)
     except msgspec.ValidationError as error:
-        raise UnusableError("in another format", str(error)) from error
+        raise UnusableError(str(error)) from error
     if read.video or read.videos:
-        raise UnusableError("with a video", "training reads pictures, no videos")
+        raise UnusableError("training reads pictures, no videos")
     if read.image and read.images:
-        raise UnusableError("with both `image` and `images`")
-    repairs: list[str] = []
-    texts, images = _alternating(read.conversations, repairs), read.images or read.image
-    if not images and isinstance(images, str | None):
-        repairs.append("had a null image")
+        raise UnusableError("both `image` and `images` are given")
+    texts, images = _alternating(read.conversations), read.images or read.image
     paths = [images] if isinstance(images, str) and images else list(images or ())
-    questions, paths = _shown(texts[::2], paths, repairs)
-    turns = tuple(zip(questions, texts[1::2], strict=True))
-    return Instructions(turns, tuple(paths), tuple(repairs))
+    questions, paths = _shown(texts[::2], paths)
+    return Instructions(tuple(zip(questions, texts[1::2], strict=True)), tuple(paths))
 
 
-def _alternating(turns: list[_Turn], repairs: list[str]) -> list[str]:
+def _alternating(turns: list[_Turn]) -> list[str]:
     """Questions and answers in turn, without a leading answer and a trailing question."""
     strange = [turn.role for turn in turns if turn.role not in ("human", "gpt")]
     if strange:
-        raise UnusableError("with a role other than human and gpt", f"a turn is from {strange[0]}")
+        raise UnusableError(f"a turn is from {strange[0]}, not from human or gpt")
     if turns and turns[0].role == "gpt":
         turns = turns[1:]
-        repairs.append("began with an answer")
     if len(turns) % 2:
         turns = turns[:-1]
-        repairs.append("ended with a question")
     if [turn.role for turn in turns] != ["human", "gpt"] * (len(turns) // 2):
-        raise UnusableError("with two turns of one role in a row")
+        raise UnusableError("two turns in a row are of one role")
     if not turns:
-        raise UnusableError("without a question and an answer")
+        raise UnusableError("there is no question with an answer")
     return [turn.value for turn in turns]
 
 
-def _shown(
-    questions: list[str], images: list[str], repairs: list[str]
-) -> tuple[list[str], list[str]]:
+def _shown(questions: list[str], images: list[str]) -> tuple[list[str], list[str]]:
     """The questions with one marker for each image, and the images that they show.
 
     LLaVA drops an image that no question shows, and shows a single image once in a question
@@ -112,16 +98,12 @@ def _shown(
     """
     markers = [text.count(IMAGE_MARKER) for text in questions]
     if not images or not any(markers):
-        repairs += ["did not show their image"] * bool(images)
-        repairs += ["typed <image> as text"] * any(markers)
         return questions, []
     if len(images) == 1 and max(markers) > 1:
         questions = [_once(text) for text in questions]
-        repairs.append("repeated <image> for one image")
     shown = sum(text.count(IMAGE_MARKER) for text in questions)
     if shown != len(images):
-        detail = f"the questions have {shown} {IMAGE_MARKER} for {len(images)} images"
-        raise UnusableError("with another number of <image> than of images", detail)
+        raise UnusableError(f"the questions have {shown} {IMAGE_MARKER} for {len(images)} images")
     return questions, images
 
 
