@@ -219,7 +219,7 @@ def test_an_interrupted_head_ends_at_the_same_weights(data, tmp_path, monkeypatc
     again = trained(data, cut, every=2, rate=0.5)
     after = (cut / "log.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in after if ",cut," in line] == [*"123456"]
-    assert after[:4] == before[:4], "it goes on after step 2, where it was saved last"
+    assert after[:3] == before[:3], "it goes on after step 2, where it was saved last"
     assert all(torch.equal(whole[name], again[name]) for name in whole)
     assert not (cut / "training").exists()
     with pytest.raises(errors.UsageError, match="holds what was trained before"):

@@ -98,7 +98,7 @@ def whole(tmp_path_factory):
 
 ENDS = [
     *(((Log, "show"), 1, Killed), ((Log, "show"), 5, Killed), ((loop._Run, "save"), 2, Killed)),
-    *(((Optimizer, "step"), 2, signal.SIGINT), ((Log, "write_held_out"), 2, signal.SIGINT)),
+    *(((Optimizer, "step"), 2, signal.SIGINT), ((Log, "write_evaluation"), 2, signal.SIGINT)),
     *(((Judge, "evaluate"), at, KeyboardInterrupt) for at in (1, 2, 3)),
     ((Numbers, "batches"), 1, errors.ImageError),
 ]

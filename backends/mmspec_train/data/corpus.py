@@ -134,7 +134,7 @@ class FileCorpus:
 
 
 def in_turn(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Return file and position of sum(sizes) conversations: every beginning has the files' shares."""
+    """Return file and position of all conversations; every beginning has the files' shares."""
     places = [
         ((position + 0.5) / size, file, position)
         for file, size in enumerate(sizes)

@@ -16,11 +16,9 @@ from mmspec.ground.escape import one_line, visible
 from mmspec.ground.output_files import make_directory, replace_file, write_errors
 
 STEPS_FILE = "log.csv"
-"""Name of the CSV file with a row for each step and each held-out loss."""
+"""Name of the CSV file with a row for each step."""
 EVALUATIONS_FILE = "marks.csv"
 """Name of the CSV file with a row for each evaluation."""
-HELD_OUT = "/held-out"
-"""Suffix of the stage name in rows that hold a held-out loss."""
 PLAIN_LINE_SECONDS = 30.0
 """Seconds between two lines of progress when the output is not a terminal."""
 
@@ -47,12 +45,6 @@ class Log:
     def write_step(self, at: Position, loss: float, rate: float) -> None:
         """Append a row for a step."""
         self._append(STEPS_FILE, at, {"loss": round(loss, 5), "rate": f"{rate:.3e}"})
-
-    def write_held_out(self, at: Position, loss: float) -> None:
-        """Append and print the loss on held-out batches."""
-        row = at._replace(stage=at.stage + HELD_OUT)
-        self._append(STEPS_FILE, row, {"loss": round(loss, 5), "rate": ""})
-        self.say(f"{at.stage}: step {at.step}, held-out loss {loss:.4f}")
 
     def write_evaluation(self, at: Position, figures: Mapping[str, float]) -> None:
         """Append and print an evaluation."""
@@ -110,7 +102,7 @@ def _is_after(row: bytes, stage: str, step: int) -> bool:
     if not row.endswith(b"\n"):
         return True
     number, name = next(csv.reader([row.decode()]))[:2]
-    return name.removesuffix(HELD_OUT) == stage and int(number) > step
+    return name == stage and int(number) > step
 
 
 @contextmanager

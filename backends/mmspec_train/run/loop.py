@@ -224,11 +224,8 @@ class _Run(Generic[Item]):
             figures = evaluate() if evaluate else {}
         with uninterrupted():
             self.evaluated_step = self.step
-            self.log.write_held_out(self.at, loss)
-            if not figures:
-                return
-            self.log.write_evaluation(self.at, figures)
-            value = next(iter(figures.values()))
+            self.log.write_evaluation(self.at, {"held-out loss": loss, **figures})
+            value = next(iter(figures.values()), float("-inf"))
             if value > self.best_value:
                 self.best_value = value
                 save_state(self.best_file, self.phase.module.state_dict())
