@@ -1,6 +1,7 @@
 """A chat from a pipe, with a real pair of tiny models: each line is a question or a command."""
 
 import json
+import os
 import re
 
 import pytest
@@ -40,12 +41,14 @@ REFUSED = {
     "bad.png": "bad.png:",
     "compare ./*.png?": "./*.png: a question takes no pattern; /image ./*.png does",
     "rde.png?": "rde.png: there is no such file (nearest: red.png)",
+    "see pipe.png": "pipe.png: cannot be read (it is a named pipe, not a file)",
     "long " * 9000: "prompt and",
 }
 
 
 def test_what_is_refused_loses_neither_conversation_nor_staged_images(chat, red):
     (red.parent / "bad.png").write_bytes(b"\x89PNG\r\n")
+    os.mkfifo(red.parent / "pipe.png")
     talk = chat("/image red.png", *REFUSED, "which?")
     assert talk.ids == chat("/image red.png", "which?").ids
     said = [line for line in talk.err.splitlines() if "Added" not in line]

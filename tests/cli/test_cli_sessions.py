@@ -98,6 +98,7 @@ def test_a_conversation_whose_image_is_away_stays_in_its_file(chat, state, red):
     away = red.rename(red.with_name("away.png"))
     talk = chat("and?", more=["--resume"])
     assert "without an image: " in talk.err
+    assert talk.notices[0].endswith(": 1 question, without 1 image")
     assert first.read_text() == before
     (second,) = {*state.iterdir()} - {first}
     assert questions(second) == ["which?", "and?"]

@@ -171,5 +171,6 @@ def go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -
         raise UsageError(f"{name} was not loaded: {error}") from error
     dialogue.screen.note(*(f"without an image: {reason}" for reason in lost))
     questions = counted(len(conversation.turns), "question")
-    dialogue.notice(f"went on from {name}: {questions}" + BACK * undoable)
+    without = f", without {counted(len(lost), 'image')}" if lost else ""
+    dialogue.notice(f"went on from {name}: {questions}{without}" + BACK * undoable)
     return not lost

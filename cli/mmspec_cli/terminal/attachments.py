@@ -138,7 +138,7 @@ def _is_image(word: _Word) -> bool:
     if _scheme(name) in (*_FETCHED, "data"):
         _refuse_address(name)
     elif _is_path(word, VISUAL_SUFFIXES):
-        if _is_file(name):
+        if _is_file(name, Path.exists):  # what is no regular file is refused when it is opened
             return True
         if glob.has_magic(name):
             raise ImageError(f"{name}: a question takes no pattern; /image {name} does")
