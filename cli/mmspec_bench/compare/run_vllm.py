@@ -14,7 +14,8 @@ SETTINGS = {
 }
 """Environment in which vLLM computes in this process, leaves stdout to the report, and takes 1 GiB
 for its cache on a CPU, not nearly all memory; what the user has set goes before."""
-PREFIX, COUNTERS = "vllm:spec_decode_num_", ("drafts", "draft_tokens", "accepted_tokens")
+DRAFTS = "vllm:spec_decode_num_drafts"
+"""Name of the counter of drafted rounds."""
 
 
 class Vllm(Program):
@@ -47,21 +48,19 @@ class Vllm(Program):
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer with `LLM.chat`; its own times say when the first token was complete."""
         message = {"role": "user", "content": [_content(part) for part in question]}
-        before = self._counted()["drafts"]
+        before = self._drafts()
         output = self._llm.chat([message], self._sampling, use_tqdm=False)[0]
         ids = list(output.outputs[0].token_ids)
         clock.known(len(ids))
         decoding = output.metrics.last_token_ts - output.metrics.first_token_ts
         clock.events.insert(0, (1, clock.events[-1][1] - decoding))
-        self.described["counters"] = counters = self._counted()
-        rounds = counters["drafts"] - before
+        rounds = self._drafts() - before
         end = self._llm.get_tokenizer().eos_token_id
         return [id for id in ids if id != end], 1 + rounds if rounds else len(ids)
 
-    def _counted(self) -> dict[str, int]:
-        """The counters of speculative decoding; 0 without it."""
-        metrics = self._llm.get_metrics()
-        return {n: sum(m.value for m in metrics if m.name == PREFIX + n) for n in COUNTERS}
+    def _drafts(self) -> int:
+        """The number of drafts so far; 0 without speculative decoding."""
+        return sum(each.value for each in self._llm.get_metrics() if each.name == DRAFTS)
 
     def device_bytes(self) -> int:
         """Peak bytes by CUDA's counter; 0 without CUDA."""
