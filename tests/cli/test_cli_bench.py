@@ -149,7 +149,7 @@ def test_processes_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
     plain, drafted, *missing = json.loads(out.read_text())["peers"]
     for each in (plain, drafted):
         assert each["figures"]["images"]["identical"] == 1
-        assert each["start_seconds"] > each["load_seconds"] > 0
+        assert each["start_seconds"] > 0
         assert each["peak_memory_bytes"] > 2**20
         assert each["described"]["dtype"] == "float32"
     assert drafted["figures"]["text"]["tokens_per_round"] >= 1

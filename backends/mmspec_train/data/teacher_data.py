@@ -137,10 +137,8 @@ class Preparation:
     settings: DataSettings
     finished: int = 0
     """Number of conversations answered or left out so far."""
-    left_out: int = 0
-    """Number of conversations left out by this process as too long for the target."""
-    unreadable: list[str] = field(default_factory=list)
-    """Why an image could not be read, of each conversation left out by this process for that."""
+    left_out: list[str] = field(default_factory=list)
+    """Why this process left out a conversation: it is too long, or an image cannot be read."""
 
     def __post_init__(self) -> None:
         self.stage = f"answers ({self.cache.split})"
@@ -161,9 +159,8 @@ class Preparation:
             if self.teacher.captured:
                 self._store_layers(log)
         if self.left_out:
-            log.say(self._left_out())
-        if self.unreadable:
-            log.say(f"{self.stage}: {len(self.unreadable)} left out, first {self.unreadable[0]}")
+            counts = f"{len(self.left_out)} of {self.finished} conversations left out"
+            log.say(f"{self.stage}: {counts}, first {self.left_out[0]}")
 
     def _answer_pools(self, log: Log) -> None:
         wanted = min(self.settings.samples, self.corpus.size or self.settings.samples)
@@ -202,7 +199,7 @@ class Preparation:
             try:
                 questions.append(self._question(number))
             except ImageError as error:
-                self.unreadable.append(str(error))
+                self.left_out.append(str(error))
         return questions
 
     def _question(self, number: int) -> Question:
@@ -214,15 +211,6 @@ class Preparation:
 
     def _stopped(self) -> str:
         return f"{self.stage}: stopped after {self.finished}; the same command goes on from there"
-
-    def _left_out(self) -> str:
-        lengths = f"with --answer-tokens {self.settings.answer_tokens} they may take"
-        if self.settings.answers == "dataset":
-            lengths = "they take"
-        return (
-            f"{self.stage}: {self.left_out} of {self.finished} conversations left out: {lengths} "
-            f"more than the {self.most_columns} positions of the target"
-        )
 
     def _manifest(self) -> dict[str, Any]:
         return {
@@ -236,8 +224,7 @@ class Preparation:
 
     def answer_pool(self, questions: Sequence[Question], show: Callable[[int], None]) -> None:
         """Answer conversations in batches of similar length, and append them in order."""
-        fitting = [q for q in questions if self._columns_at_most(q[0]) <= self.most_columns]
-        self.left_out += len(questions) - len(fitting)
+        fitting = list(filter(self._fits, questions))
         ordered = sorted(fitting, key=lambda q: (len(q[0].prompts), self._columns(q[0])))
         answered: list[tuple[ConversationRecord, Tensor | None]] = []
         for first in range(0, len(ordered), rows := self.settings.answer_rows):
@@ -275,9 +262,15 @@ class Preparation:
     def _columns(self, record: ConversationRecord) -> int:
         return record.columns(record.visual(self.teacher.config.vision))
 
-    def _columns_at_most(self, record: ConversationRecord) -> int:
-        """Return an upper bound of the conversation's columns once it is answered."""
-        if self.settings.answers == "dataset":
-            return self._columns(record)
-        unanswered = msgspec.structs.replace(record, answers=(), stopped=())
-        return self._columns(unanswered) + self.settings.answer_tokens * len(record.prompts)
+    def _fits(self, question: Question) -> bool:
+        """True if the target has the positions for a conversation and its answers."""
+        record, tokens = question[0], self.settings.answer_tokens
+        columns, limit = self._columns(record), ""
+        if self.settings.answers == "target":
+            unanswered = msgspec.structs.replace(record, answers=(), stopped=())
+            columns = self._columns(unanswered) + tokens * len(record.prompts)
+            limit = f" with --answer-tokens {tokens}"
+        if columns > self.most_columns:
+            needs = f"conversation {record.number} needs {columns} positions{limit}"
+            self.left_out.append(f"{needs}: the target has {self.most_columns}")
+        return columns <= self.most_columns

@@ -71,7 +71,7 @@ def peer_methods(
         ],
         "mlx-lm": [language, *_by_length(drafted, gamma)],
         "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx.MlxVlm")],
-        "vllm": vllm_methods(sys.executable, gamma),
+        "vllm": vllm_methods(gamma),
         "llama.cpp": [gguf, replace(gguf, name="llama.cpp, prompt lookup", options=lookup)],
     }
     return [
@@ -94,9 +94,9 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
     return methods
 
 
-def vllm_methods(python: str, gamma: Gamma) -> list[PeerMethod]:
+def vllm_methods(gamma: Gamma) -> list[PeerMethod]:
     """vLLM without a draft and with a head; it adapts no length, so 'auto' is fixed."""
-    plain = PeerMethod("vLLM, plain", "run_vllm.Vllm", python=python)
+    plain = PeerMethod("vLLM, plain", "run_vllm.Vllm")
     tokens = SPECULATIVE_TOKENS if gamma == "auto" else gamma
     name, options = f"vLLM, head, {tokens} tokens", {"draft_tokens": tokens}
     return [plain, replace(plain, name=name, drafts=True, options=options, exports=True)]

@@ -45,7 +45,6 @@ class PeerResult:
     """The results of one method: for each set of questions `figures`, or the reason for none."""
 
     name: str
-    load_seconds: float | None
     start_seconds: float | None
     """Seconds from the start of the process to its first token."""
     peak_memory_bytes: int
@@ -95,7 +94,7 @@ def compare(
                 except PeerError as error:
                     failed.add(method.name)
                     reasons = dict.fromkeys(task.questions, str(error))
-                    runs[method.name].append(ProgramRun(0.0, None, 0, {}, reasons, {}))
+                    runs[method.name].append(ProgramRun(None, 0, {}, reasons, {}))
     first = runs[methods[0].name]
     plain = {method.program: runs[method.name] for method in reversed(methods)}
     return [_result(m.name, runs[m.name], first, plain[m.program]) for m in methods]
@@ -165,7 +164,6 @@ def _result(
     starts = [run.start_seconds for run in runs if run.start_seconds is not None]
     return PeerResult(
         name,
-        median(run.load_seconds for run in runs) if starts else None,
         median(starts) if starts else None,
         max(run.peak_bytes for run in runs),
         {label: figures(name, _paired(label, runs, first)) for label in labels},

@@ -41,7 +41,6 @@ class Task:
 class ProgramRun:
     """The report of one process."""
 
-    load_seconds: float
     start_seconds: float | None
     """Seconds from the start of the process to its first token."""
     peak_bytes: int
@@ -102,13 +101,13 @@ def main(load: Callable[[Task], Program]) -> None:
 
 def _report(program: Program, task: Task) -> ProgramRun:
     """Answer every set once after a warm-up; one that cannot be answered has its reason."""
-    load_seconds, start_seconds = time() - task.started, None
+    loaded, start_seconds = time() - task.started, None
     replies: dict[str, list[Timing]] = {}
     reasons: dict[str, str] = {}
     for label, questions in task.questions.items():
         try:
             warm_up = _timed(program, questions[0])
-            start_seconds = start_seconds or load_seconds + warm_up.first_token_seconds
+            start_seconds = start_seconds or loaded + warm_up.first_token_seconds
             replies[label] = [_timed(program, question) for question in questions]
         except Exception as error:  # noqa: BLE001 - a set that it cannot answer stops no other
             reasons[label] = _reason(error)
@@ -116,7 +115,7 @@ def _report(program: Program, task: Task) -> ProgramRun:
 
     peak_bytes = program.device_bytes() or _process_bytes()
     described = program.describe() | {"versions": versions()}
-    return ProgramRun(load_seconds, start_seconds, peak_bytes, replies, reasons, described)
+    return ProgramRun(start_seconds, peak_bytes, replies, reasons, described)
 
 
 def _timed(program: Program, question: Question) -> Timing:
