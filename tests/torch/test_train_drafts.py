@@ -119,7 +119,9 @@ def test_the_four_baselines_come_from_one_another(data, tmp_path):
     assert torch.equal(tensors["language"][name], tensors["llava"][inner])
     assert not torch.equal(tensors["pretrained"][name], tensors["finetuned"][name])
     stages = [line.split(",")[1] for line in (tmp_path / "log.csv").read_text().splitlines()[1:]]
-    counts = Counter(stage for stage in stages if "/" not in stage)
+    marks = [line.split(",") for line in (tmp_path / "marks.csv").read_text().splitlines()]
+    assert {len(line) for line in marks} == {5}, "stages differ in their figures"
+    counts = Counter(stages)
     first, last = [("pretrained pretraining", 6), ("finetuned tuning", 6)], ("llava tuning", 6)
     assert [*counts.items()] == [*first, ("llava projector", 1), last]
     assert train_baselines(data, tmp_path, BASELINES).keys() == tensors.keys(), "not trained anew"

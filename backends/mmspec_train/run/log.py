@@ -18,7 +18,7 @@ from mmspec.ground.output_files import make_directory, replace_file, write_error
 STEPS_FILE = "log.csv"
 """Name of the CSV file with a row for each step."""
 EVALUATIONS_FILE = "marks.csv"
-"""Name of the CSV file with a row for each evaluation."""
+"""Name of the CSV file with a row for each figure of an evaluation: stages differ in figures."""
 PLAIN_LINE_SECONDS = 30.0
 """Seconds between two lines of progress when the output is not a terminal."""
 
@@ -48,8 +48,8 @@ class Log:
 
     def write_evaluation(self, at: Position, figures: Mapping[str, float]) -> None:
         """Append and print an evaluation."""
-        rounded = {name: round(number, 5) for name, number in figures.items()}
-        self._append(EVALUATIONS_FILE, at, rounded)
+        for name, number in figures.items():
+            self._append(EVALUATIONS_FILE, at, {"figure": name, "value": round(number, 5)})
         text = ", ".join(f"{name} {number:.3f}" for name, number in figures.items())
         self.say(f"{at.stage}: step {at.step}, {text}")
 
