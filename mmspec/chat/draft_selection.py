@@ -94,18 +94,19 @@ def refuse(options: Options, place: DraftPlace | LoadedHead | None, draftless: s
         options.require_draft(draftless)
     elif place.kind and spec not in UNLETTERED:
         _require_kind(options, place.name, place.kind, spec or place.kind)
-    elif spec and spec not in UNLETTERED and isinstance(place, DraftPlace):
-        _lettered(options, spec, read_config(place.directory))
+    elif spec not in UNLETTERED and isinstance(place, DraftPlace):
+        _lettered(options, spec or "T", read_config(place.directory))
 
 
 def _lettered(options: Options, spec: str, config: ModelConfig) -> Drafting:
     """Parse `spec` for a draft model with `config`; raises UsageError if it cannot draft so."""
     if options.names_head:
         raise UsageError(f"`drafting={spec}` needs a head of that kind: name one with `draft`")
-    if config.text.delta_net and len(spec) > 1:
+    if config.text.delta_net and (options.adaptive or len(spec) > 1):
+        named = "adaptive" if options.adaptive else f"drafting={spec}"
         raise UsageError(
-            f"`drafting={spec}`: a draft with recurrent layers keeps the state of one view: "
-            "give one letter"
+            f"`{named}`: a draft with recurrent layers keeps the state of one view: "
+            f"{'leave it out' if options.adaptive else 'give one letter'}"
         )
     return parse_drafting(spec, config, options.weights if options.drafting else (), options.pool)
 

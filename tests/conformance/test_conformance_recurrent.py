@@ -173,8 +173,9 @@ def test_heads_and_lookup_draft_chains_with_the_same_bits(backend, path, checkpo
 def test_trees_and_several_views_are_refused_with_the_reason(engine):
     with pytest.raises(UsageError, match="recurrent layers, whose state follows one path"):
         engine.chat(Options(tree=Tree()))
-    with pytest.raises(UsageError, match="keeps the state of one view"):
-        engine.chat(Options(drafting="MT"))
+    for several in (Options(drafting="MT"), Options(adaptive=True)):
+        with pytest.raises(UsageError, match="keeps the state of one view"):
+            engine.chat(several)
     target = engine.target.model.open_target(GREEDY)
     target.extend(Segment([[20, 21]]))
     with pytest.raises(ValueError, match="a chain alone"):
