@@ -16,7 +16,7 @@ from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
-from mmspec.draft_length.policy import TREE_GAIN, AdaptiveDraftLength, FixedDraftLength
+from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
 from mmspec.draft_length.rank_model import a_tree_pays
 from mmspec.draft_length.surer import DraftLength, SurerDraftLength
 from mmspec.drafters.lookup import KnownText
@@ -159,7 +159,7 @@ class Models:
         """True if trees were calibrated and may decode faster than chains."""
         costs = partial(self._calibrated, self.calibration(exact), drafting, 0)
         trees = {nodes: seconds for nodes in TREE_NODES if (seconds := costs(nodes))}
-        return bool(trees) and a_tree_pays(costs(), trees, TREE_GAIN)
+        return bool(trees) and a_tree_pays(costs(), trees)
 
     def draft_length(self, options: Options, drafting: Drafting | None) -> DraftLength:
         """The draft length of a drafting and tree, which all conversations share.

@@ -10,15 +10,11 @@ MAX_AUTO_GAMMA = 8
 DECAY = 0.98
 """Factor by which the weight of an observation decays per round; about fifty rounds count."""
 PRIOR = 0.8
-"""Acceptance probability before any observation."""
-SMOOTHING = 2.0
-"""Tokens that PRIOR weighs in the mean, and the mean in the estimate of one position."""
+"""Acceptance probability before any observation, which counts as one."""
 RATE = 0.05
 """Log-odds by which a node that was wrongly accepted or rejected corrects later estimates."""
 SHIFT = -1.0
 """Log-odds that are added at first: lookup's estimates are two to three times too high."""
-LEAST_DOUBT = 1e-6
-"""The least estimate that a node is rejected: what followed a hundred times rounds to certain."""
 
 
 class Reliability:
@@ -29,7 +25,8 @@ class Reliability:
 
     def corrected(self, chance: float) -> float:
         """The probability that a node is accepted; chance: the drafter's estimate, at most 1."""
-        odds = chance / max(1 - chance, LEAST_DOUBT) * exp(self._shift)
+        doubt = max(1 - chance, 1e-6)  # what followed a hundred times rounds to certain
+        odds = chance / doubt * exp(self._shift)
         return odds / (1 + odds)
 
     def observe(self, accepted: int, expected: float) -> None:
@@ -58,17 +55,17 @@ class Acceptance:
     @property
     def mean(self) -> float:
         """Acceptance probability over all positions."""
-        return (sum(self._accepted) + SMOOTHING * PRIOR) / (sum(self._judged) + SMOOTHING)
+        return (sum(self._accepted) + PRIOR) / (sum(self._judged) + 1)
 
     def expected_tokens(self) -> list[float]:
         """E(gamma), the expected tokens of a chain, for gamma from 0 to MAX_AUTO_GAMMA.
 
-        Positions with few observations are smoothed by the one before or the mean of all.
+        What is expected of a position counts as one observation: the chance at the one before, at
+        least the mean of all.
         """
-        mean = self.mean
-        tokens, reached, chance = [1.0], 1.0, mean
+        tokens, reached, chance = [1.0], 1.0, self.mean
         for judged, accepted in zip(self._judged, self._accepted, strict=True):
-            chance = (accepted + SMOOTHING * max(chance, mean)) / (judged + SMOOTHING)
+            chance = (accepted + max(chance, self.mean)) / (judged + 1)
             reached *= chance
             tokens.append(tokens[-1] + reached)
         return tokens

@@ -2,9 +2,6 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from itertools import pairwise
-
-from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 
 Seconds = Mapping[int, float]
 """Seconds by a number of rows, branches or tokens."""
@@ -37,19 +34,7 @@ def at_context(curves: Curves, context: int) -> dict[int, float]:
     return seconds
 
 
-def line(points: Mapping[int, float], most: int = MAX_AUTO_GAMMA) -> list[float]:
-    """Values at 0 to `most` on the line through `points`; if only 0 is known, each token
-    costs as much again.
-
-    Beyond the longest known length the line goes on but never falls.
-    """
-    known = sorted(points)
-    if len(known) == 1:
-        return [points[known[0]] * (1 + gamma) for gamma in range(most + 1)]
-    values: list[float] = []
-    for low, high in pairwise(known):
-        slope = (points[high] - points[low]) / (high - low)
-        values += [points[low] + slope * step for step in range(high - low)]
-    rise = max(slope, 0.0)
-    values += [points[high] + rise * step for step in range(most + 1 - high)]
-    return values[: most + 1]
+def line(points: Seconds, most: int) -> list[float]:
+    """Seconds at 0 to `most` on the line through `points`, which goes on but never falls."""
+    curves = {place: {0: seconds} for place, seconds in points.items()}
+    return [at_context(curves, place)[0] for place in range(most + 1)]

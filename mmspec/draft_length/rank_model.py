@@ -8,49 +8,41 @@ the n nodes that are accepted most likely.
 from collections.abc import Mapping
 from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import accumulate
 
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import Seconds
 
 SECOND = 0.45
 """Probability that the next token is right; heads and draft of the bundled pair have 0.4 to 0.6."""
-GRID = 32
-"""Number of acceptance probabilities for which trees are computed."""
 
 Path = tuple[int, ...]
 """A node as the ranks from the root down to it, 0 for the likeliest child."""
 
 
-def tree_tokens(acceptance: float, nodes: int) -> tuple[float, ...]:
+@lru_cache(maxsize=1024)
+def tree_tokens(percent: int, nodes: int) -> tuple[float, ...]:
     """E(gamma), the expected tokens of a round, for trees of 0 to MAX_AUTO_GAMMA levels.
 
-    acceptance: a, which is rounded to a GRID-th, between 1 and GRID - 1 of them.
+    percent: 100 a, from 1 to 99.
     """
-    return _tree_tokens(min(max(round(GRID * acceptance), 1), GRID - 1), nodes)
+    trees = (surest_paths(percent / 100, nodes, depth) for depth in range(1, MAX_AUTO_GAMMA + 1))
+    return (1.0, *(1 + sum(chance for chance, _ in tree) for tree in trees))
 
 
-def a_tree_pays(chains: Seconds, trees: Mapping[int, Seconds], gain: float) -> bool:
-    """True if at an acceptance of 0.6 or more a tree is `gain` times as fast as every chain.
+def a_tree_pays(chains: Seconds, trees: Mapping[int, Seconds]) -> bool:
+    """True if at an acceptance of 0.6 or more a tree is faster than every chain.
 
     chains, trees: seconds of a round by gamma, those of trees by number of nodes.
     """
-    for acceptance in (step / GRID for step in range(5 * GRID // 8, GRID, 3)):
-        chain = max(_chain_tokens(acceptance, gamma) / cost for gamma, cost in chains.items())
+    for percent in (60, 70, 80, 90):
+        tokens = [*accumulate((percent / 100) ** place for place in range(MAX_AUTO_GAMMA + 1))]
+        chain = max(tokens[gamma] / cost for gamma, cost in chains.items())
         for nodes, costs in trees.items():
-            tokens = tree_tokens(acceptance, nodes)
-            if any(tokens[gamma] / cost > gain * chain for gamma, cost in costs.items() if gamma):
+            own = tree_tokens(percent, nodes)
+            if any(own[gamma] / cost > chain for gamma, cost in costs.items() if gamma):
                 return True
     return False
-
-
-def _chain_tokens(acceptance: float, gamma: int) -> float:
-    return sum(acceptance**length for length in range(gamma + 1))
-
-
-@lru_cache(maxsize=1024)
-def _tree_tokens(step: int, nodes: int) -> tuple[float, ...]:
-    trees = (surest_paths(step / GRID, nodes, depth) for depth in range(1, MAX_AUTO_GAMMA + 1))
-    return (1.0, *(1 + sum(chance for chance, _ in tree) for tree in trees))
 
 
 def surest_paths(

@@ -2,18 +2,16 @@
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from operator import mul
 from statistics import median_low
 from typing import NamedTuple
 
 from mmspec.draft_length.cost_curves import Costs, line
 
 WINDOW = 9
-"""Latest rounds of a draft whose lower quartile is its cost: what disturbs only makes slower."""
+"""Latest rounds of a draft whose median is its cost; the cost that is presumed counts as one."""
 FAR = 1.6
-"""Factor of calibrated times from which the machine has changed: plain rounds are measured."""
-FEW = 3
-"""Rounds of a calibrated draft from which its own time is believed, not that of all drafts; and
-rounds after which plain ones are measured again beside trials that do not pay."""
+"""Factor by which drafts take longer than calibrated before plain rounds are measured."""
 STRIDE = 32
 """Positions over which the calibrated cost of a round counts as constant."""
 
@@ -39,15 +37,15 @@ class RoundCosts:
         most: the longest chain.
         """
         self._calibrated, self._most = calibrated, most
+        self.is_calibrated, self.kinds = bool(calibrated), calibrated.keys() | {0}
         self._units: dict[int, Sequence[float]] = {}
         """Calibrated seconds at the present context, by nodes and gamma."""
-        self._context = 0
+        self._place = -1
         self._times: dict[Candidate, deque[float]] = {}
         """Seconds of each draft's rounds, divided by the calibrated ones if there are any."""
-        self._usual: dict[Candidate, float] = {}
-        """The lower quartile of each draft's times."""
-        self._latest: Candidate | None = None
-        self._begins, self._believes_calibrated = False, bool(calibrated)
+        self._speed = 1.0
+        """The median of all drafts' medians."""
+        self._costs: dict[int, Sequence[float]] = {}
 
     @property
     def measured(self) -> Collection[Candidate]:
@@ -55,47 +53,50 @@ class RoundCosts:
         return self._times.keys()
 
     @property
+    def reach(self) -> int:
+        """The longest chain whose cost can be guessed."""
+        return self._most if self.is_calibrated else 2 * max(g for _, g in self._times) or 1
+
+    @property
     def knows_plain(self) -> bool:
-        """True if the calibration is believed, or the time of a plain round is measured twice."""
-        rounds = len(self._times.get(PLAIN, ()))
-        is_first = rounds == 1 and self._begins and self._latest == PLAIN
-        return self._believes_calibrated or (rounds > 0 and not is_first)
+        """True if the calibration is believed, or the time of a plain round is measured."""
+        is_near = self.is_calibrated and self._speed < FAR
+        return is_near or len(self._times.get(PLAIN, ())) > 1
 
     def move(self, context: int) -> None:
         """Take the calibrated costs at a context."""
-        if context // STRIDE != self._context // STRIDE or not self._units:
-            calibrated = self._calibrated.items()
-            self._units = {n: line(costs(context), self._most) for n, costs in calibrated}
-        self._context = context
+        if context // STRIDE != self._place:
+            self._place, calibrated = context // STRIDE, self._calibrated.items()
+            self._units = {nodes: line(costs(context), self._most) for nodes, costs in calibrated}
+            self._costs = {}
 
     def measure(self, draft: Candidate, seconds: float) -> None:
-        """Take the time of a round; of the first two in a row, the first of which is slow, one."""
+        """Take the time of a round."""
         unit = self._units[draft.nodes][draft.gamma] if self._units else 1.0
-        times, ratio = self._times.setdefault(draft, deque(maxlen=WINDOW)), seconds / unit
-        is_second = self._begins and self._latest == draft
-        if is_second:
-            ratio = min(ratio, times.pop())
-        if is_second and not 1 / FAR < ratio < FAR:
-            self._believes_calibrated = False
-        times.append(ratio)
-        self._usual[draft] = sorted(times)[len(times) // 4]
-        self._begins, self._latest = draft != self._latest, draft
+        self._times.setdefault(draft, deque(maxlen=WINDOW)).append(seconds / unit)
+        self._speed = median_low(map(median_low, self._times.values()))
+        self._costs = {}
 
-    def line_of(self, nodes: int) -> Sequence[float]:
+    def of(self, nodes: int) -> Sequence[float]:
         """Cost of a round by gamma in plain rounds, for chains or for trees of so many nodes."""
-        times = self._usual
-        if not self._calibrated:
-            steps = {draft.gamma: time / times[PLAIN] for draft, time in times.items()}
-            single = {draft.gamma for draft, each in self._times.items() if len(each) == 1}
-            likely = {g: min(s, 1 + g) if g in single else s for g, s in steps.items()}
-            return line(likely, self._most)
-        usual = median_low(times.values()) if times else 1.0
-        own = {
-            d: time
-            for d, time in times.items()
-            if len(self._times[d]) >= FEW or (d == PLAIN and not self._believes_calibrated)
-        }
-        plain = own.get(PLAIN, usual) * self._units[0][0]
-        ratios = (own.get(Candidate(nodes, gamma), usual) for gamma in range(1, self._most + 1))
-        units = self._units[nodes][1:]
-        return [1.0, *(unit * ratio / plain for unit, ratio in zip(units, ratios, strict=True))]
+        if nodes not in self._costs:
+            self._costs[nodes] = self._corrected(nodes) if self._units else self._between()
+        return self._costs[nodes]
+
+    def _corrected(self, nodes: int) -> list[float]:
+        plain = self._units[0][0] * self._time(PLAIN, self._speed)
+        drafts = (Candidate(nodes, gamma) for gamma in range(1, self._most + 1))
+        ratios = [self._time(draft, self._speed) / plain for draft in drafts]
+        return [1.0, *map(mul, self._units[nodes][1:], ratios)]
+
+    def _between(self) -> list[float]:
+        """Costs on the line through those that are known; a single token is presumed to cost 1."""
+        plain = median_low(self._times.get(PLAIN, [1.0]))
+        known = {0, 1} | {gamma for _, gamma in self._times}
+        times = {g: self._time(Candidate(0, g), (1 + g) * plain) for g in known}
+        return [time / plain for time in line(times, self._most)]
+
+    def _time(self, draft: Candidate, guess: float) -> float:
+        """The median of a draft's times, among which a guess counts as one."""
+        times: Sequence[float] = self._times.get(draft, ())
+        return median_low([guess, *times])

@@ -66,6 +66,16 @@ def test_a_loss_is_stopped_however_wrong_the_estimates(cheap):
     assert lost <= 10
 
 
+def test_plain_rounds_are_measured_again(cheap):
+    """They were measured while another program was busy; now drafts seem to pay, and do not."""
+    length, chosen = AdaptiveDraftLength(), []
+    for turn in range(4000):
+        chosen.append(length.choose(50, 100).gamma)
+        wrong = replace(cheap.round(chosen[-1]), tokens=[0], accepted=0)
+        length.observe(wrong if turn > 20 else replace(wrong, cost_seconds=10.0))
+    assert fmean(map(bool, chosen[2000:])) < 0.1
+
+
 def test_a_longer_context_changes_the_length_at_once(cheap):
     """Verifying eight rows costs little at 100 positions and eight times a row at 5,000."""
     curves = {
@@ -73,7 +83,7 @@ def test_a_longer_context_changes_the_length_at_once(cheap):
         for context, each in ((100, cheap), (5000, Machine(1.0, 0.05, 0.9)))
     }
     length = AdaptiveDraftLength(partial(at_context, curves))
-    for _ in range(40):
+    for _ in range(50):
         length.observe(cheap.round(length.choose(50, 100).gamma))
     assert max(length.choose(50, 100).gamma for _ in range(3)) >= 6  # not a trial
     assert length.choose(50, 5000).gamma <= 1
