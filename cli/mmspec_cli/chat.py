@@ -120,6 +120,8 @@ def converse(dialogue: Dialogue, read: Read) -> bool:
             if screen.as_json:
                 screen.json({"error": reason, "line": line})
         except KeyboardInterrupt:
+            if not dialogue.interactive:
+                raise
             screen.note("stopped")
         if dialogue.leaving:
             break

@@ -140,6 +140,14 @@ def test_every_line_is_json_where_that_was_asked_for(chat):
     assert records[0]["help"]["/quit"] == "Leave."
 
 
+def test_an_interrupt_before_an_answer_ends_a_pipe(chat, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mmspec_cli.terminal.dialogue.take_images", interrupted)
+    assert chat("one", "two").status == 130
+
+
 def test_remarks_go_nowhere_where_stderr_is_closed(chat, monkeypatch):
     monkeypatch.setattr("sys.stderr", None)
     [record] = chat("/nonsense").records
