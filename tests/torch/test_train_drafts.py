@@ -11,16 +11,16 @@ from safetensors.torch import load_file
 from transformers import LlavaForConditionalGeneration
 
 from mmspec.ground import errors
+from mmspec.ground.tokens import NO_TOKEN
 from mmspec_torch.backend import TorchBackend
-from mmspec_train.data.batch import Batch
-from mmspec_train.data.record import IGNORED
+from mmspec_train.data.batch import in_columns
+from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.distillation.objective import target_log_probabilities
 from mmspec_train.distillation.training import train
 from mmspec_train.drafts.draft_model import (
     read_draft,
     save_draft,
-    to_draft_columns,
     untrained_draft,
 )
 from mmspec_train.drafts.draft_trainee import DraftTrainee
@@ -36,21 +36,16 @@ CE = MethodSettings(loss="ce", gamma=3, every=2)
 STEPS = Budget(steps=6)
 
 
-def conversations(ids, learned, *images):
-    targets = torch.full((1, len(ids)), IGNORED)
-    targets[0, learned] = 0
-    positions = torch.arange(len(ids)).expand(1, 3, -1)
-    return Batch(torch.tensor([ids]), targets, (images,), (len(ids),), positions)
-
-
 def test_images_take_a_drafts_own_number_of_columns():
-    whole = conversations([5, 6, 3, 3, 3, 3, 7, 3, 3, 3, 3, 8, 9], [1, 6, 12], (2, 6), (7, 11))
-    for positions, visual in ((0, []), (1, [2, 4]), (2, [2, 3, 5, 6])):
-        draft, image = to_draft_columns(whole, positions, 99), [99] * max(positions, 1)
-        assert draft.ids.tolist() == [[5, 6, *image, 7, *image, 8, 9]]
+    prompts = ((5, NO_TOKEN, 6), (NO_TOKEN, 7))
+    record = ConversationRecord(0, prompts, ((8, 2), (9, 2)), (True, True))
+    for positions, visual in ((0, []), (1, [1, 4]), (2, [1, 2, 5, 6])):
+        sizes = [[positions] * 2 if positions else []]
+        draft, image = in_columns([record], 99, sizes), [99] * max(positions, 1)
+        assert draft.ids.tolist() == [[5, *image, 6, 8, *image, 7, 9]]
         assert draft.visual.nonzero()[:, 1].tolist() == visual
-        assert draft.ids.flatten()[draft.learned].tolist() == [6, 7, 9]
-        assert draft.followed.tolist() == list(range(draft.ids.shape[1] - 1))
+        assert draft.ids[draft.learned].tolist() == [6, 8, 7, 9]
+        assert draft.targets[draft.learned].tolist() == [8, 2, 9, 2]
 
 
 def draft_of(data, positions, seed=0):
@@ -92,7 +87,8 @@ def test_an_exported_draft_predicts_the_same_when_decoding_and_in_transformers(d
     ids = torch.tensor([[1, 40, 41, 42]])
     with torch.no_grad():
         theirs = model(input_ids=ids).logits[0].log_softmax(-1)
-        whole = conversations(ids[0].tolist(), [0, 1, 2, 3])
+        record = ConversationRecord(0, ((1,),), ((40, 41, 42, 2),), (True,))
+        whole = in_columns([record], 0, [[]])
         ours = DraftTrainee(draft, data, CE).log_probabilities(whole, [])
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 

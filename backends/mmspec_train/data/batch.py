@@ -5,7 +5,7 @@ conversation, m image rows, l layers of DeepStack, A starts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ EMPTY = torch.zeros(0)
 class Batch:
     """The tokens of B conversations, their images and, once the teacher has read it, its states."""
 
+    records: tuple[ConversationRecord, ...]
     ids: Tensor
     """[B, L] token ids, padded at the ends."""
     targets: Tensor
@@ -34,7 +35,7 @@ class Batch:
     """The columns of the images in each sequence."""
     lengths: tuple[int, ...]
     """The number of columns of each sequence, without padding."""
-    positions: Tensor
+    positions: Tensor = EMPTY
     """[B, 3, L] rotary positions in the target: time, row and column; 0 for padding."""
     pixels: tuple[Float32, ...] = ()
     """[3, height, width] of each image, in order; may be empty if hidden states are stored."""
@@ -77,6 +78,21 @@ def gather_columns(rows: Tensor, columns: Tensor) -> Tensor:
     return rows.gather(1, columns.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
 
 
+def in_columns(
+    records: Sequence[ConversationRecord], image_id: int, sizes: Sequence[Sequence[int]]
+) -> Batch:
+    """Pad conversations to the longest; sizes: the columns of each one's images, as `lay_out`'s."""
+    laid_out = [lay_out(one, image_id, each) for one, each in zip(records, sizes, strict=True)]
+    ids, targets, images = zip(*laid_out, strict=True)
+    return Batch(
+        tuple(records),
+        pad_sequence(list(map(torch.tensor, ids)), batch_first=True),
+        pad_sequence(list(map(torch.tensor, targets)), batch_first=True, padding_value=IGNORED),
+        images,
+        tuple(map(len, ids)),
+    )
+
+
 def collate(
     records: Sequence[ConversationRecord],
     pixels: Sequence[Float32],
@@ -85,41 +101,37 @@ def collate(
     vision: Vision | None,
     captured: Sequence[Tensor] = (),
 ) -> Batch:
-    """Pad conversations to the longest.
+    """Lay conversations out in the target's columns.
 
     stored: [n + m, H] hidden states and image rows of each conversation; captured: [n, c H] those
     of its captured layers. Both are empty if not stored.
     """
     grids = [record.grids(vision) for record in records]
-    sizes = ([grid.positions for grid in each] for each in grids)
-    laid_out = [lay_out(one, image_id, each) for one, each in zip(records, sizes, strict=True)]
-    ids, targets, images = zip(*laid_out, strict=True)
-    positions, lengths = list(map(rotary_positions, ids, images, grids)), tuple(map(len, ids))
+    batch = in_columns(records, image_id, [[grid.positions for grid in each] for each in grids])
+    positions = list(map(rotary_positions, batch.lengths, batch.images, grids))
     states = image_rows = EMPTY
     if stored:
-        parts = [rows.tensor_split([n]) for rows, n in zip(stored, lengths, strict=True)]
+        parts = [rows.tensor_split([n]) for rows, n in zip(stored, batch.lengths, strict=True)]
         states = pad_sequence([first for first, _ in parts], batch_first=True)
         image_rows = torch.cat([second for _, second in parts])
-    return Batch(
-        pad_sequence(list(map(torch.tensor, ids)), batch_first=True),
-        pad_sequence(list(map(torch.tensor, targets)), batch_first=True, padding_value=IGNORED),
-        images,
-        lengths,
-        pad_sequence(positions, batch_first=True).transpose(1, 2),
-        tuple(pixels),
-        image_rows,
-        states,
+    return replace(
+        batch,
+        positions=pad_sequence(positions, batch_first=True).transpose(1, 2),
+        pixels=tuple(pixels),
+        image_rows=image_rows,
+        states=states,
         captured=pad_sequence(list(captured), batch_first=True) if captured else EMPTY,
     )
 
 
-def rotary_positions(ids: Sequence[int], images: Sequence[Span], grids: Sequence[Grid]) -> Tensor:
+def rotary_positions(length: int, images: Sequence[Span], grids: Sequence[Grid]) -> Tensor:
     """Return the rotary positions [n, 3] of a conversation's columns: time, row and column."""
     parts: list[Sequence[int] | Features] = []
     start = 0
     for (first, end), grid in zip(images, grids, strict=True):
-        parts += [ids[start:first], TorchFeatures(torch.empty(end - first, 0), grid)]
+        parts += [[0] * (first - start), TorchFeatures(torch.empty(end - first, 0), grid)]
         start = end
     row: Row[Tensor] = Row()
-    row.append(0, Segment([*parts, ids[start:]]), lambda image: torch.empty(image.positions, 0))
-    return torch.from_numpy(row.positions(0, len(ids)).T)
+    last = [0] * (length - start)
+    row.append(0, Segment([*parts, last]), lambda image: torch.empty(image.positions, 0))
+    return torch.from_numpy(row.positions(0, length).T)

@@ -3,21 +3,18 @@
 In the draft an image takes fewer columns than in the target. A draft with vision gets an exact copy
 of the target's tower, so that decoding computes an image's features once for both.
 
-Shape letters: B sequences, S columns of the draft, M images, P positions of one image, D width of
-the tower, H width, n learned columns (row-major, the same in the target and the draft), m columns
-with a successor, V vocabulary.
+Shape letters: B sequences, S columns of the draft, P positions of one image, D width of the tower,
+H width, n rows, V vocabulary.
 """
 
 import json
 import shutil
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from transformers import LlamaModel
@@ -26,65 +23,16 @@ from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_named, read_tensors
 from mmspec.checkpoints.manifest import TOWER, canonical, hub_name, is_buffer, manifest, optional
 from mmspec.checkpoints.stored_config import stored_config
-from mmspec.drafters.heads.packing import Span
 from mmspec.families.decoder import TextConfig
 from mmspec.families.text_families import LLAMA
 from mmspec.families.tower import renamed
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_json
 from mmspec.ground.output_files import make_directory, replace_file, replace_text
-from mmspec.ground.tokens import NO_TOKEN
 from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_torch.device.weights import read_tensor
 from mmspec_train.data.batch import Batch
 from mmspec_train.llama import ATTENTION, llama_config
-
-Ids = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class DraftColumns:
-    """A batch of conversations, laid out in the columns of a draft."""
-
-    ids: Tensor
-    """[B, S] token ids; an image's columns have the id `blank`."""
-    visual: Tensor
-    """[B, S] True at the positions of images."""
-    learned: Tensor
-    """[n] flat indices (row · S + column) of the learned columns."""
-    followed: Tensor
-    """[m] flat indices of the columns that have a next column in their sequence."""
-
-
-def to_draft_columns(conversations: Batch, positions: int, blank: int) -> DraftColumns:
-    """Return the draft's columns: an image takes `positions` of them, or one if that is 0."""
-    ids, learned = conversations.ids.cpu().numpy(), conversations.learned.cpu().numpy()
-    origins = [
-        _origins(length, images, positions or 1)
-        for length, images in zip(conversations.lengths, conversations.images, strict=True)
-    ]
-    shape = len(origins), max(map(len, origins))
-    draft_ids, visual = np.zeros(shape, np.int64), np.zeros(shape, bool)
-    draft_learned, followed = np.zeros(shape, bool), np.zeros(shape, bool)
-    for row, origin in enumerate(origins):
-        text, width = origin != NO_TOKEN, len(origin)
-        draft_ids[row, :width] = np.where(text, ids[row, origin], blank)
-        visual[row, :width] = ~text & bool(positions)
-        draft_learned[row, :width] = text & learned[row, origin]
-        followed[row, : width - 1] = True
-    arrays = draft_ids, visual, np.flatnonzero(draft_learned), np.flatnonzero(followed)
-    return DraftColumns(*(torch.from_numpy(array).to(conversations.ids.device) for array in arrays))
-
-
-def _origins(length: int, images: Sequence[Span], positions: int) -> Ids:
-    """Return, for each column of a draft, the target's column, or NO_TOKEN."""
-    parts: list[Ids] = []
-    start = 0
-    for first, end in images:
-        parts += [np.arange(start, first), np.full(positions, NO_TOKEN)]
-        start = end
-    return np.concatenate([*parts, np.arange(start, length)])
-
 
 VOCABULARY_MATRICES = ("language_model.embed_tokens.weight", "lm_head.weight")
 """Canonical names of the matrices [V, H] with a row for each token."""
@@ -115,8 +63,11 @@ class DraftModel(nn.Module):
         """True if the draft reads images."""
         return self.multi_modal_projector is not None
 
-    def forward(self, columns: DraftColumns, features: Sequence[Tensor]) -> Tensor:
-        """Return states [B, S, H] after the last norm; `features` has [P, D] for each image."""
+    def forward(self, columns: Batch, features: Sequence[Tensor]) -> Tensor:
+        """Return states [B, S, H] after the last norm of a batch in the draft's own columns.
+
+        features: [P, D] of each image.
+        """
         x = self.language_model.embed_tokens(columns.ids)
         if self.multi_modal_projector is not None and features:
             images = self.multi_modal_projector(torch.stack(list(features))).flatten(0, 1)

@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_train.data.batch import Batch
+from mmspec_train.data.batch import Batch, in_columns
 from mmspec_train.data.stored import SCHEDULES
 from mmspec_train.distillation.objective import (
     DraftStarts,
@@ -21,7 +22,7 @@ from mmspec_train.distillation.objective import (
     target_log_probabilities,
 )
 from mmspec_train.distillation.training import Stage, Trainee
-from mmspec_train.drafts.draft_model import DraftColumns, DraftModel, save_draft, to_draft_columns
+from mmspec_train.drafts.draft_model import DraftModel, save_draft
 
 PROJECTOR_SHARE = 0.1
 """Share of the training budget that the projector's stage gets."""
@@ -75,9 +76,11 @@ class DraftTrainee(Trainee):
     def text_loss(self, conversations: Batch) -> Tensor:
         """Return the mean cross-entropy of every token but the first."""
         columns = self._columns(conversations)
-        states = self.module(columns, ()).flatten(0, 1)
-        q = self.module.log_probabilities(states[columns.followed])
-        return divergence("ce", q, q, columns.ids.flatten()[columns.followed + 1]).mean()
+        after = columns.ids[:, 1:]
+        ends = torch.tensor(columns.lengths, device=after.device).unsqueeze(1) - 1
+        inside = torch.arange(after.shape[1], device=after.device) < ends
+        q = self.module.log_probabilities(self.module(columns, ())[:, :-1][inside])
+        return divergence("ce", q, q, after[inside]).mean()
 
     def loss(self, conversations: Batch) -> Tensor:
         """Return the mean loss over learned columns."""
@@ -103,16 +106,18 @@ class DraftTrainee(Trainee):
         # Clones: tensors that the tower computed in inference mode take part in no backward pass.
         return [image.pooled(self.module.positions).rows.clone().float() for image in features]
 
-    def _columns(self, conversations: Batch) -> DraftColumns:
-        teacher = self.data.teacher
+    def _columns(self, conversations: Batch) -> Batch:
+        """Return the conversations in the draft's columns: an image has P, or one if P is 0."""
+        teacher, positions = self.data.teacher, self.module.positions
         blank = teacher.image_id if self.module.sees else teacher.tokenizer.newline_id
-        return to_draft_columns(conversations, self.module.positions, blank)
+        records = conversations.records
+        sizes = [[positions] * record.images if positions else [] for record in records]
+        return self.data.machine.on_device(in_columns(records, blank, sizes))
 
     def log_probabilities(self, conversations: Batch, images: Sequence[Tensor]) -> Tensor:
         """Return the draft's log-probabilities [n, V] at the learned columns."""
         columns = self._columns(conversations)
-        states = self.module(columns, images).flatten(0, 1)
-        return self.module.log_probabilities(states[columns.learned])
+        return self.module.log_probabilities(self.module(columns, images)[columns.learned])
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return the tokens of the draft's chains from every start."""
