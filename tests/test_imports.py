@@ -20,7 +20,7 @@ HEAVY |= {"starlette", "uvicorn", "llguidance"}
 CORE = {"mmspec", "msgspec", "numpy"}
 TORCH = CORE | {"mmspec_torch", "torch", "safetensors", "array_api_compat"}
 BENCH = CORE | {"mmspec_bench", "mmspec_world", "mmspec_terminal"}
-BENCH |= {"click", "PIL", "tokenizers", "pyarrow"}
+BENCH |= {"click", "pyarrow"}
 
 ALLOWED = {
     "mmspec": ("mmspec", CORE | {"PIL"} | LAZY),
@@ -28,7 +28,7 @@ ALLOWED = {
     "mmspec_mlx": ("backends/mmspec_mlx", CORE | {"mmspec_mlx", "mlx"}),
     "mmspec_train": (
         "backends/mmspec_train",
-        TORCH | {"mmspec_train", "mmspec_world", "transformers", "tokenizers", "PIL", "rich"},
+        TORCH | {"mmspec_train", "mmspec_world", "transformers", "rich"},
     ),
     "mmspec_terminal": ("cli/mmspec_terminal", {"mmspec", "mmspec_terminal", "click"}),
     "mmspec_cli": (
