@@ -73,10 +73,11 @@ def test_the_gpu_script_measures_in_one_call(tmp_path):
     done = gpu(tmp_path / "out", "tiny", SYNTHETIC_DIR=str(tmp_path), **CPU)
     assert done.returncode == 0, done.stderr
     written = {file.name: file.read_text() for file in (tmp_path / "out").iterdir()}
-    assert set(written) == REPORTS | {"tiny.json", "tiny-int8.json", "peers.json"}
-    assert "target step" in written["tiny.md"]
+    reports = REPORTS | {"tiny.json", "tiny-int8.json", "peers.json"}
+    assert set(written) == reports | {"weights-tiny.txt"}
+    assert "M gamma auto" in written["tiny.md"]
     assert "mmspec torch, plain" in written["peers.txt"]
-    assert json.loads(written["tiny.json"])["costs"]
+    assert json.loads(written["tiny.json"])["methods"]
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
