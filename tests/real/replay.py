@@ -23,7 +23,9 @@ from mmspec_bench.suite.rows import PLAIN
 from mmspec_cli.main import main as mmspec
 from support.mmspec_suite import TOPICS
 
-METHODS = "lookup,tree8:lookup,tree16:lookup"
+METHODS = "lookup,tree8:lookup,tree16:lookup,tree24:lookup"
+GAMMA = "7"
+"""The most tokens of a path: a tree of eight nodes has one more, else it would be a chain."""
 MEMORIES = ("", "other", "topic", "all")
 """Earlier conversations: none, all of other topics, those of the same one, all in their order."""
 LONGEST = "1100"
@@ -34,7 +36,8 @@ def replay(model: str, folder: Path, methods: str, *more: str) -> BenchRun:
     """Replay the answers of a model by `methods`."""
     where = ["--suite", f"mmspec={benchmark()}", "--target-answers", str(answers_file(model))]
     models = ["--model", str(directory(model)), "--draft", "none", "--max-new-tokens", LONGEST]
-    command = ["bench", "run", *where, *models, "--methods", f"{PLAIN},{methods}"]
+    drafting = ["--methods", f"{PLAIN},{methods}", "--gamma", GAMMA]
+    command = ["bench", "run", *where, *models, *drafting]
     assert mmspec([*command, "--out", str(folder), *more]) == 0
     return read_run(folder)
 
