@@ -7,9 +7,10 @@ every token is read by itself, as plain decoding does.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from mmspec.chat.answer import Piece
+from mmspec.chat.answer import Answer, Piece
 from mmspec.decoding.statistics import Likelihood, Round
 from mmspec.prompt.text_stream import TextStream
+from mmspec.prompt.tokenizer import Tokenizer
 
 LONGEST = 64
 """Tokens in the longest part whose repetition is found."""
@@ -150,6 +151,25 @@ class AnswerText:
             yield shown
             if rest.text:
                 self._held.insert(0, rest)
+
+
+def text_after(
+    answer: Answer, context: Sequence[int], tokenizer: Tokenizer, stops: Sequence[str]
+) -> AnswerText:
+    """The text of what follows an answer's beginning.
+
+    The answer's text becomes all of its beginning's, which an interrupt may have withheld in part,
+    but for a character that was cut there: it is read with the rest of it.
+    context: the tokens before the answer, if it continues a text.
+    """
+    letters = tokenizer.stream(context)
+    whole = "".join(letters.push([id]) for id in answer.beginning)
+    first, shown = sorted([whole.removeprefix(" "), answer.text], key=len)
+    if shown.startswith(first):
+        answer.text = whole.removeprefix(" ")
+    else:  # another model wrote it
+        letters = tokenizer.stream([*context, *answer.beginning])
+    return AnswerText(letters, stops, begun=bool(context or whole))
 
 
 def joined(pieces: Iterator[Piece]) -> Iterator[Piece]:

@@ -8,7 +8,7 @@ from statistics import median_low
 from time import perf_counter
 
 from mmspec.chat.answer import Answer, Events, Piece, Stream
-from mmspec.chat.answer_text import AnswerText, Repetition
+from mmspec.chat.answer_text import Repetition, text_after
 from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pictures
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
@@ -248,9 +248,8 @@ class Chat:
 
     def _decoded(self, drafter: OpenDrafter | None) -> Iterator[Piece]:
         options, answer = self.options, self.answer
-        target, context = self.models.target, [*self.context, *answer.beginning]
-        letters = target.tokenizer.stream(context)
-        text = AnswerText(letters, options.stop_strings, begun=bool(context))
+        target = self.models.target
+        text = text_after(answer, self.context, target.tokenizer, options.stop_strings)
         drafting = drafter.drafting if drafter else None
         draft_length = self.models.draft_length(options, drafting)
         constrained = options.constraint and partial(

@@ -8,7 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from test_loop import PROMPT, SAMPLINGS, chain_and_trees, opened, rounds_of
 
-from mmspec.chat.answer_text import LONGEST, AnswerText, Repetition
+from mmspec.chat.answer import Answer
+from mmspec.chat.answer_text import LONGEST, AnswerText, Repetition, text_after
 from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import Noise
@@ -183,3 +184,18 @@ def test_drafts_that_a_constraint_allows_are_accepted():
     within = ConstrainedTarget(target, anything, GREEDY, ())
     rounds = rounds_of(within, drafter, gamma=4, max_tokens=30)
     assert max(each.accepted for each in rounds) == 4
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_an_answer_that_was_cut_within_a_character_goes_on_with_the_rest(tokenizers, interrupted):
+    for tokenizer in tokenizers.values():
+        ids = tokenizer.encode("one 🙂 é two")
+        for cut in range(len(ids)):
+            text = ""
+            for begun, new in (((), ids[:cut]), (ids[:cut], ids[cut:])):
+                answer = Answer(text, beginning=tuple(begun))
+                follows = text_after(answer, (), tokenizer, ())
+                shown = follows.push(Round([*new], 0, 0, 0))[1]
+                shown += [] if interrupted and not begun else follows.finish()
+                text = answer.text + "".join(piece.text for piece in shown)
+            assert text == tokenizer.decode(ids).removeprefix(" ")
