@@ -12,6 +12,7 @@ from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.memory import Memory
 from mmspec.chat.options import Gamma, Options
+from mmspec.checkpoints.block_config import BLOCK_KINDS
 from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
@@ -199,7 +200,8 @@ class Models:
             rows = calibration.row_costs if calibration.target else None
             return AdaptiveDraftLength(rows, nodes=LOOKUP_NODES)
         if tree is None:
-            return AdaptiveDraftLength(costs if costs(0) else None)
+            cuts = bool(self.head and self.head.kind in BLOCK_KINDS)
+            return AdaptiveDraftLength(costs if costs(0) else None, cuts=cuts)
         if tree.branching or not costs(0):
             return AdaptiveDraftLength()
         measured = [nodes for nodes in TREE_NODES if costs(0, nodes=nodes)]

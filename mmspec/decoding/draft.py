@@ -5,7 +5,7 @@ vocabulary.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, Protocol
 
 from mmspec.decoding import formulas
@@ -72,6 +72,10 @@ class DeviceDraft(Generic[A]):
     def size(self) -> int:
         """The number of drafted tokens, n."""
         return self.ids.shape[0]
+
+    def first(self, count: int) -> "DeviceDraft[A]":
+        """The first tokens of a chain."""
+        return replace(self, ids=self.ids[:count], depth=count)
 
     def ancestry(self, xp: Any) -> Ancestry | None:
         """The ancestors of each node, in the array namespace `xp`; None for a chain."""

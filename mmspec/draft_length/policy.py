@@ -7,8 +7,9 @@ the time of this process alone: other programs are no cost of a draft.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf
+from operator import mul
 
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
@@ -81,17 +82,19 @@ class AdaptiveDraftLength:
         trees: Mapping[int, Costs] | None = None,
         *,
         nodes: int = 0,
+        cuts: bool = False,
     ) -> None:
         """calibrated: costs of chains that were measured before, if any.
 
         trees: those of trees by number of nodes; the drafter must be open with one as large. None
         drafts only what the drafter was opened for.  nodes: the most of drafts that take no time
-        and carry estimates: then all is drafted, and the nodes that pay are verified.
+        and carry estimates: then all is drafted, and the nodes that pay are verified.  cuts: True
+        if drafts of a whole block take little more time, and chains carry estimates too.
         """
         kinds = {0: calibrated} | dict(trees or {}) if calibrated else {}
         self._measured = RoundCosts(kinds, nodes or MAX_AUTO_GAMMA)
-        self._drafts_as_opened, self._nodes = trees is None, nodes
-        self._acceptance, self._reliability, self._hoped = Acceptance(), Reliability(), 0.0
+        self._drafts_as_opened, self._nodes, self._cuts = trees is None, nodes, cuts
+        self._acceptance, self._reliability, self._hoped = Acceptance(), Reliability(), [0.0]
         self._budget, self._answered, self._context, self._end = ALLOWANCE, 0, 0, -1
         self._rounds, self._expected = 0, self._estimate()
         self._tried: dict[Candidate, int] = {}
@@ -111,6 +114,8 @@ class AdaptiveDraftLength:
         else:
             self._chosen = self._decide(most)
         nodes, gamma = self._chosen
+        if self._cuts and gamma and not nodes:
+            return Plan(most, None if self._drafts_as_opened else most, self._cut)
         most_nodes = None if self._drafts_as_opened else nodes or gamma
         return Plan(gamma, most_nodes, self.pays if self._nodes else None)
 
@@ -146,7 +151,18 @@ class AdaptiveDraftLength:
         count = best(self._budget / 2, 1.0)
         if not count and pace <= 1:  # perhaps one costs less than it seems
             count = best(self._budget, HOPE)
-        self._hoped = tokens[count] - 1
+        self._hoped = [tokens[count] - 1]
+        return count
+
+    def _cut(self, chances: Sequence[float]) -> int:
+        """The number of a block's tokens that gain most over the best length's pace; at least 1."""
+        each = (chance / (before or 1.0) for before, chance in pairwise([1.0, *chances]))
+        hoped = [*map(self._reliability.corrected, each)]
+        tokens = [*accumulate(accumulate(hoped, mul), initial=1.0)]
+        costs = self._measured.of(0)
+        pace = max(1.0, self._rate(self._best))
+        count = max(range(1, len(tokens)), key=lambda count: tokens[count] - pace * costs[count])
+        self._hoped = hoped[:count]
         return count
 
     @property
@@ -171,7 +187,8 @@ class AdaptiveDraftLength:
         if gamma and self._measured.knows_plain:
             self._acceptance.observe(round_)
             self._expected = self._estimate()
-            self._reliability.observe(min(round_.accepted, tokens - 1), self._hoped)
+            accepted = min(round_.accepted, tokens - 1)
+            self._reliability.observe(accepted, sum(self._hoped[: accepted + 1]))
             self._budget += tokens - 1 - self._risk(draft)
         self._budget = min(self._budget + SHARE * tokens, CREDIT)
 

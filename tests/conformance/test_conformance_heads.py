@@ -185,6 +185,42 @@ def test_a_round_reads_from_the_device_once(engine, backend, monkeypatch):
     assert counted == list(range(1, len(counted) + 1))
 
 
+class Cutting:
+    """A draft length that cuts blocks of four, each to another size."""
+
+    def __init__(self):
+        self.chances, self.sizes, self.drafted = [], [], []
+
+    def choose(self, max_gamma, context):
+        return Plan(min(4, max_gamma), pays=self.pays)
+
+    def pays(self, chances):
+        self.chances.append(chances)
+        self.sizes.append(1 + len(self.sizes) % len(chances))
+        return self.sizes[-1]
+
+    def observe(self, round_):
+        self.drafted += [round_.drafted] if round_.drafted else []
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize("variant", ["dflash", "dspark", "dspark mapped"])
+def test_where_a_block_is_cut_changes_no_token(headed, backend, variant, name):
+    def decoded(length):
+        chat = headed[backend, variant].chat(short(sampling=SAMPLINGS[name]))
+        chat.reply(*FIRST)
+        rounds = chat._session.decode(length, max_tokens=16, stop=(), seed=5)
+        return [token for round_ in rounds for token in round_.tokens]
+
+    cutting = Cutting()
+    assert decoded(cutting) == decoded(FixedDraftLength(0))
+    assert cutting.drafted == cutting.sizes
+    assert set(cutting.sizes) >= {1, 2}
+    for chances in cutting.chances:
+        assert 1 >= chances[0] > 0
+        assert chances == sorted(chances, reverse=True)
+
+
 @pytest.mark.parametrize("variant", HEADS)
 def test_the_same_seed_gives_the_same_rounds_on_every_backend(backends, headed, variant):
     """Greedy trees, and drawn chains, in turn."""

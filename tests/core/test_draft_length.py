@@ -132,6 +132,26 @@ def test_a_sure_draft_is_verified_and_an_unsure_one_cut_away(calibrated):
     assert cost < 0.8
 
 
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_a_block_is_cut_where_a_row_costs_more_than_it_brings(calibrated):
+    """Half of the blocks are sure, and right in 0.95 of all cases; the other in 0.3."""
+
+    def rate(cuts):
+        each, tokens, cost = Machine(0.3, 0.0, 0.0), 0, 0.0
+        costs = each.calibration() if calibrated else None
+        length = AdaptiveDraftLength(costs, cuts=cuts)
+        for _ in range(1000):
+            each.acceptance = 0.95 if each.dice.random() < 0.5 else 0.3
+            plan = length.choose(50, 100)
+            chances = [each.acceptance**place for place in range(1, plan.gamma + 1)]
+            round_ = each.round(plan.pays(chances) if plan.pays else plan.gamma)
+            length.observe(round_)
+            tokens, cost = tokens + len(round_.tokens), cost + round_.cost_seconds
+        return tokens / cost
+
+    assert rate(cuts=True) > 1.15 * rate(cuts=False)
+
+
 @settings(max_examples=25)
 @given(some.integers(0, 99), some.sampled_from([0.0, 0.2, 1.5]))
 def test_a_draft_that_is_sure_and_wrong_loses_little(seed, row):

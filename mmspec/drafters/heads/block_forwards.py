@@ -59,6 +59,12 @@ class BlockForwards(HeadForwards[BlockModules[A], A]):
         token = self._integers(self._base.ids(last, last + 1))
         return MarkovExpander(modules, features, project(features), token)
 
+    def _chances(self, expander: Expander, ids: A, keys: A) -> list[A]:
+        if isinstance(expander, MarkovExpander):
+            return expander.confidence(ids)
+        assert isinstance(expander, BlockExpander)
+        return [self._sampler.children(expander.rows, keys, 1)[0][:, 0]]
+
     def _integers(self, values: Sequence[int]) -> A:
         return self._framework.integers(values)
 

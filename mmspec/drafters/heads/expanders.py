@@ -12,6 +12,7 @@ from typing import Generic
 
 from mmspec.decoding.contract import HiddenStates
 from mmspec.decoding.ensemble import DraftTail
+from mmspec.decoding.formulas import sigmoid
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.block import BlockModules
 from mmspec.drafters.heads.modules import Successor
@@ -59,17 +60,17 @@ class BlockExpander(Generic[A]):
     def __init__(self, framework: Framework[A], features: A, project: Map[A]) -> None:
         """features: [K, H], one for each predicted position."""
         self._framework = framework
-        self._rows = project(features)
+        self.rows = project(features)
         self._level = 0
 
     def root(self) -> A:
         """Logits [1, V] of the token after the sequence."""
-        return self._rows[:1]
+        return self.rows[:1]
 
     def expand(self, tokens: A, parents: A | None) -> A:  # noqa: ARG002
         """Logits [w, V] of the next position, the same after every node."""
         self._level += 1
-        row = self._rows[self._level : self._level + 1]
+        row = self.rows[self._level : self._level + 1]
         same: A = self._framework.xp.broadcast_to(row, (len(tokens), row.shape[1]))
         return same
 
@@ -121,6 +122,18 @@ class MarkovExpander(Generic[A]):
         if self._state is not None:
             self._state = of(self._modules.framework, self._state, parents)
         return self._correct(tokens)
+
+    def confidence(self, ids: A) -> list[A]:
+        """The chance [n] of each token of a chain by the confidence head, if there is one."""
+        modules = self._modules
+        if modules.confidence is None:
+            return []
+        x = self._features[: len(ids)]
+        if modules.options.confidence_head_with_markov:
+            before = modules.framework.concat([self._anchor, ids[:-1]], 0)
+            embedded = modules.framework.pick(self._markov.embedding, before)
+            x = modules.framework.concat([x, embedded], -1)
+        return [sigmoid(modules.framework.xp, modules.confidence(x))[:, 0]]
 
     def _correct(self, tokens: A) -> A:
         framework, level = self._modules.framework, self._level

@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from functools import cached_property, partial
+from itertools import accumulate
+from operator import mul
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -50,7 +52,15 @@ class HeadForwards(ABC, Generic[P, A]):
         with framework.inference():
             expander, keys = self._expander(outline, start, gamma), framework.keys(noise, gamma)
             tree = self._tree.within(plan.nodes, gamma) if self._tree else None
-            return framework.draft(self._sampler, expander, tree, keys)
+            draft = framework.draft(self._sampler, expander, tree, keys)
+            if plan.pays and not tree and (chances := self._chances(expander, draft.ids, keys)):
+                (each,) = framework.read(*chances)
+                return draft.first(plan.pays([*accumulate(each, mul)]))
+            return draft
+
+    def _chances(self, expander: Expander, ids: A, keys: A) -> list[A]:  # noqa: ARG002
+        """How likely each token [n] of a chain is accepted if all before are; empty if unknown."""
+        return []
 
     @abstractmethod
     def follow(self, outline: Outline, start: int, stop: int) -> None:
