@@ -55,7 +55,7 @@ class RoundCosts:
     @property
     def reach(self) -> int:
         """The longest chain whose cost can be guessed."""
-        return self._most if self.is_calibrated else 2 * max(g for _, g in self._times) or 1
+        return self._most if self.is_calibrated else 2 * max([0, *(g for _, g in self._times)]) or 1
 
     @property
     def knows_plain(self) -> bool:

@@ -302,3 +302,7 @@ def test_the_likeliest_nodes_of_all_are_in_the_tree(acceptance, nodes, depth):
     paths = surest_paths(acceptance, nodes, depth)
     assert [each for each, _ in paths] == pytest.approx(sorted(everything)[: -nodes - 1 : -1])
     assert all(each == pytest.approx(chance(path, acceptance, 0.45)) for each, path in paths)
+
+
+def test_a_length_that_saw_no_round_gives_no_reason():
+    assert AdaptiveDraftLength().plain_reason() is None
