@@ -125,3 +125,18 @@ def test_csv_reads_back_and_holds_no_formulas(tmp_path):
         first, second = csv.DictReader(opened)
     assert first == {"a": '1,"2"\n', "b": "'=1+1", "c": ""}
     assert (float(second["a"]), float(second["c"])) == (-1.5, 0.1 + 0.2)
+
+
+def test_shards_are_one_run(tmp_path):
+    rows = [plain(f"chart/{place}", 4) for place in range(4)]
+    settings = provenance(["none"])
+    folders = [
+        write(tmp_path / str(at), rows[at - 1 :: 2], settings | {"shard": f"{at}/2"})
+        for at in (1, 2)
+    ]
+    assert {each.sample for each in read_run(*folders).rows} == {each.sample for each in rows}
+    with pytest.raises(UsageError, match="give each shard once"):
+        read_run(folders[0], folders[0])
+    other = write(tmp_path / "3", rows[:1], settings | {"gamma": 9})
+    with pytest.raises(UsageError, match="gamma differs"):
+        read_run(folders[1], other)

@@ -8,7 +8,7 @@ import pytest
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics.check import NEAR_TIES
-from mmspec.ground.errors import ImageError
+from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.conversation import Message
 from mmspec_bench.suite import metrics
 from mmspec_bench.suite.answerer import open_answerer
@@ -18,7 +18,7 @@ from mmspec_bench.suite.offline import OFFLINE_TASKS, offline
 from mmspec_bench.suite.rows import read_rows
 from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_bench.suite.runner import Runner
-from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample
+from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample, shard
 from mmspec_world.wording import prompts
 from support.chat_turns import OPTIONS
 from support.scripted_engine import SEES, picture
@@ -74,6 +74,16 @@ def test_second_turns_are_built_as_tabed_builds_them(few):
     assert texts(by_task["reasoning"][0].read()[1]) == FOLLOW_UPS["caption"]
     assert all(len(item.read()) == 1 for item in by_task["pororo"])
     assert all(len(item.read()) >= 2 for item in by_task["conversation"])
+
+
+def test_shards_share_all_out():
+    assert [shard("abcdefg", f"{n}/3") for n in (1, 2, 3)] == ["adg", "be", "cf"]
+
+
+@pytest.mark.parametrize("word", ["", "0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
+def test_other_shards_are_refused(word):
+    with pytest.raises(UsageError, match="such as 1/2"):
+        shard("abc", word)
 
 
 def conversation(number, turns=1):

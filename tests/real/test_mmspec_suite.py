@@ -1,4 +1,4 @@
-"""MMSpec itself as a suite: ten samples of each topic by small models."""
+"""MMSpec itself as a suite: ten samples of each topic by small models, in two shards."""
 
 from pathlib import Path
 
@@ -27,8 +27,11 @@ def models(name: str, folder: Path) -> list[str]:
 def test_ten_samples_of_each_topic_are_answered_as_without_drafts(name, tmp_path, capsys):
     suite = ["--suite", f"mmspec={benchmark()}", "--limit", "10", "--max-new-tokens", "12"]
     chosen = [*models(name, tmp_path), "--methods", f"{METHODS[name]},{PLAIN}"]
-    assert mmspec(["bench", "run", *suite, *chosen, "--out", str(tmp_path)]) == 0
-    run = read_run(tmp_path)
+    folders = [tmp_path / "1", tmp_path / "2"]
+    for folder in folders:
+        shards = ["--shard", f"{folder.name}/2", "--out", str(folder)]
+        assert mmspec(["bench", "run", *suite, *chosen, *shards]) == 0
+    run = read_run(*folders)
     assert len({row.sample for row in run.rows}) == 60
     assert tuple(run.tasks) == TOPICS
     assert max(row.turn for row in run.rows) == 2
@@ -36,6 +39,6 @@ def test_ten_samples_of_each_topic_are_answered_as_without_drafts(name, tmp_path
     assert all(row.identical for row in drafted if "not compared" not in "".join(row.notes))
     assert sum(row.accepted for row in drafted) > 0
     capsys.readouterr()
-    assert mmspec(["bench", "report", str(tmp_path)]) == 0
+    assert mmspec(["bench", "report", *map(str, folders)]) == 0
     report = capsys.readouterr().out
     assert all(topic in report for topic in TOPICS)

@@ -15,12 +15,12 @@ from mmspec_terminal.setup import with_screen
 
 
 @click.command()
-@click.argument("directory", type=Path, metavar="DIR")
+@click.argument("directories", nargs=-1, required=True, type=Path, metavar="DIR...")
 @with_screen(JSON)
-def report(screen: Screen, directory: Path) -> None:
-    """Report on a run; CSV files are written beside its rows."""
+def report(screen: Screen, directories: tuple[Path, ...]) -> None:
+    """Report on a run or its shards; CSV files are written to the first DIR."""
     screen.progress("reading")
-    run = read_run(directory)
+    run, directory = read_run(*directories), directories[0]
     lines = run.task_summaries
     texts = csv_files(run, lines)
     for name, text in texts.items():

@@ -70,6 +70,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--memory", is_flag=True, default=None, help="Lookup reads earlier answers too.")
 @click.option("--out", type=Path, required=True, metavar="DIR", help=f"Gets {ROWS}, {PROVENANCE}.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")
 @click.option("--skip-bad", is_flag=True, help="Leave broken samples out, and name them.")
 @MODEL
 @click.option(

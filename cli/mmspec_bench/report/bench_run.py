@@ -1,6 +1,6 @@
-"""Reads a run from its folder."""
+"""Reads a run from its folder, or from those of its shards."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,9 +9,12 @@ from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.confidence import tokens_per_round
 from mmspec_bench.suite.metrics import Summary, summarise
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, AnswerRow, read_rows
-from mmspec_bench.suite.run_folder import read_provenance
+from mmspec_bench.suite.run_folder import SuiteSettings, read_provenance
 
 ALL = "all"
+SETTINGS = SuiteSettings.__dataclass_fields__.keys() - {"shard"}
+SHARED = (*sorted(SETTINGS), "models", "backend", "device", "dtype")
+"""Entries in which the shards of a run agree; their machines may differ."""
 
 Key = TypeVar("Key")
 T = TypeVar("T")
@@ -28,7 +31,7 @@ class BenchRun:
     tasks: list[str]
     """Names of tasks in the order of the suite."""
     settings: dict[str, Any]
-    """The content of the run's `provenance.json`."""
+    """The content of the `provenance.json` of the first folder."""
 
     @property
     def drafting(self) -> list[str]:
@@ -82,22 +85,39 @@ def grouped(values: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
     return groups
 
 
-def read_run(folder: Path) -> BenchRun:
-    """Read the folder of a run; raises UsageError for one that holds none."""
-    settings = read_provenance(_file(folder, PROVENANCE).parent)
-    rows, order = read_rows(_file(folder, ROWS)), settings["methods"]
+def read_run(*folders: Path) -> BenchRun:
+    """Read a run; raises UsageError for a folder without one, and for shards that do not fit."""
+    provenances = [read_provenance(_file(folder, PROVENANCE).parent) for folder in folders]
+    settings, order, tasks = provenances[0], provenances[0]["methods"], dict[str, None]()
+    for folder, other in zip(folders, provenances, strict=True):
+        if differ := [name for name in SHARED if _shared(other, name) != _shared(settings, name)]:
+            raise UsageError(f"{folder} is no shard of {folders[0]}: {differ[0]} differs")
+    rows: dict[Hashable, AnswerRow] = {}
+    for folder in folders:
+        for row in read_rows(_file(folder, ROWS)):
+            if row.method not in order:
+                raise UsageError(
+                    f"{folder / ROWS} has a row of {row.method}, which the run has not"
+                )
+            if rows.setdefault((*row.key, row.method), row) is not row:
+                raise UsageError(f"{folder} has {row.sample} again: give each shard once")
+            tasks[row.task] = None
     if not rows:
-        raise UsageError(f"{folder / ROWS} has no rows: no sample was answered")
-    for row in rows:
-        if row.method not in order:
-            raise UsageError(f"{folder / ROWS} has a row of {row.method}, which the run has not")
-    methods = {row.method for row in rows}
+        raise UsageError(f"{folders[0] / ROWS} has no rows: no sample was answered")
+    methods = {row.method for row in rows.values()}
     return BenchRun(
-        sorted(rows, key=lambda row: order.index(row.method)),
+        sorted(rows.values(), key=lambda row: order.index(row.method)),
         [name for name in order if name in methods],
-        list(dict.fromkeys(row.task for row in rows)),
+        [*tasks],
         settings,
     )
+
+
+def _shared(provenance: dict[str, Any], name: str) -> Any:
+    """A setting for comparison; of models their digests, because their folders may differ."""
+    if name != "models":
+        return provenance.get(name)
+    return {role: model and model["digest"] for role, model in provenance[name].items()}
 
 
 def _file(folder: Path, name: str) -> Path:

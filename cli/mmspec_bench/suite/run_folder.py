@@ -34,6 +34,7 @@ class SuiteSettings:
     limit: int | None = None
     tasks: tuple[str, ...] = ()
     seed: int = 0
+    shard: str = "1/1"
     captioner: str = "auto"
     captions: str = ""
     draft_text: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.replay import with_answers
 from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, rewrite
 from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder, record_skipped
-from mmspec_bench.suite.samples import Read, SuiteSample
+from mmspec_bench.suite.samples import Read, SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
 
 UNREAD = 24
@@ -111,7 +111,7 @@ def prepare(
         open_answerer(method, engine_for(method, engines), settings.options) for method in methods
     ]
     progress("reading the suite")
-    samples = _samples(engines[0], settings)
+    samples = shard(_samples(engines[0], settings), settings.shard)
     progress("reading the models' files")
     rows = open_folder(folder, description(settings, engines), resume=resume)
     runner = Runner(answerers, samples, folder / ROWS, note_skipped)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Literal
 
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
 
 FollowUp = Literal["next", "story", "caption", "summary"]
@@ -55,3 +56,11 @@ def asked_after(samples: Sequence[SuiteSample], firsts: Sequence[SuiteSample]) -
 
 def _two_turns(sample: SuiteSample, first: Read, second: Read) -> SuiteSample:
     return replace(sample, read=lambda: (first()[0], second()[0]))
+
+
+def shard(samples: Sequence[SuiteSample], part: str) -> Sequence[SuiteSample]:
+    """Part 'i/n': every n-th sample from the i-th on; raises UsageError."""
+    first, _, count = part.partition("/")
+    if not (first.isdecimal() and count.isdecimal() and 1 <= int(first) <= int(count)):
+        raise UsageError(f"--shard {part!r}: give which of how many, such as 1/2")
+    return samples[int(first) - 1 :: int(count)]
