@@ -32,7 +32,7 @@ class TorchModel(SeeingModel[Tensor]):
             self.executor = ReplayedExecutor(self.language, CudaGraphs(device))
 
     @property
-    def setup_seconds(self) -> float:  # type: ignore[override]
+    def setup_seconds(self) -> float:
         """Seconds in which graphs were captured."""
         return self.executor.setup_seconds
 

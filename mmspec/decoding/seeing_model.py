@@ -53,13 +53,17 @@ class SeeingModel(Generic[A]):
 
     features: type[GridFeatures]
     """The backend's vision features, which its own models can read alone."""
-    setup_seconds = 0.0
 
     def __init__(self, config: ModelConfig, language: Language[A], parts: Any) -> None:
         """parts: `TowerParts` and `CheckpointParts` for the tower, which takes what it needs."""
         self.config, self._parts = config, parts
         self._framework, self._dtype = language.framework, language.dtype
         self._tower = config.vision.tower(parts, config.text) if config.vision else None
+
+    @property
+    def setup_seconds(self) -> float:
+        """Seconds spent once on shapes of rounds: none."""
+        return 0.0
 
     @property
     def dtype(self) -> str:

@@ -59,7 +59,7 @@ class RoundCosts:
 
     @property
     def knows_plain(self) -> bool:
-        """True if the calibration is believed, or the time of a plain round is measured."""
+        """True if the calibration is believed, or plain rounds were measured twice."""
         is_near = self.is_calibrated and self._speed < FAR
         return is_near or len(self._times.get(PLAIN, ())) > 1
 
