@@ -116,7 +116,6 @@ HELP = {
     "details": "Show all figures of an answer, not the short line.",
     "plain": "No colour, no boxes. Also where NO_COLOR is set or output is piped.",
     "accepted": "Mark the drafted tokens that were kept.",
-    "out": "Write the JSON report there too.",
 }
 """The help of each option, by its name."""
 
@@ -205,4 +204,11 @@ def _writable(_: click.Context, __: click.Parameter, out: Path | None) -> Path |
     return out
 
 
-OUT = option("out", None, "FILE", type=Path, callback=_writable)
+OUT = click.option(
+    "--out",
+    "report_file",
+    type=Path,
+    metavar="FILE",
+    callback=_writable,
+    help="Write the JSON report there too.",
+)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby, zip_longest
+from pathlib import Path
 from typing import Any
 
 from PIL.Image import Image
@@ -19,6 +20,7 @@ from rich.text import Text
 
 from mmspec.chat.answer import Piece
 from mmspec.ground.escape import one_line, visible, visible_json
+from mmspec.ground.output_files import replace_text
 from mmspec.ground.progress import Notice
 from mmspec_terminal.markdown import Markdown
 from mmspec_terminal.preview import preview
@@ -48,16 +50,21 @@ class Screen:
 
     plain: no colour, boxes or temporary lines; also set if stdout is not a terminal, NO_COLOR is
     set, or the terminal is dumb.  accepted: mark accepted draft tokens, by colour or, if plain, by
-    angle quotes.  as_json: results are JSON.
+    angle quotes.  as_json: results are JSON.  report_file: gets the JSON of results too.
     """
 
     def __init__(
-        self, *, plain: bool = False, accepted: bool = False, as_json: bool = False
+        self,
+        *,
+        plain: bool = False,
+        accepted: bool = False,
+        as_json: bool = False,
+        report_file: Path | None = None,
     ) -> None:
         self.terminal = sys.stdout.isatty()
         dumb = os.environ.get("TERM") == "dumb"
         self.plain = plain or dumb or not self.terminal or bool(os.environ.get("NO_COLOR"))
-        self.accepted, self.as_json = accepted, as_json
+        self.accepted, self.as_json, self.report_file = accepted, as_json, report_file
         self._out = self._console(sys.stdout)
         self._err = self._console(sys.stderr)
         self._progress = False
@@ -146,11 +153,13 @@ class Screen:
         self.report(value, lambda: self.table(columns, rows))
 
     def report(self, value: Any, show: Callable[[], object]) -> None:
-        """Write a result as `show` does, or as the JSON document `value`."""
+        """Write a result as `show` does, or as the JSON document `value`, then the report file."""
         if self.as_json:
             self.json(value)
         else:
             show()
+        if self.report_file:
+            replace_text(self.report_file, json.dumps(value, indent=2) + "\n")
 
     def note(self, *remarks: str) -> None:
         """Write remarks to stderr, a line each; on a terminal they wrap between words."""

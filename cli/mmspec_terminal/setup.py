@@ -49,15 +49,14 @@ class Setup:
 def with_screen(*output: Decorator) -> Decorator:
     """Decorator that adds options of output and --plain, passed as the first argument, a `Screen`.
 
-    output: --json and --accepted, as far as a command has them.
+    output: --json, --accepted and --out, as far as a command has them.
     """
+    names = ("plain", "as_json", "accepted", "report_file")
 
     def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
-        def shown(
-            *, plain: bool, as_json: bool = False, accepted: bool = False, **values: Any
-        ) -> Any:
-            screen = Screen(plain=plain, as_json=as_json, accepted=accepted)
+        def shown(**values: Any) -> Any:
+            screen = Screen(**{name: values.pop(name) for name in names if name in values})
             return command(screen, **values)
 
         return together(*output, options.PLAIN)(shown)

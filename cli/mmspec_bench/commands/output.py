@@ -1,43 +1,12 @@
-"""The output of the measuring commands: tables or JSON, and a file."""
+"""What the measuring commands share: loading, tables, and lists of values."""
 
-import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import wraps
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
-from mmspec.ground.output_files import replace_text
 from mmspec_bench.table import Table
-from mmspec_terminal.options import JSON, OUT, together
 from mmspec_terminal.render import Screen
-from mmspec_terminal.setup import with_screen
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """The screen, and the options --out and --json."""
-
-    screen: Screen
-    out: Path | None
-
-    def report(self, report: dict[str, Any], show: Callable[[], None]) -> None:
-        """Show a report, or print it as JSON; then write it to --out. Raises WriteError."""
-        self.screen.report(report, show)
-        if self.out:
-            replace_text(self.out, json.dumps(report, indent=2) + "\n")
-
-
-def with_output(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator that adds --out, --json and --plain, passed as the first argument, an `Output`."""
-
-    @wraps(command)
-    def decorated(screen: Screen, out: Path | None, **values: Any) -> Any:
-        return command(Output(screen, out), **values)
-
-    return together(OUT, with_screen(JSON))(decorated)
 
 
 def loaded(screen: Screen, models: dict[str, Any], options: Options) -> Engine:

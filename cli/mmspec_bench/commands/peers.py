@@ -17,13 +17,15 @@ from mmspec.diagnostics.prompts import Prompt, read_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import LOOKUP
 from mmspec.ground.threads import VARIABLES, cores, default_threads
-from mmspec_bench.commands.output import Output, show_tables, split, with_output
+from mmspec_bench.commands.output import show_tables, split
 from mmspec_bench.compare.methods import PEERS, peer_methods
 from mmspec_bench.compare.runner import Agreement, PeerResult, compare, question_of, run_script
 from mmspec_bench.compare.script_io import Task
 from mmspec_bench.prompts import text_prompts, world_prompts
 from mmspec_bench.table import Table
-from mmspec_terminal.options import DEVICE, DRAFT, EXACT, LONGEST, MODEL, gamma_option
+from mmspec_terminal.options import DEVICE, DRAFT, EXACT, JSON, LONGEST, MODEL, OUT, gamma_option
+from mmspec_terminal.render import Screen
+from mmspec_terminal.setup import with_screen
 
 COUNT = click.IntRange(min=1)
 COLUMNS = (
@@ -56,9 +58,9 @@ NOTE = (
 @click.option("--count", type=COUNT, default=4, help="Default prompts, by set.")
 @click.option("--repeats", type=COUNT, default=3, help="Processes of each peer.")
 @click.option("--max-new-tokens", type=COUNT, default=96, help=LONGEST)
-@with_output
+@with_screen(OUT, JSON)
 def peers(
-    output: Output,
+    screen: Screen,
     *,
     model: str,
     draft: str,
@@ -85,7 +87,6 @@ def peers(
 
     Exit status: 0, or 1 if no program ran.
     """
-    screen = output.screen
     if not any(name in os.environ for name in VARIABLES):
         threads = threads or default_threads(cores())  # programs take other numbers by themselves
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
@@ -115,7 +116,7 @@ def peers(
         Table(f"{label}: {len(every)} prompts x {repeats}", COLUMNS, rows(results, label), NOTE)
         for label, every in sets.items()
     ]
-    output.report(report, partial(show_tables, screen, tables))
+    screen.report(report, partial(show_tables, screen, tables))
     return int(not any(result.figures for result in results))
 
 

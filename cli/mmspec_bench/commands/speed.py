@@ -14,13 +14,15 @@ from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
-from mmspec_bench.commands.output import Output, loaded, show_tables, split, with_output
+from mmspec_bench.commands.output import loaded, show_tables, split
 from mmspec_bench.measure.speed import measure, timed
 from mmspec_bench.measure.steadiness import watch
 from mmspec_bench.measure.timing import Figures
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.table import Table
-from mmspec_terminal.options import CAPTIONER, EXACT, LOADING, LONGEST, parse_gamma
+from mmspec_terminal.options import CAPTIONER, EXACT, JSON, LOADING, LONGEST, OUT, parse_gamma
+from mmspec_terminal.render import Screen
+from mmspec_terminal.setup import with_screen
 from mmspec_terminal.wording import with_flags
 
 VIEWS = "M,T,MT,MTC"
@@ -52,9 +54,9 @@ COUNT = click.IntRange(min=1)
 @EXACT
 @click.option("--repeats", type=COUNT, default=3, help="Runs of each prompt.")
 @click.option("--max-new-tokens", default=96, help=LONGEST)
-@with_output
+@with_screen(OUT, JSON)
 def speed(
-    output: Output,
+    screen: Screen,
     *,
     images: tuple[str, ...],
     prompt: str | None,
@@ -72,7 +74,6 @@ def speed(
 
     Exit status: 0, or 1 if an answer differs from plain decoding's.
     """
-    screen = output.screen
     lengths = [Options(gamma=parse_gamma(gamma)).gamma for gamma in split(gammas) or [gammas]]
     given = read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
     options = Options(max_new_tokens=max_new_tokens, exact=exact)
@@ -108,7 +109,7 @@ def speed(
     )
     note = f"{NOTE} {problem}".rstrip()
     table = Table(title, COLUMNS, [_row(method) for method in figures], note)
-    output.report(report, partial(show_tables, screen, [table]))
+    screen.report(report, partial(show_tables, screen, [table]))
     return int(any(method.identical < method.answers for method in figures))
 
 
