@@ -34,8 +34,3 @@ def percent(value: float | None, digits: int = 1) -> str:
 def signed_percent(value: float | None) -> str:
     """A relative difference in per cent, with its sign; empty for None."""
     return "" if value is None else f"{value:+.1%}".replace("%", " %")
-
-
-def count_of(count: int, noun: str) -> str:
-    """A count with its noun: "1 image", "2 images"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -8,14 +8,8 @@ from mmspec_bench.suite.confidence import DRAWS, LEVEL, difference
 from mmspec_bench.suite.methods import is_single_view
 from mmspec_bench.suite.metrics import Summary, block_efficiency
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, AnswerRow
-from mmspec_bench.table import (
-    Table,
-    count_of,
-    number,
-    percent,
-    positive,
-    signed_percent,
-)
+from mmspec_bench.table import Table, number, percent, positive, signed_percent
+from mmspec_terminal.wording import counted
 
 FEW_SAMPLES = 20
 """Number of samples below which bootstrap intervals are too narrow."""
@@ -55,7 +49,7 @@ def by_images(run: BenchRun) -> Table:
         (name, *(positive(block_efficiency(groups.get((name, count), ()))) for count in counts))
         for name in run.drafting
     ]
-    columns = ("method", *(count_of(count, "image") for count in counts))
+    columns = ("method", *(counted(count, "image") for count in counts))
     note = "Tokens per round (micro) by images in the conversation so far, all tasks and turns."
     return Table("By images", columns, lines, note)
 
@@ -115,7 +109,7 @@ def _ends(counts: Sequence[int], drawn: str) -> str:
     if not counts:
         return "All samples are of one image: there is no interval."
     few, most = min(counts), max(counts)
-    samples = count_of(most, "sample") if few == most else f"{few} to {most} samples"
+    samples = counted(most, "sample") if few == most else f"{few} to {most} samples"
     text = f"From, to: {percent(LEVEL, 0)} of {DRAWS:,} {drawn} of {samples}."
     if few < FEW_SAMPLES:
         text += f" With fewer than {FEW_SAMPLES} samples the interval is too narrow to rely on."
@@ -155,10 +149,10 @@ def title(run: BenchRun) -> str:
     names = " + ".join(model["name"] for model in models.values() if model)
     kind = computed(run.settings["dtype"], models["target"].get("quantize", "none"))
     place = f"{names} on {run.settings['backend']}, {run.settings['device']}, {kind}"
-    questions = count_of(len({row.key for row in run.rows}), "question")
-    tasks, methods = count_of(len(run.tasks), "task"), count_of(len(run.methods), "method")
+    questions = counted(len({row.key for row in run.rows}), "question")
+    tasks, methods = counted(len(run.tasks), "task"), counted(len(run.methods), "method")
     absent = len(run.settings["skipped"])
-    left_out = f" {count_of(absent, 'sample')} left out, as {PROVENANCE} says." if absent else ""
+    left_out = f" {counted(absent, 'sample')} left out, as {PROVENANCE} says." if absent else ""
     repeated = " The target repeats given answers: no seconds are shown." if run.is_replay else ""
     return f"{place}: {questions} of {tasks}, {methods}.{left_out}{repeated}"
 
