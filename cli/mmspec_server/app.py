@@ -33,7 +33,7 @@ from mmspec_server.completions import Completion, TextCompletion
 from mmspec_server.decoding import ConversationCache, DecodingQueue, Event, answer
 from mmspec_server.endpoint import ApiError, Endpoint, Fields, failure, read_body, read_json
 from mmspec_server.grammar import Grammars
-from mmspec_server.images import MEGA, Fetcher, ImageReader
+from mmspec_server.images import ImageReader
 from mmspec_server.middleware import PAGE, Guard, Metrics
 from mmspec_server.prompts import RequestPrompt, prepare, prepare_text, read_conversation
 from mmspec_server.replies import EventStream, Reply, whole
@@ -82,8 +82,7 @@ class Service:
 
     def __post_init__(self) -> None:
         settings = self.settings
-        pixels, fetcher = int(settings.max_pixels * MEGA), Fetcher(settings.allow_url)
-        self.reader = ImageReader(pixels=pixels, root=settings.media_root, fetcher=fetcher)
+        self.reader = ImageReader(settings)
         if not settings.isolate:
             self.engine.memory = Memory(self.engine.target.model.config.text.vocab_size)
         self.cache = ConversationCache(self.engine, settings.conversations, settings.cache * 2**20)

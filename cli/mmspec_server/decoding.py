@@ -16,7 +16,6 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import Prefilled
 from mmspec.prompt.chunks import Chunk
-from mmspec.prompt.conversation import Conversation
 from mmspec_server.endpoint import ApiError
 from mmspec_server.prompts import RequestPrompt
 
@@ -190,21 +189,25 @@ class ConversationCache:
     def __len__(self) -> int:
         return len(self._chats)
 
-    def open(self, options: Options, before: Conversation, chunks: Sequence[Chunk]) -> Chat:
-        """A chat in which the turns `before` are over, from the cache if one begins alike.
+    @contextmanager
+    def chat(self, options: Options, prompt: RequestPrompt) -> Iterator[Chat]:
+        """Context with a chat before its question, from the cache if one begins alike.
 
-        chunks: the whole prompt. Give the chat back with `keep`, also after an error.
+        At its end, also by an error, the chat is kept; the least recently used ones leave.
         """
-        sizes = [self._served(chat, last, options, chunks) for chat, last in self._chats]
-        if not any(sizes):
-            return self._engine.chat(options, before)
-        chat, _ = self._chats.pop(sizes.index(max(sizes)))
-        chat.change(options)
-        chat.conversation = before
-        return chat
+        sizes = [self._served(chat, last, options, prompt.chunks) for chat, last in self._chats]
+        if any(sizes):
+            chat, _ = self._chats.pop(sizes.index(max(sizes)))
+            chat.change(options)
+            chat.conversation = prompt.before
+        else:
+            chat = self._engine.chat(options, prompt.before)
+        try:
+            yield chat
+        finally:
+            self._keep(chat, prompt.chunks)
 
-    def keep(self, chat: Chat, prompt: Sequence[Chunk]) -> None:
-        """Keep a chat and the prompt of its last answer; the least recently used ones leave."""
+    def _keep(self, chat: Chat, prompt: Sequence[Chunk]) -> None:
         if chat.held_tokens:
             self._chats.append((chat, prompt))
         sizes = [kept.cache_bytes for kept, _ in self._chats]
@@ -232,11 +235,8 @@ def answer(
     plain: draft nothing; the caches are those of drafted answers.
     """
     fitting = replace(options, max_new_tokens=min(options.max_new_tokens, prompt.room))
-    chat = cache.open(fitting, prompt.before, prompt.chunks)
-    chat.speculate, chat.context = not plain, prompt.context
-    try:
+    with cache.chat(fitting, prompt) as chat:
+        chat.speculate, chat.context = not plain, prompt.context
         with chat.send(prompt.question, prompt.chunks) as answering:
             yield from answering
         yield answering.answer
-    finally:
-        cache.keep(chat, prompt.chunks)

@@ -29,9 +29,12 @@ from mmspec.ground.errors import ImageError
 from mmspec.ground.latest_values import LatestValues
 from mmspec.prompt.images import Picture, decode_picture
 from mmspec_server.endpoint import ApiError
+from mmspec_server.settings import ServerSettings
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 MEGA = 10**6
+FILE_BYTES = 20 * 2**20
+"""Bytes of an image's file at most."""
 DECODED_BYTES = 2**28
 """Bytes of the pictures that are kept, as sent and as pixels."""
 
@@ -145,12 +148,7 @@ def _left(deadline: float) -> float:
 class ImageReader:
     """Opens the pictures that requests name; raises ApiError for those that are refused."""
 
-    file_bytes: int = 20 * 2**20
-    pixels: int = 50 * MEGA
-    root: Path | None = None
-    """The directory whose files `file:` URLs may name; none by default."""
-    fetcher: Fetcher = Fetcher(())
-    """Fetches images from its domains; by default from none."""
+    settings: ServerSettings
     _decoding: Lock = field(default_factory=Lock, init=False, repr=False)
     _decoded: LatestValues[tuple[Picture, int]] = field(
         default_factory=lambda: LatestValues(DECODED_BYTES, lambda kept: kept[1]), init=False
@@ -169,6 +167,8 @@ class ImageReader:
 
     def _opened(self, source: str | bytes, param: str) -> tuple[Picture, int]:
         content = self._sent(source) if isinstance(source, str) else source
+        if len(content) > FILE_BYTES:
+            raise RefusedImage(f"it is larger than {FILE_BYTES} bytes")
         with self._decoding:  # warnings are silenced for the whole process meanwhile
             self._check_pixels(content)
             picture = decode_picture(content, param)
@@ -178,12 +178,12 @@ class ImageReader:
         """The content of a file, or at an address."""
         option = ""
         if url.startswith("file:"):
-            if self.root:
-                return read_file(self.root, url, self.file_bytes)
+            if root := self.settings.media_root:
+                return read_file(root, url, FILE_BYTES + 1)
             option = ", or start it with --media-root DIR"
         elif url.startswith(("http:", "https:")):
-            if self.fetcher.domains:
-                return self.fetcher.fetch(url, self.file_bytes)
+            if domains := self.settings.allow_url:
+                return Fetcher(domains).fetch(url, FILE_BYTES)
             option = ", or start it with --allow-url DOMAIN"
         raise RefusedImage(f"not read by this server: send its content in base64{option}")
 
@@ -199,8 +199,6 @@ class ImageReader:
         if parameters[-1:] != ["base64"]:
             return content
         content = content.translate(None, b" \t\r\n\f")
-        if len(content) * 3 // 4 > self.file_bytes + 2:
-            raise RefusedImage(f"it is larger than {self.file_bytes} bytes")
         try:
             return base64.b64decode(content + b"=" * (-len(content) % 4), validate=True)
         except binascii.Error as error:
@@ -218,16 +216,15 @@ class ImageReader:
             pixels = inf
         except Exception as error:  # damaged data makes decoders raise anything
             raise RefusedImage(f"it is not an image in {', '.join(FORMATS)}") from error
-        if pixels > self.pixels:
-            reason = f"it has more than {self.pixels / MEGA:g} million pixels: make it smaller"
-            raise RefusedImage(f"{reason}; --max-pixels allows more")
+        if pixels > self.settings.max_pixels * MEGA:
+            reason = f"it has more than {self.settings.max_pixels:g} million pixels"
+            raise RefusedImage(f"{reason}: make it smaller; --max-pixels allows more")
 
 
-def read_file(root: Path, url: str, limit: int) -> bytes:
-    """The file that a `file:` URL names, absolute or relative to `root`.
+def read_file(root: Path, url: str, most: int) -> bytes:
+    """The first `most` bytes of the file that a `file:` URL names, absolute or relative to `root`.
 
-    Raises RefusedImage unless it is a regular file inside `root`, links resolved, of at most
-    `limit` bytes.
+    Raises RefusedImage unless it is a regular file inside `root`, links resolved.
     """
     try:
         path = (root / unquote(urlsplit(url).path)).resolve(strict=True)
@@ -235,12 +232,9 @@ def read_file(root: Path, url: str, limit: int) -> bytes:
         # Without following a link that has come since, nor waiting for a pipe's writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise RefusedImage("it is not a regular file")
-            if status.st_size > limit:
-                raise RefusedImage(f"it is larger than {limit} bytes")
-            return file.read(limit)
+            return file.read(most)
     except (OSError, ValueError, RuntimeError) as error:
         # Python 3.11 raises RuntimeError for links in a circle.
         raise RefusedImage("there is no such file in the media root") from error

@@ -11,14 +11,19 @@ import pytest
 from mmspec.prompt.images import decode_picture
 from mmspec_server.endpoint import ApiError
 from mmspec_server.images import Fetcher, ImageReader, RefusedImage, is_public
+from mmspec_server.settings import ServerSettings
 from support.live_server import data_url, png
 
 RED = decode_picture(png(), "")
 
 
-def refused(reader, url):
+def reader(**settings):
+    return ImageReader(ServerSettings(**settings))
+
+
+def refused(images, url):
     with pytest.raises(ApiError) as error:
-        reader.picture(url, "messages[0]")
+        images.picture(url, "messages[0]")
     assert error.value.status == 400
     assert error.value.message.startswith("messages[0]: ")
     return error.value.message
@@ -31,7 +36,7 @@ def test_data_urls_are_read_by_their_standard():
     for kind in ("PNG", "WEBP", "GIF"):
         content = png(kind=kind)
         url = data_url(content, f"image/{kind.lower()}")
-        assert ImageReader().picture(url, "x") == decode_picture(content, "")
+        assert reader().picture(url, "x") == decode_picture(content, "")
     content = png()
     base64 = data_url(content).partition(",")[2]
     lines = "\n".join(base64[at : at + 76] for at in range(0, len(base64), 76))
@@ -45,11 +50,11 @@ def test_data_urls_are_read_by_their_standard():
         f"data:image/png;base64,{quote(base64, safe='')}",
         f"data:image/png,{quote(content)}",
     ):
-        assert ImageReader().picture(url, "x") == RED
+        assert reader().picture(url, "x") == RED
 
 
 def test_a_picture_that_comes_again_is_decoded_once(monkeypatch):
-    reader, blue = ImageReader(), decode_picture(png("blue"), "")
+    images, blue = reader(), decode_picture(png("blue"), "")
     read = []
 
     def decode(content, name):
@@ -58,8 +63,8 @@ def test_a_picture_that_comes_again_is_decoded_once(monkeypatch):
 
     monkeypatch.setattr("mmspec_server.images.decode_picture", decode)
     for name in "abc":
-        assert reader.picture(data_url(png()), name) == RED
-        assert reader.picture(data_url(png("blue")), name) == blue
+        assert images.picture(data_url(png()), name) == RED
+        assert images.picture(data_url(png("blue")), name) == blue
     assert read == ["a", "a"]
 
 
@@ -77,20 +82,20 @@ def bomb(width, height):
 def test_too_large_images_are_refused_before_they_are_decoded(monkeypatch):
     monkeypatch.setattr("mmspec_server.images.decode_picture", pytest.fail)
     for size in ((1001, 1000), (60_000, 60_000)):
-        message = refused(ImageReader(pixels=1_000_000), data_url(bomb(*size)))
+        message = refused(reader(max_pixels=1), data_url(bomb(*size)))
         assert "1 million pixels" in message
-    monkeypatch.setattr("base64.b64decode", pytest.fail)
-    url = "data:image/png;base64," + "A" * 1400
-    assert "1000 bytes" in refused(ImageReader(file_bytes=1000), url)
+    monkeypatch.setattr("mmspec_server.images.FILE_BYTES", 1000)
+    for encoded in (";base64," + "A" * 1400, "," + "A" * 1001):
+        assert "1000 bytes" in refused(reader(), f"data:image/png{encoded}")
 
 
 def test_other_kinds_are_refused():
     for kind in ("TIFF", "BMP", "PPM"):
-        assert "PNG, JPEG, WEBP, GIF" in refused(ImageReader(), data_url(png(kind=kind)))
+        assert "PNG, JPEG, WEBP, GIF" in refused(reader(), data_url(png(kind=kind)))
     for url in ("data:text/html;base64,AAAA", "data:image/png;base64", "data:;base64,A?A"):
-        assert "data: URL" in refused(ImageReader(), url)
+        assert "data: URL" in refused(reader(), url)
     for url in ("", "cat.png", "ftp://x/y"):
-        assert "data:" not in refused(ImageReader(), url)
+        assert "data:" not in refused(reader(), url)
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -111,13 +116,16 @@ def root(tmp_path):
     return root
 
 
-def test_files_inside_a_root_are_opened_within_a_size(root):
+def test_files_inside_a_root_are_opened_within_a_size(root, monkeypatch):
+    urls = []
     for name in ("folder/a%20red.png", "inner.png", "folder/../inner.png"):
         for url in (f"file://{root}/{name}", f"file:{name}"):
-            assert ImageReader(root=root).picture(url, "x") == RED
-            assert "base64" in refused(ImageReader(), url)
-            small = ImageReader(root=root, file_bytes=50)
-            assert "larger than 50 bytes" in refused(small, url)
+            assert reader(media_root=root).picture(url, "x") == RED
+            assert "base64" in refused(reader(), url)
+            urls.append(url)
+    monkeypatch.setattr("mmspec_server.images.FILE_BYTES", 50)
+    for url in urls:
+        assert "larger than 50 bytes" in refused(reader(media_root=root), url)
 
 
 OUTSIDE = ("outer.png", "loop.png", "none.png", "folder", "pipe.png", "../secret.png", "a%00b.png")
@@ -133,7 +141,7 @@ OUTSIDE += (
 def test_nothing_outside_the_root_is_opened(root):
     for name in OUTSIDE:
         for url in (f"file://{root}/{name}", f"file:{name}"):
-            message = refused(ImageReader(root=root), url)
+            message = refused(reader(media_root=root), url)
             assert str(root) not in message
             assert "secret" not in message
 
@@ -219,8 +227,8 @@ def test_an_image_of_an_allowed_domain_is_fetched_from_the_checked_address(conne
     for path, *replies in (("/red.png", IMAGE), ("/a?size=1", redirect("/red.png"), IMAGE)):
         web, url = Web(*replies), f"http://images.example{path}"
         connect(web)
-        assert "base64" in refused(ImageReader(), url)
-        assert ImageReader(fetcher=FETCHER).picture(url, "x") == RED
+        assert "base64" in refused(reader(), url)
+        assert reader(allow_url=FETCHER.domains).picture(url, "x") == RED
         assert set(web.connected) == {(PUBLIC, 80)}
         assert web.asked()[0] == (path, "Host: images.example")
         assert not web.replies
