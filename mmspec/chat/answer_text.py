@@ -16,37 +16,18 @@ LONGEST = 64
 """Tokens in the longest part whose repetition is found."""
 
 
-class StopStrings:
-    """Passes an answer's text on up to the first stop string; withholds what may begin one."""
+def before_stop(text: str, stops: Sequence[str]) -> tuple[int, bool]:
+    """Number of characters before the first stop string, and whether all of it is there.
 
-    def __init__(self, stops: Sequence[str]) -> None:
-        """stops: strings that are not empty."""
-        self._stops = stops
-        self._held = ""
-        self.is_over = False
-        """True after the first stop string."""
-
-    def push(self, text: str) -> str:
-        """The text that can be shown after `text` has come."""
-        self._held += text
-        ends = [at for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        self.is_over = bool(ends)
-        end = min(ends) if ends else len(self._held) - self._beginning()
-        shown, self._held = self._held[:end], self._held[end:]
-        return shown
-
-    def finish(self) -> str:
-        """The withheld text at the answer's end; nothing if a stop string ended it."""
-        return "" if self.is_over else self._held
-
-    def _beginning(self) -> int:
-        """Length of the longest end of the text that begins a stop string."""
-        lengths = range(max(map(len, self._stops), default=1) - 1, 0, -1)
-        ends = (length for length in lengths if self._begins(self._held[-length:], length))
-        return next(ends, 0)
-
-    def _begins(self, end: str, length: int) -> bool:
-        return len(end) == length and any(stop.startswith(end) for stop in self._stops)
+    Without a whole one, what may begin one counts: the longest end of the text that does.
+    """
+    ends = [at for stop in stops if (at := text.find(stop)) >= 0]
+    if ends:
+        return min(ends), True
+    longest = max(map(len, stops), default=1) - 1
+    places = range(max(len(text) - longest, 0), len(text))
+    begun = (at for at in places if any(stop.startswith(text[at:]) for stop in stops))
+    return next(begun, len(text)), False
 
 
 class Repetition:
@@ -83,54 +64,55 @@ class AnswerText:
     def __init__(
         self, stream: TextStream, stops: Sequence[str] = (), *, begun: bool = False
     ) -> None:
-        """begun: whether the answer continues a text, so that it may begin with a space."""
-        self._stream, self._stops = stream, StopStrings(stops)
-        self._reads_tokens = bool(stops)
+        """stops: strings that are not empty.  begun: whether the answer continues a text, so that
+        it may begin with a space.
+        """
+        self._stream, self._stops = stream, stops
         self._begun = begun
         self._read = self._shown = 0  # characters
-        self._held: list[Piece] = []
+        self._held: list[Piece] = []  # with what may begin a stop string
+        self._free = 0  # characters of it that can be shown
         self._likelihoods: list[tuple[int, Likelihood]] = []  # each after the start of its text
-
-    @property
-    def is_over(self) -> bool:
+        self.is_over = False
         """True after a stop string."""
-        return self._stops.is_over
 
     def push(self, round_: Round) -> tuple[Round, list[Piece]]:
         """The round up to the token that completes a stop string, and what can be shown of it."""
-        singly, shown = self._reads_tokens or bool(round_.likelihoods), 0
+        singly = bool(self._stops or round_.likelihoods)
         runs = [round_.tokens[: round_.accepted], round_.tokens[round_.accepted :]]
         count = 0
         for run, drafted in zip(runs, (True, False), strict=True):
             for tokens in [[token] for token in run] if singly else [run]:
                 self._note_starts(round_.likelihoods[count : count + len(tokens)])
-                shown += self._add(self._stream.push(tokens), drafted=drafted)
+                self._add(self._stream.push(tokens), drafted=drafted)
                 count += len(tokens)
                 if self.is_over:
-                    return round_.until(count), self._pieces(shown)
-        return round_, self._pieces(shown) or [Piece("", "")]
+                    return round_.until(count), self._pieces(self._free)
+        return round_, self._pieces(self._free) or [Piece("", "")]
 
     def finish(self) -> list[Piece]:
-        """What was withheld, at the answer's end."""
-        shown = self._add(self._stream.finish(), drafted=False)
-        shown += len(self._stops.finish())
-        pieces = self._pieces(shown)
-        if self.is_over or not self._likelihoods:
-            return pieces
+        """What was withheld, at the answer's end; nothing if a stop string ended it."""
+        if self.is_over:
+            return []
+        self._add(self._stream.finish(), drafted=False)
+        if self.is_over:
+            return self._pieces(self._free)
+        pieces = self._pieces(self._read - self._shown)
         rest = tuple(likelihood for _, likelihood in self._likelihoods)
-        return [*pieces, Piece("", "", rest)]
+        return [*pieces, Piece("", "", rest)] if rest else pieces
 
     def _note_starts(self, likelihoods: Sequence[Likelihood]) -> None:
         start = self._read + (len(self._stream.withheld) if likelihoods else 0)
         self._likelihoods += [(start, likelihood) for likelihood in likelihoods]
 
-    def _add(self, text: str, *, drafted: bool) -> int:
-        """Read text of one origin; returns how many more characters can be shown."""
+    def _add(self, text: str, *, drafted: bool) -> None:
+        """Read text of one origin."""
         if text and not self._begun:  # without the space that tokenizers put before a word
             self._begun, text = True, text.removeprefix(" ")
         self._read += len(text)
         self._held.append(Piece(text, "") if drafted else Piece("", text))
-        return len(self._stops.push(text))
+        held = "".join(piece.text for piece in self._held)
+        self._free, self.is_over = before_stop(held, self._stops)
 
     def _pieces(self, length: int) -> list[Piece]:
         """The next `length` characters, with the log-probabilities of tokens that begin in them."""
