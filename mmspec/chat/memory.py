@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mmspec.drafters.lookup import EARLIER, KnownText
 from mmspec.drafters.text_index import TextIndex
 from mmspec.ground.errors import CheckpointError, UsageError
-from mmspec.ground.input_files import read_text, require_file
+from mmspec.ground.input_files import read_errors, read_text, require_file
 from mmspec.ground.output_files import make_directory, replace_file
 from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.tokenizer import Tokenizer
@@ -62,11 +62,9 @@ class Memory:
         file = self._file
         if file is None or not file.exists():
             return np.empty(0, np.int32)
-        try:
+        with read_errors(file, CheckpointError):
             size = require_file(file)
             content = file.read_bytes() if size <= len(HEADER) + IDS.itemsize * MOST_TOKENS else b""
-        except OSError as error:
-            raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
         header, rest = content[: len(HEADER)], content[len(HEADER) :]
         ids = np.frombuffer(rest[: len(rest) // IDS.itemsize * IDS.itemsize], IDS)
         is_whole = header == HEADER and ids.nbytes == len(rest)

@@ -10,6 +10,7 @@ from mmspec.decoding.contract import Drafter, Target, Verifier
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
 from mmspec.drafters.views import Branch, Drafting, Views
+from mmspec.ground.tokens import common_prefix
 from mmspec.prompt.chunks import Chunk, joined
 from mmspec.prompt.images import Picture
 
@@ -38,8 +39,7 @@ class Track:
 
     def matching(self, wanted: Sequence[Chunk]) -> int:
         """Number of leading chunks of `wanted` that the sequence already holds."""
-        pairs = zip(self.chunks, wanted, strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return common_prefix(self.chunks, wanted)
 
     def rewind(self, wanted: Sequence[Chunk], beyond: int = 0) -> Sequence[Chunk]:
         """Rewind to the leading chunks that equal those of `wanted`; returns the others.

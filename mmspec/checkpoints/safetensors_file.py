@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from mmspec.ground.errors import CheckpointError
-from mmspec.ground.input_files import require_file
+from mmspec.ground.input_files import read_errors, require_file
 from mmspec.ground.json_file import Length, Matches, Range
 from mmspec.ground.json_reader import MismatchError, read_value, shown
 
@@ -56,11 +56,9 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
     Raises CheckpointError, naming the file, if it is truncated, its header is malformed, or its
     tensors do not cover the rest of the file exactly once.
     """
-    try:
+    with read_errors(file, CheckpointError):
         size = require_file(file)
         header, base = _parse(file, size)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
     metadata = header.pop("__metadata__", {})
     writer = str(metadata.get("format", "")) if isinstance(metadata, dict) else ""
     try:
@@ -133,12 +131,9 @@ class Content(NamedTuple):
 
 def read_into(buffer: memoryview | bytearray, stored: StoredTensor) -> None:
     """Fill a buffer of their size with a tensor's bytes; raises CheckpointError."""
-    try:
-        with stored.file.open("rb") as file:
-            file.seek(stored.start)
-            size = file.readinto(buffer)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {stored.file}: {error.strerror}") from error
+    with read_errors(stored.file, CheckpointError), stored.file.open("rb") as file:
+        file.seek(stored.start)
+        size = file.readinto(buffer)
     if size != stored.end - stored.start:
         raise CheckpointError(f"{stored.file} ends inside {stored.name}: download it again")
 

@@ -9,6 +9,7 @@ from mmspec.checkpoints.loading_plan import read_tensors
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD, canonical
 from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.ground.errors import CheckpointError
+from mmspec.ground.input_files import read_errors
 
 PIECE = 2**24
 """Bytes that are compared at a time."""
@@ -39,10 +40,7 @@ def _are_equal(first: StoredTensor, second: StoredTensor) -> bool:
 
 
 def _pieces(stored: StoredTensor) -> Iterator[bytes]:
-    try:
-        with stored.file.open("rb") as file:
-            file.seek(stored.start)
-            for start in range(stored.start, stored.end, PIECE):
-                yield file.read(min(PIECE, stored.end - start))
-    except OSError as error:
-        raise CheckpointError(f"cannot read {stored.file}: {error.strerror}") from error
+    with read_errors(stored.file, CheckpointError), stored.file.open("rb") as file:
+        file.seek(stored.start)
+        for start in range(stored.start, stored.end, PIECE):
+            yield file.read(min(PIECE, stored.end - start))

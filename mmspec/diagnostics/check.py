@@ -19,7 +19,7 @@ from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once, feed, prefilled_target
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
-from mmspec.ground.tokens import NO_TOKEN
+from mmspec.ground.tokens import NO_TOKEN, common_prefix
 from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
 
@@ -227,12 +227,6 @@ def diverged(
     texts = [tokenizer.decode([id], skip_special=False) if id >= 0 else "" for id in ids]
     gap, shortfall = float(best - runner_up), below if below < np.inf else None
     return Divergence(at, ids[0], ids[1], (texts[0], texts[1]), gap, shortfall)
-
-
-def common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
-    """The number of leading tokens that two answers share."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def place_after(

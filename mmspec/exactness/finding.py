@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from pathlib import Path
 from time import perf_counter
@@ -82,12 +82,11 @@ class FindingFile:
 
     def write(self, finding: Finding) -> None:
         """Replace the file; raises OSError or WriteError."""
-        rows = finding.rows and {"multiple": finding.rows.multiple, "most": finding.rows.most}
-        values = {"price": finding.price, "is_probed": finding.is_probed, "rows": rows}
+        values = {"key": dict(self.key)} | asdict(finding)
         make_directory(self.path.parent)
         if self.path.exists():
             require_file(self.path)  # a pipe would be waited for
-        replace_text(self.path, json.dumps({"key": dict(self.key)} | values, indent=1) + "\n")
+        replace_text(self.path, json.dumps(values, indent=1) + "\n")
 
 
 def read_finding(path: Path) -> tuple[dict[str, Any], Finding] | None:

@@ -1,14 +1,18 @@
 """Opens files for reading: regular ones alone, small ones whole, by paths as people type them.
 
-A pipe or a device in place of a file would be waited for without end. Callers turn the OSError into
-their own error, which names the file.
+A pipe or a device in place of a file would be waited for without end. Within `read_errors` an
+OSError becomes an error for the user, which names the file.
 """
 
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+from mmspec.ground.errors import MmspecError
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -23,6 +27,15 @@ _LFS, _LFS_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 
 CONVERTING = "convert it, such as with iconv -f latin1 -t utf-8"
 """What to do with text in another encoding."""
+
+
+@contextmanager
+def read_errors(path: Path, kind: type[MmspecError]) -> Iterator[None]:
+    """Context in which an OSError of reading becomes an error of this kind that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def require_file(path: Path) -> int:

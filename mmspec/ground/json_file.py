@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta
 
 from mmspec.ground.errors import CheckpointError, UsageError
-from mmspec.ground.input_files import read_text
+from mmspec.ground.input_files import read_errors, read_text
 from mmspec.ground.json_reader import MismatchError, parse_json, read_value, shown
 
 T = TypeVar("T")
@@ -49,10 +49,8 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def read_whole(file: Path, most: int) -> str:
     """The text of a file of at most `most` bytes; raises CheckpointError."""
-    try:
+    with read_errors(file, CheckpointError):
         return read_text(file, most)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
 
 
 def read_lines(file: Path) -> list[str]:
@@ -60,10 +58,8 @@ def read_lines(file: Path) -> list[str]:
 
     Only a line feed ends a line: JSON strings can contain Unicode's other line separators.
     """
-    try:
+    with read_errors(file, UsageError):
         return read_text(file, LINES_BYTES).split("\n")
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
 
 
 def typed(kind: type[T], text: str, where: str, remedy: str = "") -> T:

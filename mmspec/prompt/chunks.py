@@ -8,10 +8,10 @@ prompt is a prefix of every later prompt.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby, takewhile
+from itertools import chain, groupby
 from typing import Literal
 
-from mmspec.ground.tokens import NO_TOKEN
+from mmspec.ground.tokens import NO_TOKEN, common_prefix
 from mmspec.prompt.chat_template import ChatTemplate, Content
 from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.images import Picture
@@ -36,10 +36,11 @@ class Chunk:
 
     def split(self, other: "Chunk") -> tuple["Chunk", "Chunk"]:
         """The tokens and pictures with which `other` begins too, and the rest of this chunk."""
-        for place, (mine, theirs) in enumerate(zip(self.parts, other.parts, strict=False)):
-            if mine != theirs:
-                return self._cut(place, _equal_tokens(mine, theirs))
-        return self._cut(min(len(self.parts), len(other.parts)), 0)
+        place = common_prefix(self.parts, other.parts)
+        match self.parts[place:], other.parts[place:]:
+            case (tuple(mine), *_), (tuple(theirs), *_):
+                return self._cut(place, common_prefix(mine, theirs))
+        return self._cut(place, 0)
 
     def _cut(self, place: int, tokens: int) -> tuple["Chunk", "Chunk"]:
         """The chunk up to `tokens` tokens of the part at `place`, and the rest."""
@@ -60,14 +61,6 @@ def joined(chunks: Iterable[Chunk]) -> Chunk:
         else:
             tokens += part
     return Chunk("prompt", tuple(filter(None, [*whole, tuple(tokens)])))
-
-
-def _equal_tokens(first: tuple[int, ...] | Picture, second: tuple[int, ...] | Picture) -> int:
-    """Number of tokens with which two parts begin, 0 if one is a picture."""
-    if isinstance(first, Picture) or isinstance(second, Picture):
-        return 0
-    pairs = zip(first, second, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def render(

@@ -61,6 +61,7 @@ def open_clip(path: str | Path, fps: float = FPS, max_frames: int | None = None)
 
 @contextmanager
 def _opened(file: Path, label: str) -> Iterator["InputContainer"]:
+    """Context with an open film; a ValueError says why it cannot be read on."""
     try:
         import av
     except ImportError as error:
@@ -70,14 +71,11 @@ def _opened(file: Path, label: str) -> Iterator["InputContainer"]:
         with av.open(str(file.absolute()), options=OPTIONS, timeout=MAX_WAIT) as container:
             yield container
     except av.error.ExitError as error:
-        reason = f"damaged clip (no frame in {MAX_WAIT:g} s of reading)"
-        raise ImageError(f"{label}: {reason}") from error
-    except av.FFmpegError as error:
-        reason = f"damaged or unsupported clip ({error.strerror})"
-        raise ImageError(f"{label}: {reason}") from error
+        raise ValueError(f"no frame in {MAX_WAIT:g} s of reading") from error
+    except av.FFmpegError as error:  # whose own text repeats the path
+        raise ValueError(error.strerror) from error
     except AttributeError as error:  # of a stream without a decoder
-        reason = "damaged or unsupported clip (its codec is not known)"
-        raise ImageError(f"{label}: {reason}") from error
+        raise ValueError("its codec is not known") from error
 
 
 class _Packets(NamedTuple):

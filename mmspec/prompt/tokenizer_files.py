@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from mmspec.families.decoder import TokenId
 from mmspec.families.family import ImageTokens
 from mmspec.ground.errors import CheckpointError
-from mmspec.ground.input_files import is_there, require_file
+from mmspec.ground.input_files import is_there, read_errors, require_file
 from mmspec.ground.json_file import Block, Length, read_json
 
 if TYPE_CHECKING:
@@ -87,10 +87,8 @@ def read_backend(directory: Path) -> "Backend":
     Raises CheckpointError if both are missing or the file cannot be read.
     """
     file = tokenizer_file(directory)
-    try:
+    with read_errors(file, CheckpointError):
         size = require_file(file)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}") from error
     if size > MOST_BYTES:
         raise CheckpointError(f"{file} has {size:,} bytes, and {MOST_BYTES:,} are allowed")
     if file.name == OLDER_FILE:

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from mmspec.checkpoints.head_export import export_head
-from mmspec.diagnostics.check import common_prefix
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.progress import Progress
+from mmspec.ground.tokens import common_prefix
 from mmspec_bench.compare.methods import PeerMethod
 from mmspec_bench.compare.script_io import ProgramRun, Question, Task
 from mmspec_bench.measure.timing import Figures, Timing, figures, rotated

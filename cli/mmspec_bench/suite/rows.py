@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple, TypedDict
 
 from mmspec.ground.errors import UsageError
-from mmspec.ground.input_files import require_file
+from mmspec.ground.input_files import read_errors, require_file
 from mmspec.ground.json_file import Length, Range, typed_lines
 from mmspec.ground.output_files import replace_text, write_errors
 
@@ -107,11 +107,9 @@ class AnswerRow:
 
 def read_rows(file: Path) -> list[AnswerRow]:
     """Read all complete rows of a file; raises UsageError naming a malformed line."""
-    try:
+    with read_errors(file, UsageError):
         require_file(file)
         text = file.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
     complete, _, _rest = text.rpartition("\n")
     rows = typed_lines(AnswerRow, complete.split("\n"), file, "; delete the line to go on")
     return [_checked(row, f"{file}:{number}") for number, row in rows]
