@@ -53,7 +53,7 @@ def grammar() -> MarkdownIt:
     block.before("fence", "formula", _formula, {"alt": interrupts})
     inline.before("emphasis", "verbatim", _verbatim)
     inline.at("emphasis", _emphasis)
-    parser.inline.ruler2.at("balance_pairs", _pair)
+    parser.inline.ruler2.after("balance_pairs", "distant_pairs", _part_distant)
     inline.before("verbatim", "newline_kept", _newline)
     parser.inline.ruler2.before("fragments_join", "openers", _mark_openers)
     return parser
@@ -170,32 +170,13 @@ def _place(state: StateInline, delimiter: Delimiter) -> int:
     return int(state.tokens[delimiter.token].meta["place"])
 
 
-def _pair(state: StateInline) -> None:
-    """CommonMark's pairs of delimiters, but for those over LONGEST letters apart.
-
-    Longer ones would restyle text that is written already.
-    """
-    openers: list[Delimiter] = []
-    for number, closer in enumerate(state.delimiters):
-        place = _place(state, closer)
-        reach = place - closer.length - LONGEST
-        for depth in reversed(range(len(openers) if closer.close else 0)):
-            opener = openers[depth]
-            if _place(state, opener) < reach:
-                break
-            if _place(state, opener) < place and _fit(opener, closer):
-                opener.end, opener.close, closer.open = number, False, False
-                del openers[depth:]
-                break
-        if closer.open:
-            openers.append(closer)
-
-
-def _fit(opener: Delimiter, closer: Delimiter) -> bool:
-    """True for the same letter, by CommonMark's rule of three."""
-    both, lengths = opener.close or closer.open, (opener.length, closer.length)
-    odd = both and sum(lengths) % 3 == 0 and any(length % 3 for length in lengths)
-    return opener.marker == closer.marker and not odd
+def _part_distant(state: StateInline) -> None:
+    """Undo pairs over LONGEST letters apart: they would restyle text that is written already."""
+    for opener in state.delimiters:
+        closer = state.delimiters[opener.end]
+        between = _place(state, closer) - closer.length - _place(state, opener)
+        if opener.end >= 0 and between > LONGEST:
+            opener.end = -1
 
 
 def _in_word(letter: str) -> bool:
