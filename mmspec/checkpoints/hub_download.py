@@ -19,8 +19,6 @@ from mmspec.ground.progress import Progress
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Git's SHA-1 of a small file, SHA-256 of a large one."""
-PIECE = 2**20
-"""Bytes of a file that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +176,9 @@ def _receive(download: Download, file: HubFile) -> None:
 def _digest(file: HubFile) -> str:
     """The digest of the partial file, of the kind that the hub lists for it."""
     if len(file.digest) == 64:
-        digest = hashlib.sha256()
+        begun = hashlib.sha256()
     else:
         size = file.partial.stat().st_size
-        digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        begun = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     with file.partial.open("rb") as stream:
-        while piece := stream.read(PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, lambda: begun).hexdigest()

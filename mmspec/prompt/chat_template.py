@@ -189,9 +189,9 @@ def _source(file: Path) -> str | None:
     if isinstance(source, list):
         entries = [entry for entry in source if isinstance(entry, dict)]
         source = {entry.get("name"): entry.get("template") for entry in entries}.get("default", "")
-    if source is not None and not (isinstance(source, str) and source):
-        raise block.error("chat_template", "a template, or a list with one named default")
-    return source and str(Block({"chat_template": source}, file).read("chat_template", str, ""))
+    if source is None or (isinstance(source, str) and source):
+        return source
+    raise block.error("chat_template", "a template, or a list with one named default")
 
 
 def _printable(error: Exception) -> str:
