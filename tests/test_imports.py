@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,52 +18,21 @@ HEAVY = LAZY | {"torch", "mlx", "mlx_lm", "mlx_vlm", "vllm", "llama_cpp", "trans
 HEAVY |= {"sentencepiece", "safetensors", "array_api_compat", "prompt_toolkit"}
 HEAVY |= {"starlette", "uvicorn", "llguidance"}
 
-CORE = {"mmspec", "msgspec", "numpy"}
-TORCH = CORE | {"mmspec_torch", "torch", "safetensors", "array_api_compat"}
-BENCH = CORE | {"mmspec_bench", "mmspec_world", "mmspec_terminal"}
-BENCH |= {"click", "pyarrow"}
-
+EVERYBODYS = STANDARD | {"msgspec", "numpy"}
+PACKAGES = {
+    folder.name: folder
+    for group in (".", "backends", "cli", "models")
+    for folder in (ROOT / group).glob("mmspec*")
+    if "." not in folder.name
+}
+"""The folder of each package."""
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 ALLOWED = {
-    "mmspec": ("mmspec", CORE | {"PIL"} | LAZY),
-    "mmspec_torch": ("backends/mmspec_torch", TORCH),
-    "mmspec_mlx": ("backends/mmspec_mlx", CORE | {"mmspec_mlx", "mlx"}),
-    "mmspec_train": (
-        "backends/mmspec_train",
-        TORCH | {"mmspec_train", "mmspec_world", "transformers", "rich"},
-    ),
-    "mmspec_terminal": ("cli/mmspec_terminal", {"mmspec", "mmspec_terminal", "click"}),
-    "mmspec_cli": (
-        "cli/mmspec_cli",
-        {"mmspec", "mmspec_bench", "mmspec_cli", "mmspec_terminal", "click"},
-    ),
-    "mmspec_server": (
-        "cli/mmspec_server",
-        CORE | {"mmspec_server", "starlette", "uvicorn", "PIL", "llguidance"},
-    ),
-    "mmspec_bench": ("cli/mmspec_bench", BENCH),
-    "mmspec_models": ("models/mmspec_models", {"mmspec_models"}),
-    "mmspec_world": ("models/mmspec_world", {"mmspec_world", "numpy", "PIL"}),
+    package: clauses.split(";")
+    for packages, clauses in re.findall(r"^\| (`mmspec.*?) \| (.*) \|$", PAGE, re.MULTILINE)
+    for package in re.findall(r"\w+", packages)
 }
-"""Where each package is, and what any of its files may name in an import, also inside functions."""
-
-ALSO = {
-    "cli/mmspec_cli/terminal/image_sources.py": {"PIL"},
-    "cli/mmspec_cli/terminal/line_editor.py": {"prompt_toolkit"},
-    "cli/mmspec_terminal/markdown.py": {"markdown_it"},
-    "cli/mmspec_terminal/markdown_grammar.py": {"rich", "markdown_it"},
-    "cli/mmspec_terminal/markdown_table.py": {"rich"},
-    "cli/mmspec_terminal/preview.py": {"rich", "PIL", "textual_image"},
-    "cli/mmspec_terminal/render.py": {"rich", "PIL"},
-    "cli/mmspec_terminal/wrapping.py": {"rich"},
-    "cli/mmspec_cli/serve.py": {"mmspec_server"},
-    "cli/mmspec_cli/train.py": {"mmspec_train"},
-    "mmspec/prompt/tokenizer_files.py": {"transformers", "sentencepiece"},
-    "backends/mmspec_torch/captioner.py": {"transformers", "PIL"},
-    "cli/mmspec_bench/compare/run_mlx.py": {"mmspec_mlx", "mlx", "mlx_lm", "mlx_vlm"},
-    "cli/mmspec_bench/compare/run_vllm.py": {"vllm", "torch", "PIL"},
-    "cli/mmspec_bench/compare/run_llama_cpp.py": {"llama_cpp"},
-    "cli/mmspec_bench/compare/run_transformers.py": {"mmspec_torch", "torch", "transformers"},
-}
+"""What the page's table lets each package import; a clause may be for some files alone."""
 
 
 def named(file: Path) -> Iterator[str]:
@@ -75,20 +45,23 @@ def named(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def allowed(file: Path, common: set[str]) -> set[str]:
-    """What this file may import besides the standard library."""
-    return common | ALSO.get(str(file.relative_to(ROOT)), set())
+def allowed(package: str, file: Path) -> set[str]:
+    """What a file may import: every word of the clauses that name no other files."""
+    words = {package}
+    for clause in ALLOWED[package]:
+        text, _, place = clause.partition(" in `")
+        if place.strip("` ") in str(file.relative_to(ROOT)):
+            words |= set(re.findall(r"\w+", text))
+    return EVERYBODYS | words
 
 
-@pytest.mark.parametrize("package", ALLOWED)
-def test_files_import_only_what_the_table_allows(package):
-    folder, common = ALLOWED[package]
-    files = list((ROOT / folder).rglob("*.py"))
-    assert files or package == "mmspec_models"
+def test_files_import_only_what_the_table_allows():
+    assert ALLOWED.keys() == PACKAGES.keys()
     wrong = {
         str(file.relative_to(ROOT)): sorted(extra)
-        for file in files
-        if (extra := {n.partition(".")[0] for n in named(file)} - STANDARD - allowed(file, common))
+        for package, folder in PACKAGES.items()
+        for file in folder.rglob("*.py")
+        if (extra := {name.partition(".")[0] for name in named(file)} - allowed(package, file))
     }
     assert not wrong
 
@@ -96,10 +69,9 @@ def test_files_import_only_what_the_table_allows(package):
 def modules() -> dict[str, Path]:
     """Every module of every package by its name."""
     found = {}
-    for folder, _ in ALLOWED.values():
-        source_root = (ROOT / folder).parent
-        for file in (ROOT / folder).rglob("*.py"):
-            name = ".".join(file.relative_to(source_root).with_suffix("").parts)
+    for folder in PACKAGES.values():
+        for file in folder.rglob("*.py"):
+            name = ".".join(file.relative_to(folder.parent).with_suffix("").parts)
             found[name.removesuffix(".__init__")] = file
     return found
 
@@ -166,12 +138,11 @@ def test_rooms_of_the_core_import_only_those_before_them():
 
 
 def test_the_picture_of_the_packages_is_true():
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    picture = page.partition("## Packages")[2].split("```")[1]
+    picture = PAGE.partition("## Packages")[2].split("```")[1]
     rooms = picture.partition("  mmspec/ ")[2].partition("  models/ ")[0].splitlines()
     assert [line.split()[0] for line in rooms if line.strip()] == ORDER[::-1]
-    places = {word: place for place, word in enumerate(picture.split()) if word in ALLOWED}
-    assert places.keys() == ALLOWED.keys() - {"mmspec"}
+    places = {word: place for place, word in enumerate(picture.split()) if word in PACKAGES}
+    assert places.keys() == PACKAGES.keys() - {"mmspec"}
     packages = {name: name.partition(".")[0] for name in modules()}
     edges = {(packages[one], packages[two]) for one, named in imports().items() for two in named}
     upward = {pair for pair in edges if places.get(pair[0], 99) > places.get(pair[1], 99)}
@@ -185,7 +156,7 @@ def test_the_table_of_rooms_is_that_of_the_tree():
     table = page.partition("| package | contains |")[2].partition("\n\n")[0]
     cells = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("|"))
     named = {word.strip("`,").removesuffix("/") for word in cells.split() if "`" in word}
-    folders = {folder for folder, _ in ALLOWED.values()} - {"mmspec"}
+    folders = {str(folder.relative_to(ROOT)) for folder in PACKAGES.values()} - {"mmspec"}
     assert named == {*folders, *(f"mmspec/{room}" for room in ORDER), "tests"}
 
 
