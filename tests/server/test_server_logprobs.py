@@ -1,17 +1,12 @@
 """Log-probabilities and the field `mmspec`: the model's own figures, drafted or not."""
 
-from dataclasses import replace
-from itertools import product
-
 import numpy as np
 import pytest
 
-from mmspec.chat.options import Options
 from mmspec.diagnostics.single_turn import feed, prefilled_target
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import decode_picture
-from support.bundled import SAMPLES
-from support.live_server import Live, data_url, png, shown, text_of, words
+from support.live_server import Live, png, shown, text_of, words
 
 ASKED = [{"role": "user", "content": [shown("red"), words("What?")]}]
 FIELDS = {"logprobs": True, "top_logprobs": 3}
@@ -57,32 +52,6 @@ def test_a_sampled_token_need_not_be_the_likeliest(pair: Live):
     assert all(e["logprob"] <= e["top_logprobs"][0]["logprob"] for e in found)
 
 
-def test_drafts_change_nothing_before_a_stop_string(mini: Live, monkeypatch):
-    monkeypatch.setattr(mini.service, "options", Options(max_new_tokens=40, gamma=4))
-    url = data_url((SAMPLES / "shapes.png").read_bytes())
-    asked = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
-    text = text_of(mini.chat(asked).json())
-    stops = (" " + text.split()[2], text[4:9], text[1], "!")
-    for stop, most in product(stops, (40, 8)):
-        fields = {"stop": [stop], "max_tokens": most, **FIELDS}
-        plain, drafted = (
-            mini.chat(asked, **fields, mmspec={"plain": plain}).json() for plain in (True, False)
-        )
-        assert said(drafted) == said(plain)
-        shown, entries = text_of(plain), content(plain)
-        before = b"".join(bytes(entry["bytes"]) for entry in entries[:-1]).decode()
-        assert text.startswith(shown)
-        assert shown.startswith(before)
-        assert before != shown or not shown
-
-
-def said(reply):
-    """What a client sees, with rounded log-probabilities: forwards of other sizes round too."""
-    choice, tokens = reply["choices"][0], reply["usage"]["completion_tokens"]
-    entries = [(entry["bytes"], round(entry["logprob"], 3)) for entry in content(reply)]
-    return text_of(reply), choice["finish_reason"], tokens, entries
-
-
 DETAILS = {"details": True}
 
 
@@ -121,19 +90,6 @@ def test_the_prompt_is_seen_to_be_read_before_the_answer(pair: Live):
     assert done == sorted(done)
     first = next(n for n, chunk in enumerate(found) if "drafted" in chunk.get("mmspec", {}))
     assert "prompt" in found[first - 1]["mmspec"]
-
-
-def test_text_that_could_begin_a_stop_string_is_told_with_its_origin(
-    pair: Live, monkeypatch: pytest.MonkeyPatch
-):
-    alone = replace(pair.service.options, drafting="M")  # lookup remembers the first answer
-    monkeypatch.setattr(pair.service, "options", alone)
-    told = parts(chunks(pair, mmspec=DETAILS))
-    text = "".join(part for part, _ in told)
-    stops = parts(chunks(pair, mmspec=DETAILS, stop=[text[5:8] + "?", text[-4:]]))
-    letters = [(letter, drafted) for part, drafted in told for letter in part]
-    cut = text.index(text[-4:])
-    assert [(letter, drafted) for part, drafted in stops for letter in part] == letters[:cut]
 
 
 def test_plain_decoding_says_the_same_with_a_round_for_every_token(pair: Live):

@@ -2,7 +2,6 @@
 
 import logging
 import socket
-from time import sleep
 
 import pytest
 
@@ -187,26 +186,6 @@ def small(directory):
 JSON = {"Content-Type": "application/json"}
 
 
-@pytest.mark.parametrize("size", [20_001, 79_000])
-def test_a_large_body_is_refused(small: Live, size):
-    def parts():
-        yield from [b" " * 1000] * (size // 1000 + 1)
-
-    with_length = small.client.post(CHAT, content=b" " * size, headers=JSON)
-    chunked = small.client.post(CHAT, content=parts(), headers=JSON)
-    assert [with_length.status_code, chunked.status_code] == [413, 413]
-    assert small.client.post(CHAT, content=b" " * 20_000, headers=JSON).status_code == 400
-
-
-def test_idle_connections_do_not_keep_others_out(scripted: Live):
-    port = scripted.client.base_url.port
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
-    sleep(0.05)
-    assert scripted.client.post(CHAT, json=QUESTION).status_code == 200
-    for connection in idle:
-        connection.close()
-
-
 def sent_raw(server, length, body=b""):
     """The status line of a reply to a request of so many bytes, of which few are sent."""
     head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -221,7 +200,7 @@ def test_of_an_endless_body_little_is_read_and_one_that_trickles_is_cut(director
         assert sent_raw(server, 100, b"{") == b"HTTP/1.1 408"
 
 
-def test_a_large_body_is_never_held(small: Live, monkeypatch):
+def test_a_large_body_is_refused_and_never_held(small: Live, monkeypatch):
     held = []
 
     class Watched(bytearray):
@@ -232,7 +211,8 @@ def test_a_large_body_is_never_held(small: Live, monkeypatch):
     monkeypatch.setattr("mmspec_server.endpoint.bytearray", Watched, raising=False)
     assert small.client.post(CHAT, content=b" " * 79_000, headers=JSON).status_code == 413
     assert max(held) == 0
-    small.client.post(CHAT, content=iter([b" " * 7_000] * 10), headers=JSON)
+    in_parts = small.client.post(CHAT, content=iter([b" " * 7_000] * 10), headers=JSON)
+    assert in_parts.status_code == 413
     small.client.post(CHAT, content=b" " * 19_000, headers=JSON)
     assert 19_000 <= max(held) <= 20_000
 
