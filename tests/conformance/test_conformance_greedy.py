@@ -212,12 +212,6 @@ def test_every_backend_fits_the_same_weights(backends, engines, tree, sampling):
             np.testing.assert_allclose(weights, same, atol=1e-4)
 
 
-def test_adaptive_equals_plain(engine):
-    """Without trees; `test_conformance_sampling.py` and the trees below have the rest."""
-    options = Options(drafting="MTCP", gamma=3, max_new_tokens=14, adaptive=True)
-    check_replies(engine, options, questions(Case("MTCP", 3, 2, 2), 11))
-
-
 @pytest.mark.parametrize(
     ("sizes", "tree"), [((320, 384), None), ((384, 320), Tree((), 4, 12)), ((384, 320), None)]
 )

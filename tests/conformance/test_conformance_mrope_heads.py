@@ -18,7 +18,6 @@ from mmspec.decoding.host_framework import keys, sampler
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from support.conformance_cases import PICTURES as SQUARE
 from support.conformance_cases import check_replies
 from support.factory_blocks import z_lab
 from support.factory_fit import fit_head
@@ -202,11 +201,3 @@ def test_the_context_stands_where_the_config_says(text_case, monkeypatch):
 
 def test_a_text_drafter_equals_plain(text_case):
     check_lossless(text_case[1], ASKED)
-
-
-def test_speculative_equals_plain_over_llava(backend, pair_paths, tmp_path):
-    """Pickled on PyTorch, which alone reads pickles."""
-    head = published(tmp_path / "head", "llava", views=2, pickled=backend == "torch")
-    with load(str(pair_paths[0]), str(head), backend=backend) as engine:
-        assert engine.head.kind == "vispec"
-        check_lossless(engine, [("Which shapes?", SQUARE[:2]), ("And this?", SQUARE[2:3])])

@@ -22,7 +22,6 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import UsageError
-from support.conformance_cases import prompt_of
 from support.exactness_cases import TREES, Count, cases, compare_all
 from support.factory_qwen import IMAGE_ID, add_mtp, mtp_layer, tiny_qwen3_5
 from support.mrope_oracle import read_columns
@@ -94,13 +93,6 @@ def test_it_is_the_default_where_the_checkpoint_has_it(engine, path, backend):
         engine.chat(Options(tree=Tree()))
     with pytest.raises(UsageError, match="the kind mtp"):
         load(str(path), backend=backend, options=Options(drafting="T"))
-
-
-def test_answers_are_generates_own(engine, path):
-    oracle, chat = Oracle(path), engine.chat(Options(gamma=3, max_new_tokens=12))
-    for text in ("Which shapes are there?", "And these?"):
-        said = chat.reply(text).token_ids
-        assert said == oracle.generated(prompt_of(chat), 12)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])

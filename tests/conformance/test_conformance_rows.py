@@ -15,7 +15,6 @@ from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
-from mmspec.ground.errors import UsageError
 from mmspec.ground.threads import VARIABLES
 from support import factory
 from support import sequence_helpers as helpers
@@ -77,13 +76,6 @@ def test_a_row_of_one_token_beside_longer_ones_drafts_as_alone(pair):
     assert helpers.draft(together, 4, 1.0, 0.0).ids.tolist() == helpers.draft_ids(alone, 4)
 
 
-def test_positions_past_the_trained_ones_still_run(backend, tmp_path):
-    model = load_backend(backend).load(factory.tiny_llama(tmp_path / "a", positions=32))
-    rows = [[4 + place % 300 for place in range(length)] for length in (700, 4)]
-    drafter = helpers.branches(model, [Segment([row, [9]]) for row in rows])
-    assert len(helpers.draft_ids(drafter, 5)) == 5
-
-
 @each_with_seeds("drafting", ["lookup"])
 def test_lookup_says_what_the_target_says(engine, backend, drafting, first_seed):
     drafted = accepted = 0
@@ -117,12 +109,6 @@ def test_pooling_averages_squares_of_the_grid(encoded, side):
     assert pooled.positions == side * side
     np.testing.assert_allclose(pooled.numpy(), squares, atol=1e-5)
     assert features.pooled(side * side) is pooled
-
-
-def test_other_sizes_cannot_be_pooled_to(encoded):
-    for positions in (0, 2, 9, 64):
-        with pytest.raises(UsageError, match=f"pooled to {positions}"):
-            encoded[0].pooled(positions)
 
 
 def test_equal_towers_behind_equal_preprocessing_share_features(
