@@ -122,13 +122,6 @@ def test_an_over_long_prompt_is_told_what_works_here(run, pair):
     assert "/reset" not in err
 
 
-def test_a_text_only_target_cannot_see(run, pair, llama_path, red):
-    target = ("--model", llama_path, "--draft", "none")
-    status, _, err = run("generate", red, "--prompt", "x", *pair, *target)
-    assert status == 2
-    assert "cannot see images" in err
-
-
 @pytest.fixture
 def clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A film of two seconds in the current folder."""

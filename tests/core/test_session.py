@@ -184,18 +184,6 @@ def test_long_prompts_come_in_pieces_that_can_be_dropped_between():
         assert held(opened) == held(cold(MORE))
 
 
-@pytest.mark.parametrize("rounds", [0, 1, 3])
-def test_rounds_taken_before_an_answer_is_dropped_are_held(rounds):
-    opened = cold(SEEN)
-    going = opened.decode(FixedDraftLength(2), max_tokens=20, stop=(), seed=0)
-    tokens = [token for _, each in zip(range(rounds), going, strict=False) for token in each.tokens]
-    going.close()
-    chunks = SEEN, said(tokens), MORE
-    assert opened.cached(chunks) == 20 + max(len(tokens), 0) - 1
-    prefill(opened, *chunks)
-    assert held(opened) == held(cold(*chunks))
-
-
 class FaultAt:
     """Raises at the call that it counts down to."""
 

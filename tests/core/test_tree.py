@@ -194,15 +194,6 @@ def test_with_the_target_as_its_own_draft_every_level_is_accepted():
     assert all(each.accepted == each.depth for each in rounds)
 
 
-@pytest.mark.parametrize("path", [[1], [0, 2], [0, 0], [2, 3], [4], [-1], [3, 0]])
-def test_what_is_no_path_is_refused(path):
-    verdict = Verdict([5, 6, 7, 8], [-1, 0, -1, 0], [0] * 5)
-    with pytest.raises(ValueError, match="no path"):
-        verdict.along(path)
-    assert verdict.along([0, 3]) == [5, 8]
-    assert verdict.along([]) == []
-
-
 @pytest.mark.parametrize(
     ("path", "first"),
     [
