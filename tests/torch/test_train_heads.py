@@ -29,7 +29,6 @@ from mmspec_train.distillation.objective import (
     log_probabilities,
 )
 from mmspec_train.distillation.training import train
-from mmspec_train.heads import train_heads
 from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
 from mmspec_train.heads.train_heads import new_trainee
 from mmspec_train.run.log import Log
@@ -73,12 +72,8 @@ def test_a_trained_head_drafts_as_the_decoding_one(family_data, tmp_path, kind, 
     config = head_config(kind, data.teacher.config, shape)
     head, drafted = random_head(replace(config, dtype="float32")), slice(None)
     data.teacher.captured = config.captured(data.teacher.config)
-    if config.block:
-        mask = torch.tensor([config.block.mask_token_id])
-        head.mask.copy_(data.teacher.embed(mask)[0])
+    head.begin(data.teacher, range(5, 320, 3))
     if kind == "eagle3":
-        image = data.teacher.embed(torch.tensor([data.teacher.image_id]))[0]
-        head.begin(range(5, 320, 3), data.teacher.output_matrix, image)
         drafted = head.ids
     save_head(head, tmp_path / kind)
     wanted = 2 if data.teacher.config.vision else 0
@@ -128,7 +123,7 @@ def trained_probabilities(data, batch, head, column, ids):
     starts = DraftStarts(torch.tensor([[column]]), torch.ones(3, 1, 1, dtype=torch.bool))
     with torch.no_grad():
         features = head(replace(batch, **more), starts)
-    output = train_heads.HeadTrainee(head, data, HeadMethodSettings())._output
+    output = head.output(data.teacher.output_matrix)
     return output.of_head(features[:, 0, 0]).exp()
 
 
@@ -274,8 +269,8 @@ def test_the_loss_is_the_published_one(data, kind):
     matrix = data.teacher.output_matrix
     features = torch.randn(3, 1, 6, matrix.shape[1], generator=torch.Generator().manual_seed(1))
     odds = (lambda live: live[:, 0]) if kind == "dspark" else None
-    output = HeadOutput(matrix, lambda live: F.linear(live, matrix).log_softmax(-1))
-    ours = block_loss(features, batch, starts, output, kind, 0.8, odds)
+    output = HeadOutput(matrix, partial(log_probabilities, output_matrix=matrix), None, odds)
+    ours = block_loss(features, batch, starts, output, kind, 0.8)
     total = weights = 0.0
     for depth, _, start in starts.alive.nonzero().tolist():
         column = int(starts.columns[0, start]) + depth

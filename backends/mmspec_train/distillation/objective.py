@@ -166,6 +166,8 @@ class HeadOutput:
     """Function from features [n, H] to the head's log-probabilities [n, d]."""
     ids: Tensor | None = None
     """[d] the tokens that the head can draft; None if it drafts all of them."""
+    confidence: Callable[[Tensor], Tensor] | None = None
+    """Function from features [n, ...] to the log-odds [n] that their guesses are accepted."""
 
     def of_target(self, batch: Batch) -> Tensor:
         """The target's log-probabilities [n, d] of these tokens after every learned column."""
@@ -224,12 +226,11 @@ def block_loss(
     output: HeadOutput,
     kind: str,
     decay: float,
-    confidence: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Return the published loss of a block drafter's features [D, B, A, ...].
 
     Of each live guess the cross-entropy of the target's token and ‖p - q‖₁, and the binary
-    cross-entropy of its confidence [n] against 1 - TV(p, q); the mean is weighted by decay^depth.
+    cross-entropy of its confidence against 1 - TV(p, q); the mean is weighted by decay^depth.
     """
     depths = torch.arange(starts.depth, device=features.device).view(-1, 1, 1)
     weights = (decay**depths).expand_as(starts.alive)[starts.alive]
@@ -240,11 +241,9 @@ def block_loss(
     ce_weight, l1_weight = BLOCK_LOSSES[kind]
     distance = (p.exp() - q.exp()).abs().sum(dim=-1) / 2
     losses = ce_weight * divergence("ce", p, q, tokens) + l1_weight * 2 * distance
-    if confidence:
-        share = (1 - distance).detach()
-        losses = losses + F.binary_cross_entropy_with_logits(
-            confidence(live), share, reduction="none"
-        )
+    if output.confidence:
+        odds, share = output.confidence(live), (1 - distance).detach()
+        losses = losses + F.binary_cross_entropy_with_logits(odds, share, reduction="none")
     return (weights * losses).sum() / weights.sum().clamp(min=1e-9)
 
 

@@ -4,7 +4,8 @@ Shape letters: B sequences, L columns, A starts, R rows of a block, D depths, H 
 r Markov rank, n rows; in attention h heads of size d.
 """
 
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,9 @@ from mmspec.checkpoints.block_config import BlockDraft
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch, gather_columns
-from mmspec_train.distillation.objective import DraftStarts
+from mmspec_train.data.teacher import Teacher
+from mmspec_train.distillation.objective import DraftStarts, HeadOutput
+from mmspec_train.heads.head import Head
 from mmspec_train.heads.layered import DecoderLayerModule
 
 W1_SPREAD = 0.01
@@ -71,11 +74,11 @@ class MarkovModule(nn.Module):
         nn.init.normal_(self.markov_w1.weight, std=W1_SPREAD)
 
 
-class BlockModule(nn.Module):
+class BlockModule(Head):
     """A DFlash or DSpark head."""
 
     def __init__(self, config: HeadConfig, options: BlockDraft, text: TextConfig) -> None:
-        """Build random weights; `mask`, the target's embedding [H] of that token, must follow."""
+        """Build random weights; `begin` must follow before training."""
         super().__init__()
         self.config, self.options = config, options
         width, eps = text.hidden_size, text.rms_norm_eps
@@ -93,6 +96,11 @@ class BlockModule(nn.Module):
         self._parts = [width, options.markov_rank]
         self.mask: Tensor
         self.register_buffer("mask", torch.zeros(width), persistent=False)
+
+    @torch.no_grad()
+    def begin(self, teacher: Teacher, answers: Iterable[int]) -> None:  # noqa: ARG002
+        """Take the target's embedding [H] of the token that stands for a guess."""
+        self.mask.copy_(teacher.embed(torch.tensor(self.options.mask_token_id)))
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H + r] of the guesses from every start.
@@ -127,6 +135,11 @@ class BlockModule(nn.Module):
         if self.options.markov_rank:
             logits = logits + self.markov_head.markov_w2(embedded).float()
         return torch.log_softmax(logits, dim=-1)
+
+    def output(self, matrix: Tensor) -> HeadOutput:
+        """How features and states become tokens, and how sure DSpark is of its guesses."""
+        confidence = self.confidence if self.options.enable_confidence_head else None
+        return replace(super().output(matrix), confidence=confidence)
 
     def confidence(self, features: Tensor) -> Tensor:
         """Return the log-odds [n] that guesses with features [n, H + r] are accepted."""

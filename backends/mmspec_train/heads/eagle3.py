@@ -6,6 +6,7 @@ the head can draft, V vocabulary.
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,8 @@ from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch
-from mmspec_train.distillation.objective import DraftStarts
+from mmspec_train.data.teacher import Teacher
+from mmspec_train.distillation.objective import DraftStarts, HeadOutput
 from mmspec_train.heads.layered import CachedHead, DecoderLayerModule
 
 
@@ -59,36 +61,41 @@ class FusedModule(CachedHead):
         self.register_buffer("image", torch.zeros(width), persistent=False)
 
     @torch.no_grad()
-    def begin(self, answers: Iterable[int], output_matrix: Tensor, image: Tensor) -> None:
-        """Draft the commonest of `answers` by the target's rows; image: its token's row [H]."""
+    def begin(self, teacher: Teacher, answers: Iterable[int]) -> None:
+        """Draft the commonest tokens of `answers`, by their rows in the target's matrix."""
+        output_matrix = teacher.output_matrix
         count, vocabulary = self.options.draft_vocab_size, len(output_matrix)
         common = Counter(answers)
         ranked = sorted(range(vocabulary), key=lambda token: (-common[token], token))
         self.ids.copy_(torch.tensor(sorted(ranked[:count])))
         self.lm_head.weight.copy_(output_matrix[self.ids])
-        self.image.copy_(image)
+        self.image.copy_(teacher.embed(torch.tensor(teacher.image_id)))
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
-        """Return features [D, B, A, H], as `Layered` does."""
+        """Return features [D, B, A, H]."""
         # A row stands where the target has its column, as in decoding.
         rows = self._rows(batch), starts.before, batch.positions
         return torch.stack(list(self.chains(*rows, batch, starts)))
 
-    def log_probabilities(self, features: Tensor) -> Tensor:
+    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:  # noqa: ARG002
         """Return the log-probabilities [n, d] of features [n, H], by the head's own matrix."""
         logits: Tensor = self.lm_head(self.norm(features)).float()
         return logits.log_softmax(dim=-1)
 
+    def output(self, matrix: Tensor) -> HeadOutput:
+        """How features and states become tokens of the head's own vocabulary."""
+        return replace(super().output(matrix), ids=self.ids)
+
     @property
-    def vocabulary_maps(self) -> dict[str, Tensor]:
-        """d2t and t2d for the checkpoint; none if the head drafts all tokens."""
+    def tensors(self) -> dict[str, Tensor]:
+        """The head's tensors, and d2t and t2d if it does not draft all tokens."""
         count, vocabulary = len(self.ids), self.config.vocab_size
         if count == vocabulary:
-            return {}
+            return self.state_dict()
         ids = self.ids.cpu()
         marked = torch.zeros(vocabulary, dtype=torch.bool)
         marked[ids] = True
-        return {"d2t": ids - torch.arange(count), "t2d": marked}
+        return self.state_dict() | {"d2t": ids - torch.arange(count), "t2d": marked}
 
     def _rows(self, batch: Batch) -> Tensor:
         """Return what the layer reads [B, L - 1, 2 H]: each column's states, the next embedding."""

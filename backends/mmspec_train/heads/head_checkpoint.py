@@ -18,13 +18,13 @@ from mmspec_torch.device.devices import DTYPES
 from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_train.heads.block import BlockModule
 from mmspec_train.heads.eagle3 import FusedModule
+from mmspec_train.heads.head import Head
 from mmspec_train.heads.layered import LayeredModule
 from mmspec_train.heads.slotted import SlottedModule
 from mmspec_train.settings import HEADS, HeadShape
 
 COMPRESSION = 9
 """Default number of visual positions per query of FLASH, as in its paper."""
-Head = LayeredModule | FusedModule | BlockModule | SlottedModule
 
 
 def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
@@ -117,9 +117,7 @@ def save_head(head: Head, directory: Path) -> None:
     """Write a head as a checkpoint directory, in the dtype that its config names."""
     make_directory(directory)
     dtype = DTYPES[head.config.dtype or "float32"]
-    tensors = {name: tensor.to(dtype) for name, tensor in head.state_dict().items()}
-    if isinstance(head, FusedModule):
-        tensors |= head.vocabulary_maps
+    tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in head.tensors.items()}
     save_tensors(directory / WEIGHTS_FILE, tensors)
     # The config comes last: without it the directory is no model.
     replace_text(directory / CONFIG_FILE, json.dumps(head.config.described(), indent=2) + "\n")

@@ -4,9 +4,8 @@ Shape letters: B sequences, L columns, R rows, A starts, D depths, H width, C qu
 in attention h heads of size d.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,10 +15,11 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP
 
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec.drafters.heads.packing import Outline, Span
+from mmspec.drafters.heads.packing import Outline
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.distillation.objective import DraftStarts
+from mmspec_train.heads.head import Head
 from mmspec_train.llama import llama_config
 
 KeysValues = tuple[Tensor, Tensor]
@@ -128,62 +128,29 @@ def attend_with_chains(
     return attended
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The rows that a batch feeds to a head, as indices.
+def slot_rows(batch: Batch, *, apart: bool, packed: int) -> tuple[Tensor, Tensor]:
+    """Return the rows [B, R] of a head, and the row [B, L - 1] of each slot that is a pair.
 
-    A slot is what the head reads for one column; it has the number sequence · L + column.
+    Slot j pairs the state of column j with the next embedding; see
+    `mmspec.drafters.heads.packing`, also for `packed`. A row is the number of its slot or, for an
+    image whose slots stand `apart`, L - 1 and its column, or L - 1 and the number of its latent.
     """
-
-    pairs: Tensor
-    """[P] slots that pair a hidden state with the next embedding."""
-    others: Tensor
-    """[Q] columns (sequence · L + column) of images that are fed unpaired and unpacked."""
-    images: list[tuple[int, Span]]
-    """Index of the sequence, and the columns, of each packed image."""
-    rows: Tensor
-    """[B, R] each row's index in the pairs followed by the others, or by the packed latents."""
-    row: Tensor
-    """[B, L] the row of each slot that is a pair."""
-
-
-def lay_out_slots(batch: Batch, *, apart: bool, packed: int) -> Layout:
-    """The rows for a head; see `mmspec.drafters.heads.packing`.
-
-    apart: images are fed unpaired. packed: number of latents of an image; 0 does not pack.
-    """
-    width = batch.ids.shape[1]
-    pairs: list[int] = []
-    others: list[int] = []
-    images: list[tuple[int, Span]] = []
-    rows: list[list[int]] = []  # negative for rows that are no pairs: -1, -2, ...
-    row = torch.zeros(len(batch.lengths), width, dtype=torch.long)
+    slots, device = batch.ids.shape[1] - 1, batch.ids.device
+    rows: list[Tensor] = []
+    row = torch.zeros(len(batch.lengths), slots, dtype=torch.long)
     for number, (columns, spans) in enumerate(zip(batch.lengths, batch.images, strict=True)):
-        outline = Outline(apart, packed, columns, spans)
-        own: list[int] = []
-        for run in outline.runs(0, outline.slots):
-            first, stop = number * width + run.start, number * width + run.stop
-            count = run.stop - run.start
-            if run.image is None:
-                row[number, run.start : run.stop] = torch.arange(len(own), len(own) + count)
-                own += range(len(pairs), len(pairs) + count)
-                pairs += range(first, stop)
+        outline, own = Outline(apart, packed, columns, spans), list[int]()
+        for start, stop, image in outline.runs(0, outline.slots):
+            if image is None:
+                row[number, start:stop] = torch.arange(len(own), len(own) + stop - start)
+                own += range(start, stop)
             elif packed:
-                own += (-1 - n for n in range(len(images) * packed, (len(images) + 1) * packed))
-                images.append((number, run.image))
+                first = slots + packed * spans.index(image)
+                own += range(first, first + packed)
             else:
-                own += (-1 - n for n in range(len(others), len(others) + count))
-                others += range(first + 1, stop + 1)
-        rows.append(own)
-    padded, device = pad_sequence(list(map(torch.tensor, rows)), batch_first=True), batch.ids.device
-    return Layout(
-        torch.tensor(pairs, dtype=torch.long, device=device),
-        torch.tensor(others, dtype=torch.long, device=device),
-        images,
-        # Others are numbered after all pairs.
-        torch.where(padded < 0, len(pairs) - 1 - padded, padded).to(device),
-        row.to(device),
-    )
+                own += range(slots + start + 1, slots + stop + 1)
+        rows.append(torch.tensor(own, dtype=torch.long))
+    return pad_sequence(rows, batch_first=True).to(device), row.to(device)
 
 
 class CompressorModule(nn.Module):
@@ -200,10 +167,9 @@ class CompressorModule(nn.Module):
         return torch.matmul(scores.softmax(dim=-1).to(states.dtype), states)
 
 
-class CachedHead(nn.Module, ABC):
+class CachedHead(Head):
     """A head with a decoder layer, which reads rows of the context and then its own features."""
 
-    config: HeadConfig
     layers: nn.ModuleList
     """The one decoder layer."""
 
@@ -262,12 +228,13 @@ class LayeredModule(CachedHead):
             nn.init.zeros_(slot)
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
-        """Return features [D, B, A, H] of guesses after the answer's own tokens."""
-        layout = lay_out_slots(batch, apart=self.config.apart, packed=self.config.queries)
-        x, at = self._rows(batch, layout), layout.row.gather(1, starts.before)
+        """Return features [D, B, A, H]."""
+        rows, row = slot_rows(batch, apart=self.config.apart, packed=self.config.queries)
+        pairs = self._fused(batch.embeddings[:, 1:], batch.states[:, :-1])
+        x = gather_columns(torch.cat((pairs, self._images(batch).float()), dim=1), rows)
         # A head counts its own rows, as in decoding: a packed image has few of them.
         positions = torch.arange(x.shape[1] + 1, device=x.device).expand(len(x), 3, -1)
-        features = self.chains(x, at, positions, batch, starts)
+        features = self.chains(x, row.gather(1, starts.before), positions, batch, starts)
         if self.slots:
             feature, slots = next(features), list(self.slots)[: starts.depth]
             return torch.stack([feature + F.silu(slot(feature)) for slot in slots])
@@ -277,16 +244,12 @@ class LayeredModule(CachedHead):
         fused: Tensor = self.fc(torch.cat((token, feature), dim=-1)).float()
         return fused
 
-    def _rows(self, batch: Batch, layout: Layout) -> Tensor:
-        states, embeddings = batch.states.flatten(0, 1), batch.embeddings.flatten(0, 1)
-        pairs = torch.cat((embeddings[layout.pairs + 1], states[layout.pairs]), dim=-1)
-        fused = self.fc(pairs).float()
-        return torch.cat((fused, self._others(batch, layout).float()))[layout.rows]
-
-    def _others(self, batch: Batch, layout: Layout) -> Tensor:
-        """Return the images' rows [Q, H] that do not pair a state with an embedding."""
-        if layout.images:
-            spans = [batch.states[row, first:end] for row, (first, end) in layout.images]
-            return torch.cat([self.compressor(states) for states in spans])
-        rows = batch.states if self.config.kind == "flash" else batch.embeddings
-        return rows.flatten(0, 1)[layout.others]
+    def _images(self, batch: Batch) -> Tensor:
+        """Return what is read of images, for each column [B, L, H] or as latents [B, ..., H]."""
+        if not self.config.queries:
+            return batch.states if self.config.kind == "flash" else batch.embeddings
+        latents = [
+            torch.cat([states[:0], *(self.compressor(states[a:b]) for a, b in spans)])
+            for states, spans in zip(batch.states, batch.images, strict=True)
+        ]
+        return pad_sequence(latents, batch_first=True)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.distillation.objective import DraftStarts
+from mmspec_train.heads.head import Head
 
 
 class VisualMean(nn.Linear):
@@ -56,7 +57,7 @@ class HydraSlot(nn.Module):
         return state + added
 
 
-class SlottedModule(nn.Module):
+class SlottedModule(Head):
     """A Medusa or Hydra head, which needs no cache."""
 
     def __init__(self, config: HeadConfig) -> None:
@@ -72,7 +73,7 @@ class SlottedModule(nn.Module):
             self.heads = nn.ModuleList(HydraSlot(width, (2 + n) * width) for n in slots)
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
-        """Return features [D, B, A, H], as `Layered` does."""
+        """Return features [D, B, A, H]."""
         state = gather_columns(batch.states, starts.before)
         if self.config.vision == "mean":
             columns = torch.arange(batch.ids.shape[1], device=state.device)

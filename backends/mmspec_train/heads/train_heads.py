@@ -1,17 +1,13 @@
-"""The heads of `mmspec train distill`, which learn from a teacher.
-
-Shape letters: B sequences, k drafted tokens, H width.
-"""
+"""The heads of `mmspec train distill`, which learn from a teacher."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.ground.errors import UsageError
@@ -19,11 +15,10 @@ from mmspec_train.data.batch import Batch
 from mmspec_train.data.stored import SCHEDULES
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation import objective
-from mmspec_train.distillation.objective import DraftScore, DraftStarts, HeadOutput, all_starts
+from mmspec_train.distillation.objective import DraftScore, DraftStarts, all_starts
 from mmspec_train.distillation.training import Stage, Trainee, distill
-from mmspec_train.heads.block import BlockModule
-from mmspec_train.heads.eagle3 import FusedModule
-from mmspec_train.heads.head_checkpoint import Head, head_config, save_head, untrained_head
+from mmspec_train.heads.head import Head
+from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
 from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape, RunSettings
 
 
@@ -41,22 +36,11 @@ class HeadTrainee(Trainee):
 
     def stages(self) -> Sequence[Stage]:
         """The only stage: all of the head's modules."""
-        if isinstance(self.module, FusedModule):
-            self._begin(self.module)
-        elif isinstance(self.module, BlockModule):
-            self.module.mask.copy_(self._embedding(self.module.options.mask_token_id))
-        schedule = SCHEDULES[self.method.schedule or "mixed"]
-        parts: list[tuple[nn.Module, float]] = [(self.module, self.method.rate)]
-        return [Stage("", parts, self.loss, schedule)]
-
-    def _begin(self, head: FusedModule) -> None:
-        """Choose the head's vocabulary by the answers, which are prepared by now."""
-        teacher, records = self.data.teacher, self.data.batches("all").records()
+        records = self.data.batches("all").records()
         answers = chain.from_iterable(chain.from_iterable(r.answers for r in records))
-        head.begin(answers, teacher.output_matrix, self._embedding(teacher.image_id))
-
-    def _embedding(self, token: int) -> Tensor:
-        return self.data.teacher.embed(torch.tensor([token]))[0]
+        self.module.begin(self.data.teacher, answers)
+        schedule = SCHEDULES[self.method.schedule or "mixed"]
+        return [Stage("", [(self.module, self.method.rate)], self.loss, schedule)]
 
     def save(self, directory: Path) -> None:
         """Write the head's checkpoint."""
@@ -64,35 +48,25 @@ class HeadTrainee(Trainee):
 
     def loss(self, conversations: Batch) -> Tensor:
         """Return the loss of a batch; noise needs gradients enabled."""
-        head, method = self.module, self.method
-        whole = self.data.teacher.read(conversations)
+        teacher, head, method = self.data.teacher, self.module, self.method
+        whole = teacher.read(conversations)
         depth = trained_depth(head.config, method)
         starts = objective.drawn_starts(all_starts(whole, depth), method.anchors)
         batch = noisy = starts.reached(whole)
         if torch.is_grad_enabled() and method.noise:  # which no block drafter takes
             noisy = replace(batch, states=objective.noisy_states(batch, method.noise))
-        judged = head(noisy, starts), batch, starts, self._output
-        if not isinstance(head, BlockModule):
-            return objective.head_loss(*judged, method)
-        confidence = head.confidence if head.options.enable_confidence_head else None
-        return objective.block_loss(*judged, head.config.kind, method.decay, confidence)
+        judged = head(noisy, starts), batch, starts, head.output(teacher.output_matrix)
+        if head.config.block:
+            return objective.block_loss(*judged, head.config.kind, method.decay)
+        return objective.head_loss(*judged, method)
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return the tokens of the head's chains from every start."""
-        batch = self.data.teacher.read(conversations)
-        most = self.module.config.slots or self.method.gamma
-        starts = all_starts(batch, min(self.method.gamma, most))
-        return batch, starts, self._output.likeliest(self.module(batch, starts))
-
-    @property
-    def _output(self) -> HeadOutput:
-        """How the target's states and the head's features become distributions."""
-        head, matrix = self.module, self.data.teacher.output_matrix
-        if isinstance(head, FusedModule):
-            return HeadOutput(matrix, head.log_probabilities, head.ids)
-        if isinstance(head, BlockModule):
-            return HeadOutput(matrix, partial(head.log_probabilities, output_matrix=matrix))
-        return HeadOutput(matrix, partial(objective.log_probabilities, output_matrix=matrix))
+        teacher, head, gamma = self.data.teacher, self.module, self.method.gamma
+        batch = teacher.read(conversations)
+        starts = all_starts(batch, min(gamma, head.config.slots or gamma))
+        output = head.output(teacher.output_matrix)
+        return batch, starts, output.likeliest(head(batch, starts))
 
 
 def distill_head(
