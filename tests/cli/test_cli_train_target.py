@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec_train.data.record import ConversationRecord
-from mmspec_train.targets import train_target
+from mmspec_train.run import loop
 from support import factory
 from support.factory_layouts import CORPUS, SPECIAL_TOKENS, byte_level
 from support.teacher_data import Killed
@@ -49,8 +49,8 @@ def test_an_interrupted_target_goes_on_and_answers_as_transformers_says(
     command = ["train", "target", *parts, "--steps", "5", "--out"]
     assert run(*command, whole).status == 0
     with monkeypatch.context() as patch:  # before the last stage
-        calls = iter([train_target.run_phase, train_target.run_phase, stopped])
-        patch.setattr(train_target, "run_phase", lambda *given: next(calls)(*given))
+        calls = iter([loop.run_phase, loop.run_phase, stopped])
+        patch.setattr(loop, "run_phase", lambda *given: next(calls)(*given))
         with pytest.raises(Killed):
             run(*command, out)
     assert run(*command, out).status == 0

@@ -122,11 +122,11 @@ def test_a_schedule_needs_conversations_of_its_kind(teacher, tmp_path):
     size = teacher.config.vision.image_size
     made = replace(made, corpora=(WorldCorpus({"told": 1.0}, size),) * 2)
     prepare(made)
-    made.require(SCHEDULES["mixed"])
-    made.require(SCHEDULES["text"])
+    made.sources(SCHEDULES["mixed"])
+    made.sources(SCHEDULES["text"])
     for schedule in ("msd", "images"):
         with pytest.raises(errors.UsageError, match=r"no conversation with images .* mixed"):
-            made.require(SCHEDULES[schedule])
+            made.sources(SCHEDULES[schedule])
 
 
 def test_the_cache_stays_within_its_bound(teacher, tmp_path):

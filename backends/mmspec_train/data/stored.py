@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -69,19 +69,17 @@ class RowFile:
 
     def read(self, first: int, count: int) -> Tensor | None:
         """Return rows [count, width]; None if some are not there or not finite."""
-        rows = torch.from_numpy(np.array(self._rows[first : first + count]))
-        return rows if len(rows) == count and rows.isfinite().all() else None
-
-    @cached_property
-    def _rows(self) -> np.ndarray[Any, np.dtype[np.float16]]:
-        shape = self.count, self.width
-        if not shape[0]:  # which cannot be mapped
-            return np.zeros(shape, np.float16)
+        if not self.bytes:
+            return None
         try:
             require_file(self.path)
-            return np.memmap(self.path, np.float16, "r", shape=shape)
+            place = {"count": count * self.width, "offset": first * self.row_bytes}
+            numbers = np.fromfile(self.path, np.float16, **place)
         except OSError as error:
             raise UsageError(f"cannot read {self.path}: {error.strerror}") from error
+        rows = torch.from_numpy(numbers)
+        complete = len(rows) == count * self.width and rows.isfinite().all()
+        return rows.view(count, self.width) if complete else None
 
 
 @dataclass

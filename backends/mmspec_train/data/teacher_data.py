@@ -93,10 +93,12 @@ class TeacherData:
         """Held-out conversations in batches."""
         return self.batches("all", "held-out")
 
-    def require(self, contents: Sequence[Content]) -> None:
-        """Raise UsageError if one of the contents has no training conversation."""
-        for content in contents:
-            self.batches(content).records()
+    def sources(self, contents: Sequence[Content]) -> list[ConversationBatches]:
+        """Return batches of each of the contents.  Raises UsageError if there are none of one."""
+        sources = list(map(self.batches, contents))
+        for source in sources:
+            source.records()
+        return sources
 
     @property
     def origin(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from mmspec_train.data.stored import Content, pick_source
 from mmspec_train.data.teacher_data import TeacherData
 from mmspec_train.distillation.objective import DraftScore, DraftStarts, target_log_probabilities
 from mmspec_train.run.log import Log, open_log
-from mmspec_train.run.loop import Phase, run_phase
+from mmspec_train.run.loop import Phase, run_phases
 from mmspec_train.run.machine import reuse_memory
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
 from mmspec_train.settings import Budget, MethodSettings, RunSettings
@@ -33,22 +33,6 @@ REPORT_FILE = "training.json"
 STATE_FOLDER = "training"
 """Name of the folder with the state of an unfinished run."""
 MANIFEST_FILE = "about.json"
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One phase of a trainee's training."""
-
-    name: str
-    """Name of the stage; empty if there is only one."""
-    parts: list[tuple[nn.Module, float]]
-    """The modules to train, with their peak learning rates."""
-    loss: Callable[[Batch], Tensor]
-    contents: Sequence[Content]
-    """Which conversations each source of batches contains, as in SCHEDULES."""
-    budget_share: float = 1.0
-    is_judged: bool = True
-    """True if the stage ends with the weights of the best held-out evaluation."""
 
 
 @dataclass
@@ -66,8 +50,8 @@ class Trainee(ABC):
         """The options that determine this training."""
 
     @abstractmethod
-    def stages(self) -> Sequence[Stage]:
-        """Return the stages of training, in order."""
+    def phases(self) -> Sequence[Phase[Batch]]:
+        """Return the phases of training, in order.  The answers are prepared by now."""
 
     @abstractmethod
     def save(self, directory: Path) -> None:
@@ -76,6 +60,25 @@ class Trainee(ABC):
     @abstractmethod
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return held-out conversations, all their starts, and the drafted tokens [D, B, A]."""
+
+    def phase(self, contents: Sequence[Content], **own: Any) -> Phase[Batch]:
+        """Return a phase on batches of these contents; own: the fields that the method leaves.
+
+        Raises UsageError if one of the contents has no conversation.
+        """
+        data, method = self.data, self.method
+        common: dict[str, Any] = {
+            "module": self.module,
+            "sources": data.sources(contents),
+            "held_out": data.held_out,
+            "pick": partial(pick_source, len(contents), data.settings.seed),
+            "evaluate": lambda: self.score().figures(),
+            "every": method.every,
+            "final_rate": method.final_rate,
+            "step_samples": method.step_samples,
+            "samples": lambda batch: len(batch.lengths),
+        }
+        return Phase(**common | own)
 
     @torch.no_grad()
     def score(self) -> DraftScore:
@@ -109,7 +112,7 @@ def open_run(run: RunSettings, data: TeacherData) -> Iterator[Log]:
 
 
 def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
-    """Train all stages, write the checkpoint to `out` and return the held-out score.
+    """Train all phases, write the checkpoint to `out` and return the held-out score.
 
     Resumes an interrupted run. Raises UsageError if `out` contains a finished run or one with other
     options, and MmspecError as `run_phase` does.
@@ -118,12 +121,8 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     manifest = trainee.manifest | data.manifest
     _check_output(out, manifest)
     claim(folder / MANIFEST_FILE, manifest, NEW_OUT)
-    for stage in trainee.stages():
-        data.require(stage.contents)
-        checkpoint = folder / f"{stage.name or 'state'}.checkpoint"
-        length = budget.scaled(stage.budget_share)
-        phase = _phase(trainee, stage, f"{out.name} {stage.name}".strip(), length)
-        run_phase(phase, length, data.machine, checkpoint, log)
+    for _ in run_phases(trainee.phases(), budget, data.machine, folder, log, out.name):
+        pass
     score = trainee.score()
     trainee.save(out)
     report = {
@@ -135,25 +134,6 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     replace_text(out / REPORT_FILE, json.dumps(report, indent=2) + "\n")
     shutil.rmtree(folder)
     return score
-
-
-def _phase(trainee: Trainee, stage: Stage, name: str, budget: Budget) -> Phase[Batch]:
-    data, method = trainee.data, trainee.method
-    every = method.every or (budget.steps and -(-budget.steps // 10))
-    return Phase(
-        name,
-        trainee.module,
-        stage.parts,
-        stage.loss,
-        [data.batches(content) for content in stage.contents],
-        data.held_out,
-        partial(pick_source, len(stage.contents), data.settings.seed),
-        (lambda: trainee.score().figures()) if stage.is_judged else None,
-        every if stage.is_judged else None,
-        method.final_rate,
-        method.step_samples,
-        lambda batch: len(batch.lengths),
-    )
 
 
 def _check_output(out: Path, manifest: dict[str, Any]) -> None:

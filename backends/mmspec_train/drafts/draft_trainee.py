@@ -21,11 +21,12 @@ from mmspec_train.distillation.objective import (
     divergence,
     target_log_probabilities,
 )
-from mmspec_train.distillation.training import Stage, Trainee
+from mmspec_train.distillation.training import Trainee
 from mmspec_train.drafts.draft_model import DraftModel, save_draft
+from mmspec_train.run.loop import Phase
 
 PROJECTOR_SHARE = 0.1
-"""Share of the training budget that the projector's stage gets."""
+"""Share of the training budget that the projector's phase gets."""
 
 
 @dataclass
@@ -36,8 +37,8 @@ class DraftTrainee(Trainee):
     """
 
     module: DraftModel
-    stage_names: Sequence[str] = ("tuning",)
-    """Stages to run: "pretraining" (text only, every token), "projector", "tuning"."""
+    phase_names: Sequence[str] = ("tuning",)
+    """Phases to run: "pretraining" (text only, every token), "projector", "tuning"."""
 
     def __post_init__(self) -> None:
         limit = self.module.text.max_position_embeddings, self.module.positions or 1
@@ -49,25 +50,25 @@ class DraftTrainee(Trainee):
         return {
             "text": asdict(self.module.text),
             "positions": self.module.positions,
-            "stages": list(self.stage_names),
+            "stages": list(self.phase_names),
             **self.method.options,
         }
 
-    def stages(self) -> Sequence[Stage]:
-        """Return the stages named by `stage_names`."""
+    def phases(self) -> Sequence[Phase[Batch]]:
+        """Return those named by `phase_names`."""
         rate, projector = self.method.rate, self.module.multi_modal_projector
         text: list[tuple[nn.Module, float]] = [(self.module.language_model, rate)]
         if not self.module.text.tie_word_embeddings:
             text.append((self.module.lm_head, rate))
         alone: list[tuple[nn.Module, float]] = [(projector, rate)] if projector else []
         mixed = SCHEDULES[self.method.schedule or "mixed"]
-        stages = [
-            Stage("pretraining", text, self.text_loss, ["text"], is_judged=False),
-            Stage("projector", alone, self.loss, ["images"], PROJECTOR_SHARE),
-            Stage("tuning", text + alone, self.loss, mixed),
-        ]
-        by_name = {stage.name: stage for stage in stages}
-        return [by_name[name] for name in self.stage_names]
+        own: dict[str, dict[str, Any]] = {
+            "pretraining": {"contents": ["text"], "parts": text, "evaluate": None},
+            "projector": {"contents": ["images"], "parts": alone, "share": PROJECTOR_SHARE},
+            "tuning": {"contents": mixed, "parts": text + alone},
+        }
+        losses = dict.fromkeys(own, self.loss) | {"pretraining": self.text_loss}
+        return [self.phase(name=n, loss=losses[n], **own[n]) for n in self.phase_names]
 
     def save(self, directory: Path) -> None:
         """Write the draft's checkpoint, with the target's tower if the draft has vision."""

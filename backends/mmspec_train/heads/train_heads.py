@@ -16,9 +16,10 @@ from mmspec_train.data.stored import SCHEDULES
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation import objective
 from mmspec_train.distillation.objective import DraftScore, DraftStarts, all_starts
-from mmspec_train.distillation.training import Stage, Trainee, distill
+from mmspec_train.distillation.training import Trainee, distill
 from mmspec_train.heads.head import Head
 from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
+from mmspec_train.run.loop import Phase
 from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape, RunSettings
 
 
@@ -34,13 +35,14 @@ class HeadTrainee(Trainee):
         """The head's config and the method."""
         return {"head": self.module.config.described(), **self.method.options}
 
-    def stages(self) -> Sequence[Stage]:
-        """The only stage: all of the head's modules."""
+    def phases(self) -> Sequence[Phase[Batch]]:
+        """The only phase: all of the head's modules."""
         records = self.data.batches("all").records()
         answers = chain.from_iterable(chain.from_iterable(r.answers for r in records))
         self.module.begin(self.data.teacher, answers)
         schedule = SCHEDULES[self.method.schedule or "mixed"]
-        return [Stage("", [(self.module, self.method.rate)], self.loss, schedule)]
+        parts = [(self.module, self.method.rate)]
+        return [self.phase(schedule, name="", parts=parts, loss=self.loss)]
 
     def save(self, directory: Path) -> None:
         """Write the head's checkpoint."""

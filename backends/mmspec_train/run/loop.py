@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic
 
@@ -40,12 +40,14 @@ class Phase(Generic[Item]):
     """Loss of a batch; its random numbers depend only on its place in the run."""
     sources: Sequence[Source[Item]]
     held_out: Source[Item]
+    share: float = 1.0
+    """Share of the budget."""
     pick: Callable[[int, float], int] = lambda number, progress: 0  # noqa: ARG005
     """Maps the number of batches so far and the progress to the next batch's source."""
     evaluate: Callable[[], dict[str, float]] | None = None
     """Returns figures for the log by name; the run ends with the weights of the highest first."""
     every: int | None = None
-    """Number of steps between evaluations; None evaluates with every checkpoint, by the clock."""
+    """Number of steps between evaluations; None: a tenth of the budget's."""
     final_rate: float = 0.02
     """Learning rate at the end, as a share of its peak."""
     step_samples: int = 1
@@ -56,6 +58,26 @@ class Phase(Generic[Item]):
     """Steps until the learning rate is at its peak."""
     muon: bool = True
     """Whether Muon trains matrices between hidden vectors, or AdamW everything."""
+
+
+def run_phases(
+    phases: Sequence[Phase[Any]],
+    budget: Budget,
+    machine: Machine,
+    folder: Path,
+    log: Log,
+    title: str = "",
+) -> Iterator[None]:
+    """Train phases in turn, with checkpoints in `folder`, and yield after each.
+
+    The first is the latest that has a checkpoint. The log shows `title` before their names.
+    """
+    files = [folder / f"{phase.name or 'state'}.checkpoint" for phase in phases]
+    latest = max((number for number, file in enumerate(files) if file.exists()), default=0)
+    for phase, file in list(zip(phases, files, strict=True))[latest:]:
+        named = replace(phase, name=f"{title} {phase.name}".strip())
+        run_phase(named, budget.scaled(phase.share), machine, file, log)
+        yield
 
 
 def run_phase(
@@ -99,6 +121,12 @@ class _Run(Generic[Item]):
     @property
     def at(self) -> Position:
         return Position(self.step, self.phase.name, self.seconds)
+
+    @property
+    def every(self) -> int | None:
+        """Steps between evaluations; None evaluates with every checkpoint, by the clock."""
+        tenth = self.budget.steps and -(-self.budget.steps // 10)
+        return (self.phase.every or tenth) if self.phase.evaluate else None
 
     @property
     def best_file(self) -> Path:
@@ -207,9 +235,8 @@ class _Run(Generic[Item]):
     def _save_in_time(self) -> None:
         """Evaluate and save when due; only evaluations at fixed steps make a run repeatable."""
         is_old = self.seconds - self.saved_seconds > self.machine.checkpoint_seconds
-        evaluate = is_old
-        if self.phase.every:
-            evaluate = self.step > 0 and self.step % self.phase.every == 0
+        every = self.every
+        evaluate = self.step > 0 and self.step % every == 0 if every else is_old
         if evaluate and self.evaluated_step != self.step:
             self._evaluate()
             self.save()

@@ -34,7 +34,7 @@ from mmspec_train.data.corpus import SHARES, WorldCorpus, task_shares
 from mmspec_train.data.record import ConversationRecord, tokenize
 from mmspec_train.data.stored import TeacherCache
 from mmspec_train.run.log import open_log
-from mmspec_train.run.loop import Phase, run_phase
+from mmspec_train.run.loop import Phase, run_phases
 from mmspec_train.run.machine import Machine, reuse_memory
 from mmspec_train.run.run_manifest import NEW_OUT, claim
 from mmspec_train.settings import Budget, TargetSettings
@@ -77,12 +77,8 @@ def train_target(settings: TargetSettings, budget: Budget) -> None:
     if not (out / "processor_config.json").exists():  # the last file that is written
         save_llava(*join(language, tower, settings.seed), out)
     target = Target(settings, texts)
-    files = [state / f"{stage}.checkpoint" for stage in STAGES]
-    latest = max((number for number, file in enumerate(files) if file.exists()), default=0)
     with open_log(out) as log:
-        for stage, file in list(zip(STAGES, files, strict=True))[latest:]:
-            length = budget.scaled(STAGES[stage][0])
-            run_phase(target.phase(stage), length, machine, file, log)
+        for _ in run_phases(list(map(target.phase, STAGES)), budget, machine, state, log):
             save_weights(target.model, out)
 
 
@@ -113,7 +109,7 @@ class Target:
 
     def phase(self, stage: str) -> Phase[Any]:
         """Return a stage of training."""
-        _, projector, text = STAGES[stage]
+        share, projector, text = STAGES[stage]
         inner = self.model.model
         return Phase(
             stage,
@@ -122,6 +118,7 @@ class Target:
             self.word_loss if stage == "words" else self.answer_loss,
             [self.batches(stage, "train")],
             self.batches(stage, "held-out"),
+            share,
             warm_up=WARM_UP,
             muon=False,
         )
