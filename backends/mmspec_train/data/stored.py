@@ -73,8 +73,9 @@ class RowFile:
             return None
         try:
             require_file(self.path)
-            place = {"count": count * self.width, "offset": first * self.row_bytes}
-            numbers = np.fromfile(self.path, np.float16, **place)
+            numbers = np.fromfile(
+                self.path, np.float16, count * self.width, offset=first * self.row_bytes
+            )
         except OSError as error:
             raise UsageError(f"cannot read {self.path}: {error.strerror}") from error
         rows = torch.from_numpy(numbers)

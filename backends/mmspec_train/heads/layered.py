@@ -129,7 +129,7 @@ def attend_with_chains(
 
 
 def slot_rows(batch: Batch, *, apart: bool, packed: int) -> tuple[Tensor, Tensor]:
-    """Return the rows [B, R] of a head, and the row [B, L - 1] of each slot that is a pair.
+    """Return the rows [B, R] of a head, and the row [B, L - 1] of each slot; -1 if it is no pair.
 
     Slot j pairs the state of column j with the next embedding; see
     `mmspec.drafters.heads.packing`, also for `packed`. A row is the number of its slot or, for an
@@ -137,7 +137,7 @@ def slot_rows(batch: Batch, *, apart: bool, packed: int) -> tuple[Tensor, Tensor
     """
     slots, device = batch.ids.shape[1] - 1, batch.ids.device
     rows: list[Tensor] = []
-    row = torch.zeros(len(batch.lengths), slots, dtype=torch.long)
+    row = torch.full((len(batch.lengths), slots), -1)
     for number, (columns, spans) in enumerate(zip(batch.lengths, batch.images, strict=True)):
         outline, own = Outline(apart, packed, columns, spans), list[int]()
         for start, stop, image in outline.runs(0, outline.slots):
@@ -230,14 +230,18 @@ class LayeredModule(CachedHead):
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H]."""
         rows, row = slot_rows(batch, apart=self.config.apart, packed=self.config.queries)
-        pairs = self._fused(batch.embeddings[:, 1:], batch.states[:, :-1])
-        x = gather_columns(torch.cat((pairs, self._images(batch).float()), dim=1), rows)
+        paired = row >= 0
+        pairs = self._fused(batch.embeddings[:, 1:][paired], batch.states[:, :-1][paired])
+        slots = torch.zeros_like(batch.states[:, 1:]).masked_scatter(paired.unsqueeze(-1), pairs)
+        x = gather_columns(torch.cat((slots, self._images(batch).float()), dim=1), rows)
+        at = row.gather(1, starts.before).clamp(min=0)
         # A head counts its own rows, as in decoding: a packed image has few of them.
         positions = torch.arange(x.shape[1] + 1, device=x.device).expand(len(x), 3, -1)
-        features = self.chains(x, row.gather(1, starts.before), positions, batch, starts)
+        features = self.chains(x, at, positions, batch, starts)
         if self.slots:
-            feature, slots = next(features), list(self.slots)[: starts.depth]
-            return torch.stack([feature + F.silu(slot(feature)) for slot in slots])
+            feature = next(features)
+            own = list(self.slots)[: starts.depth]
+            return torch.stack([feature + F.silu(slot(feature)) for slot in own])
         return torch.stack(list(features))
 
     def _fused(self, token: Tensor, feature: Tensor) -> Tensor:
