@@ -4,8 +4,10 @@ Text, number of tokens and log-probabilities do not depend on what was drafted: 
 every token is read by itself, as plain decoding does.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.decoding.statistics import Likelihood, Round
@@ -70,8 +72,8 @@ class AnswerText:
         self._stream, self._stops = stream, stops
         self._begun = begun
         self._read = self._shown = 0  # characters
-        self._held: list[Piece] = []  # with what may begin a stop string
-        self._free = 0  # characters of it that can be shown
+        self._held: list[tuple[str, bool]] = []  # characters, and whether they were drafted
+        self._free = 0  # those that can be shown: no stop string begins in them
         self._likelihoods: list[tuple[int, Likelihood]] = []  # each after the start of its text
         self.is_over = False
         """True after a stop string."""
@@ -110,13 +112,14 @@ class AnswerText:
         if text and not self._begun:  # without the space that tokenizers put before a word
             self._begun, text = True, text.removeprefix(" ")
         self._read += len(text)
-        self._held.append(Piece(text, "") if drafted else Piece("", text))
-        held = "".join(piece.text for piece in self._held)
+        self._held += [(letter, drafted) for letter in text]
+        held = "".join(letter for letter, _ in self._held)
         self._free, self.is_over = before_stop(held, self._stops)
 
     def _pieces(self, length: int) -> list[Piece]:
         """The next `length` characters, with the log-probabilities of tokens that begin in them."""
-        pieces = list(joined(self._take(length)))
+        pieces = pieces_of(self._held[:length])
+        del self._held[:length]
         self._shown += length
         ready = [each for start, each in self._likelihoods if start < self._shown]
         self._likelihoods = self._likelihoods[len(ready) :]
@@ -124,15 +127,6 @@ class AnswerText:
             return pieces
         first, *others = pieces or [Piece("", "")]
         return [replace(first, likelihoods=tuple(ready)), *others]
-
-    def _take(self, length: int) -> Iterator[Piece]:
-        while length and self._held:
-            held = self._held.pop(0)
-            shown, rest = held.split(length)
-            length -= len(shown.text)
-            yield shown
-            if rest.text:
-                self._held.insert(0, rest)
 
 
 def text_after(
@@ -154,14 +148,14 @@ def text_after(
     return AnswerText(letters, stops, begun=bool(context or whole))
 
 
-def joined(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The same text in as few pieces as there can be."""
-    last = Piece("", "")
-    for piece in pieces:
-        if last.own and piece.accepted:
-            yield last
-            last = piece
+def pieces_of(letters: Iterable[tuple[str, bool]]) -> list[Piece]:
+    """Characters, each with whether it was drafted, in as few pieces as there can be."""
+    pieces = list[Piece]()
+    for drafted, run in groupby(letters, key=itemgetter(1)):
+        text = "".join(letter for letter, _ in run)
+        if drafted:
+            pieces.append(Piece(text, ""))
         else:
-            last = Piece(last.accepted + piece.accepted, last.own + piece.own)
-    if last.text:
-        yield last
+            accepted = pieces.pop().accepted if pieces else ""
+            pieces.append(Piece(accepted, text))
+    return pieces
