@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mmspec.chat.draft_selection import pictures
 from mmspec.chat.engine import Engine
 from mmspec.ground.json_reader import parse_json
-from mmspec.prompt.chunks import Chunk
+from mmspec.prompt.chunks import Chunk, pictures
 from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tool_calls import Call, CallForm
@@ -58,7 +57,7 @@ def prepare_text(engine: Engine, text: str) -> RequestPrompt:
         raise ApiError(400, "prompt: images are sent to /v1/chat/completions", "prompt")
     if ids[:1] != tokenizer.prefix:
         ids = [*tokenizer.prefix, *ids]
-    chunks, question = [Chunk("prompt", (tuple(ids),))], Message("user", (text,))
+    chunks, question = [Chunk("prompt", tuple(ids))], Message("user", (text,))
     room = _room(engine, chunks, "prompt")
     return RequestPrompt(Conversation(), question, chunks, room, ids[-CONTEXT_TOKENS:])
 

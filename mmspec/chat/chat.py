@@ -9,7 +9,7 @@ from time import perf_counter
 
 from mmspec.chat.answer import Answer, Events, Piece, Stream
 from mmspec.chat.answer_text import Repetition, text_after
-from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter, pictures
+from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter, Session
@@ -18,7 +18,7 @@ from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.any_image import AnyImage, pictures_of
-from mmspec.prompt.chunks import Chunk, answer_ids
+from mmspec.prompt.chunks import Chunk, answer_ids, pictures
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture
 

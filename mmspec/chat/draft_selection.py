@@ -1,6 +1,6 @@
 """Chooses and opens the drafter of an answer, which a `Drafting` names."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -25,8 +25,7 @@ from mmspec.drafters.views import (
     parse_drafting,
 )
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.chunks import Chunk
-from mmspec.prompt.images import Picture
+from mmspec.prompt.chunks import Chunk, pictures
 
 TYPICAL_ANSWER = 128
 """Positions that a prompt must leave free in the draft's context for a view to be used."""
@@ -172,8 +171,3 @@ def open_drafter(
     drafter = ViewDrafter(branches, drafting.weights, positions, adaptive=adaptive)
     views = models.draft.views(models.caption)
     return OpenDrafter(drafting, views, drafter, lambda: tuple(drafter.weights))
-
-
-def pictures(chunks: Sequence[Chunk]) -> Iterator[Picture]:
-    """The images of a prompt's chunks, in order."""
-    return (part for chunk in chunks for part in chunk.parts if isinstance(part, Picture))

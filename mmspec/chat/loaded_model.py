@@ -142,12 +142,13 @@ class LoadedModel:
             conversation = conversation.with_frames(self.frames_as_images)
         chunks = render(conversation, self.template, self.tokenizer, most=most)
         size = self.model.config.text.vocab_size
-        for part in (part for chunk in chunks for part in chunk.parts):
-            if isinstance(part, tuple) and max(part, default=0) >= size:
-                raise CheckpointError(
-                    f"the tokenizer in {self.directory} writes token {max(part)}, and the model "
-                    f"has {size}: they are of two models"
-                )
+        content = (each for chunk in chunks for each in chunk.content)
+        largest = max((each for each in content if not isinstance(each, Picture)), default=0)
+        if largest >= size:
+            raise CheckpointError(
+                f"the tokenizer in {self.directory} writes token {largest}, and the model "
+                f"has {size}: they are of two models"
+            )
         return chunks
 
     def translated(self, conversation: Conversation) -> Conversation:

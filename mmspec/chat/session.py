@@ -11,7 +11,7 @@ from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
 from mmspec.drafters.views import Branch, Drafting, Views
 from mmspec.ground.tokens import common_prefix
-from mmspec.prompt.chunks import Chunk, joined
+from mmspec.prompt.chunks import Chunk, joined, pictures
 from mmspec.prompt.images import Picture
 
 PREFILL_TOKENS = 512
@@ -74,7 +74,7 @@ class OpenDrafter:
     def prefill(self, chunks: Sequence[Chunk]) -> None:
         """Rewind to the longest common prefix with `chunks`, then append the rest."""
         for chunk in self.track.rewind(chunks):
-            if chunk.parts:  # an answer that was interrupted at once has none
+            if chunk.content:  # an answer that was interrupted at once has none
                 branches = self.drafting.branches
                 self.drafter.extend([self.views.segment(chunk, branch) for branch in branches])
             self.track.add(chunk, self.drafter.length)
@@ -126,8 +126,7 @@ class Session:
     @property
     def pictures(self) -> set[Picture]:
         """The images in the target's sequence."""
-        parts = (part for chunk in self._track.chunks for part in chunk.parts)
-        return {part for part in parts if isinstance(part, Picture)}
+        return set(pictures(self._track.chunks))
 
     def fresh(self, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
         """The chunks whose keys are not all in the target's cache."""
@@ -195,7 +194,7 @@ class Session:
                 yield measured.round
         finally:
             ids = tuple(takewhile(lambda token: token not in stop, token_ids))
-            answer = Chunk("answer", (ids,) if ids else ())
+            answer = Chunk("answer", ids)
             self._track.add(answer, starts[0] + len(ids))
             if opened:
                 opened.track.add(answer, starts[1] + len(ids))

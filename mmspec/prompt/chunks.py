@@ -8,7 +8,7 @@ prompt is a prefix of every later prompt.
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain
 from typing import Literal
 
 from mmspec.ground.tokens import NO_TOKEN, common_prefix
@@ -27,40 +27,40 @@ class Chunk:
     """Tokens and pictures that one side adds; a Picture stands for all positions of its image."""
 
     kind: Literal["prompt", "answer"]
-    parts: tuple[tuple[int, ...] | Picture, ...]
+    content: tuple[int | Picture, ...]
 
     @property
     def is_answer(self) -> bool:
         """True for the tokens of an answer."""
         return self.kind == "answer"
 
+    @property
+    def parts(self) -> tuple[tuple[int, ...] | Picture, ...]:
+        """The pictures, and the runs of tokens between them."""
+        parts, tokens = list[tuple[int, ...] | Picture](), list[int]()
+        for each in self.content:
+            if isinstance(each, Picture):
+                parts += [tuple(tokens), each]
+                tokens.clear()
+            else:
+                tokens.append(each)
+        return tuple(filter(None, [*parts, tuple(tokens)]))
+
     def split(self, other: "Chunk") -> tuple["Chunk", "Chunk"]:
         """The tokens and pictures with which `other` begins too, and the rest of this chunk."""
-        place = common_prefix(self.parts, other.parts)
-        match self.parts[place:], other.parts[place:]:
-            case (tuple(mine), *_), (tuple(theirs), *_):
-                return self._cut(place, common_prefix(mine, theirs))
-        return self._cut(place, 0)
-
-    def _cut(self, place: int, tokens: int) -> tuple["Chunk", "Chunk"]:
-        """The chunk up to `tokens` tokens of the part at `place`, and the rest."""
-        before, after = self.parts[:place], self.parts[place:]
-        if tokens and isinstance(after[0], tuple):
-            before, after = (*before, after[0][:tokens]), (after[0][tokens:], *after[1:])
-        return replace(self, parts=before), replace(self, parts=tuple(filter(None, after)))
+        shared = common_prefix(self.content, other.content)
+        before, after = self.content[:shared], self.content[shared:]
+        return replace(self, content=before), replace(self, content=after)
 
 
 def joined(chunks: Iterable[Chunk]) -> Chunk:
     """One chunk of the tokens and pictures of several."""
-    parts = chain.from_iterable(chunk.parts for chunk in chunks)
-    whole, tokens = list[tuple[int, ...] | Picture](), list[int]()
-    for part in parts:
-        if isinstance(part, Picture):
-            whole += [tuple(tokens), part]
-            tokens.clear()
-        else:
-            tokens += part
-    return Chunk("prompt", tuple(filter(None, [*whole, tuple(tokens)])))
+    return Chunk("prompt", tuple(chain.from_iterable(chunk.content for chunk in chunks)))
+
+
+def pictures(chunks: Iterable[Chunk]) -> Iterator[Picture]:
+    """The pictures of chunks, in order."""
+    return (each for chunk in chunks for each in chunk.content if isinstance(each, Picture))
 
 
 def render(
@@ -89,16 +89,17 @@ def render(
     for turn, literal in zip(turns, texts, strict=True):
         if tokens > most:
             break
-        pictures = placeholders.seen(turn.pictures)
-        parts = tuple(placeholders.parts(literal, len(pictures)))
+        seen = placeholders.seen(turn.pictures)
+        parts = tuple(placeholders.parts(literal, len(seen)))
         ids = tokenizer.encode_parts(parts, continues=bool(chunks))
         if not chunks and ids[:1] != tokenizer.prefix:
             ids = tokenizer.prefix + ids
-        chunks.append(Chunk("prompt", tuple(_with_pictures(ids, pictures))))
+        remaining = iter(seen)
+        content = tuple(next(remaining) if id == NO_TOKEN else id for id in ids)
+        chunks.append(Chunk("prompt", content))
         if turn.answer is not None:
-            chunks.append(Chunk("answer", (turn.answer,) if turn.answer else ()))
-        written = (part for chunk in chunks[-2:] for part in chunk.parts)
-        tokens += sum(len(part) for part in written if isinstance(part, tuple))
+            chunks.append(Chunk("answer", turn.answer))
+        tokens += len(ids) - len(seen) + len(turn.answer or ())
     return chunks
 
 
@@ -154,14 +155,3 @@ def _content(message: Message, placeholders: Placeholders) -> Content:
 
 def _text(text: str) -> Mapping[str, str]:
     return {"type": "text", "text": text}
-
-
-def _with_pictures(
-    ids: Sequence[int], pictures: Sequence[Picture]
-) -> Iterator[tuple[int, ...] | Picture]:
-    remaining = iter(pictures)
-    for is_image, run in groupby(ids, key=lambda id: id == NO_TOKEN):
-        if is_image:
-            yield from (next(remaining) for _ in run)
-        else:
-            yield tuple(run)

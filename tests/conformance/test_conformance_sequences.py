@@ -17,14 +17,14 @@ from support.conformance_cases import PICTURES, TREES, small
 
 BRANCHES = [Branch("M"), Branch("T"), Branch("C"), Branch("P", 4)]
 CHUNKS = [
-    Chunk("prompt", ((1, 20, 21), PICTURES[0], (22, 30))),
-    Chunk("answer", ((40, 41, 42, 43),)),
-    Chunk("prompt", ((50,), PICTURES[1], (51,), PICTURES[2], (52, 53))),
-    Chunk("answer", ((60, 61),)),
-    Chunk("prompt", ((70, 71, 72),)),
+    Chunk("prompt", (1, 20, 21, PICTURES[0], 22, 30)),
+    Chunk("answer", (40, 41, 42, 43)),
+    Chunk("prompt", (50, PICTURES[1], 51, PICTURES[2], 52, 53)),
+    Chunk("answer", (60, 61)),
+    Chunk("prompt", (70, 71, 72)),
 ]
 """Two turns with images between them lengthen the rows unevenly, twice."""
-OTHER = Chunk("prompt", ((50,), PICTURES[3], (51, 52)))
+OTHER = Chunk("prompt", (50, PICTURES[3], 51, 52))
 
 
 @pytest.fixture(scope="session")
@@ -189,7 +189,7 @@ def test_an_answer_that_says_the_image_token_is_fed_again_as_text(engine, views)
     for token in (40, image, 41):
         said.verify(None, NO_NOISE)
         said.commit([], token)
-    answer = Chunk("answer", ((40, image, 41),))
+    answer = Chunk("answer", (40, image, 41))
     again = target_of(engine, views, [CHUNKS[0], answer])
     np.testing.assert_allclose(again.logits(), said.logits(), atol=5e-5)
     drafter = drafter_of(engine, views, [CHUNKS[0], answer])
@@ -199,8 +199,8 @@ def test_an_answer_that_says_the_image_token_is_fed_again_as_text(engine, views)
 def test_caches_that_grow_keep_what_they_hold(engine, views):
     """They grow by 256 columns: fed in two parts around that, and at once."""
     text, rest = tuple(20 + at % 90 for at in range(200)), tuple(range(30, 90))
-    parts = [Chunk("prompt", (text, PICTURES[0], (5, 6))), Chunk("answer", (rest,))]
-    whole = [Chunk("prompt", (text, PICTURES[0], (5, 6, *rest)))]
+    parts = [Chunk("prompt", (*text, PICTURES[0], 5, 6)), Chunk("answer", rest)]
+    whole = [Chunk("prompt", (*text, PICTURES[0], 5, 6, *rest))]
     logits = [target_of(engine, views, chunks).logits() for chunks in (parts, whole)]
     np.testing.assert_allclose(*logits, atol=1e-5)
     drafters = [drafter_of(engine, views, chunks) for chunks in (parts, whole)]
@@ -211,7 +211,7 @@ def test_a_token_that_the_draft_lacks_is_the_same_said_or_read(engine, views):
     """The target may have more of them: both ways the draft reads its own nearest one."""
     foreign = engine.draft.model.config.text.vocab_size
     read, said, nearest = (drafter_of(engine, views, CHUNKS[:1]) for _ in range(3))
-    feed_drafter(read, views, [Chunk("answer", ((foreign, foreign),))])
+    feed_drafter(read, views, [Chunk("answer", (foreign, foreign))])
     for drafter, token in ((said, foreign), (nearest, foreign - 1)):
         drafter.commit([], [token])
         drafter.commit([], [token])

@@ -15,9 +15,9 @@ M = Branch("M")
 VOCABULARY = 11
 NEWLINE = 8
 A, B = picture(1), picture(2)
-SEEN = Chunk("prompt", ((1, 5), A, (6, 7)))
-OTHER = Chunk("prompt", ((1, 5), B, (6, 7)))
-MORE = Chunk("prompt", ((4, 4, 4),))
+SEEN = Chunk("prompt", (1, 5, A, 6, 7))
+OTHER = Chunk("prompt", (1, 5, B, 6, 7))
+MORE = Chunk("prompt", (4, 4, 4))
 
 
 VIEWS = Views(
@@ -76,7 +76,7 @@ def greedy(opened, count):
 
 
 def said(tokens):
-    return Chunk("answer", (tuple(tokens),) if tokens else ())
+    return Chunk("answer", tuple(tokens))
 
 
 @pytest.mark.parametrize("word", ["", "M", "MT", "MTCP"])
@@ -109,14 +109,14 @@ def test_going_back_feeds_nothing_and_going_on_elsewhere_only_that():
 
 
 ASKED = [
-    Chunk("prompt", ((1, 5), A, (6, 2))),
-    Chunk("prompt", ((1, 5), A, (6,))),
-    Chunk("prompt", ((1, 5), A, (6, 7, 3))),
-    Chunk("prompt", ((1, 5), A, (6, 7), B, (3,))),
-    Chunk("prompt", ((1, 5), A)),
-    Chunk("prompt", ((1,), A, (6, 7))),
-    Chunk("prompt", ((1, 5, 6, 7),)),
-    Chunk("prompt", (A, (1, 5))),
+    Chunk("prompt", (1, 5, A, 6, 2)),
+    Chunk("prompt", (1, 5, A, 6)),
+    Chunk("prompt", (1, 5, A, 6, 7, 3)),
+    Chunk("prompt", (1, 5, A, 6, 7, B, 3)),
+    Chunk("prompt", (1, 5, A)),
+    Chunk("prompt", (1, A, 6, 7)),
+    Chunk("prompt", (1, 5, 6, 7)),
+    Chunk("prompt", (A, 1, 5)),
     OTHER,
 ]
 
@@ -141,8 +141,8 @@ def test_where_bits_depend_on_how_a_prompt_is_cut_chunks_are_fed_whole():
     opened = Session(ScriptedTarget(), VIEWS, M, whole_chunks=True)
     prefill(opened, SEEN, MORE)
     fed = opened.target.fed
-    assert opened.cached((SEEN, Chunk("prompt", ((4, 4, 5),)))) == 20 - 1
-    prefill(opened, SEEN, Chunk("prompt", ((4, 4, 5),)))
+    assert opened.cached((SEEN, Chunk("prompt", (4, 4, 5)))) == 20 - 1
+    prefill(opened, SEEN, Chunk("prompt", (4, 4, 5)))
     assert opened.target.fed == fed + 3
 
 
@@ -171,7 +171,7 @@ def test_a_stop_token_is_not_held_as_part_of_the_answer():
 
 
 def test_long_prompts_come_in_pieces_that_can_be_dropped_between():
-    long = Chunk("prompt", (tuple(i % 7 for i in range(2 * PREFILL_TOKENS + 5)), A, (6,)))
+    long = Chunk("prompt", (*(i % 7 for i in range(2 * PREFILL_TOKENS + 5)), A, 6))
     steps = [each.done for each in session("").prefill([long])]
     assert steps == [512, 1024, 1029, 1045, 1046]
     for dropped in range(1, 6):
