@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from secrets import randbits
 from typing import Any
@@ -31,7 +30,7 @@ from mmspec.prompt.tool_calls import CallForm, call_form
 from mmspec_server.chat_request import ChatRequest, read_chat, read_responses, read_text
 from mmspec_server.completions import Completion, TextCompletion
 from mmspec_server.decoding import ConversationCache, DecodingQueue, Event, answer
-from mmspec_server.endpoint import ApiError, Endpoint, Fields, failure, read_body, read_json
+from mmspec_server.endpoint import ApiError, Fields, failure, read_body, read_json
 from mmspec_server.grammar import Grammars
 from mmspec_server.images import ImageReader
 from mmspec_server.middleware import PAGE, Guard, Metrics
@@ -47,8 +46,6 @@ SEED_BITS = 32
 """Bits of a seed that the server draws; a JSON number of any client holds them."""
 
 FOLDER = Path(__file__).parent / "page"
-SAMPLES = Path(str(files("mmspec_models"))) / "samples"
-"""Pictures to try."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
@@ -118,9 +115,9 @@ class Service:
         return JSONResponse(self._card())
 
     def answering(
-        self, read: Callable[[Fields, Options], ChatRequest], reply: type[Reply]
-    ) -> Endpoint:
-        """The endpoint of an address: how its requests are read, and its replies."""
+        self, address: str, read: Callable[[Fields, Options], ChatRequest], reply: type[Reply]
+    ) -> Route:
+        """The route of an address: how its requests are read, and its replies."""
 
         async def endpoint(request: Request) -> Response:
             with self.queue.admission():
@@ -140,7 +137,7 @@ class Service:
                 return EventStream(writer, job, self.settings.silence)
             return JSONResponse(await whole(request, writer, job))
 
-        return endpoint
+        return Route(address, endpoint, methods=["POST"])
 
     def _card(self) -> dict[str, Any]:
         """The model as `/v1/models` lists it; of the bundled one with what it knows."""
@@ -219,19 +216,16 @@ def create_app(service: Service) -> Starlette:
     mimetypes.add_type("text/javascript", ".js")  # whatever this machine's own table says
     routes = [
         Route("/", lambda _: FileResponse(FOLDER / "index.html", headers=HEADERS)),
-        Mount(f"{PAGE}samples", PageFiles(directory=SAMPLES)),
+        Mount(f"{PAGE}samples", PageFiles(packages=[("mmspec_models", "samples")])),
         Mount(PAGE, PageFiles(directory=FOLDER)),
         Route("/health", service.health),
         Route("/metrics", service.show_metrics),
         Route("/v1/models", service.list_models),
         Route("/v1/models/{id:path}", service.show_model),
+        service.answering("/v1/chat/completions", read_chat, Completion),
+        service.answering("/v1/completions", read_text, TextCompletion),
+        service.answering("/v1/responses", read_responses, ResponseReply),
     ]
-    for address, read, reply in (
-        ("/v1/chat/completions", read_chat, Completion),
-        ("/v1/completions", read_text, TextCompletion),
-        ("/v1/responses", read_responses, ResponseReply),
-    ):
-        routes.append(Route(address, service.answering(read, reply), methods=["POST"]))
     middleware = [
         Middleware(service.metrics.counted),
         Middleware(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -23,8 +23,6 @@ NOWHERE = (
     "/v1/models, /metrics, /health or /"
 )
 """What is said of an address that there is not."""
-
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 log = logging.getLogger("mmspec.server")
 
@@ -63,9 +61,8 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(error.status_code, reason)
     if isinstance(error, UsageError | ImageError | ContextError):
         return ApiError(400, str(error))
-    *_, frame = traceback.extract_tb(error.__traceback__) or [None]
-    place = f"{frame.filename}:{frame.lineno}" if frame else "an unknown place"
-    log.error("%s at %s", type(error).__name__, place)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    log.error("%s at %s:%s", type(error).__name__, place.filename, place.lineno)
     if isinstance(error, MmspecError):
         return ApiError(500, "the model's files cannot serve this request: see the server's log")
     return ApiError(500, "the server failed: see its log")

@@ -55,56 +55,52 @@ class RefusedImage(Exception):
     """An image that is not fetched or read; the message says why, and names no path."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetcher:
-    """Fetches from `domains` alone; every redirect is checked like the first address."""
+def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -> bytes:
+    """The content at `url`, at most `limit` bytes; raises RefusedImage.
 
-    domains: Sequence[str]
-    """Exact host names, without their subdomains."""
-    seconds: float = 10.0
-    """Seconds for one image, redirects included."""
+    domains: exact host names, without their subdomains; every redirect is checked like the first
+    address.  seconds: for all of it, redirects included.
+    """
+    deadline = monotonic() + seconds
+    try:
+        for _ in range(REDIRECTS + 1):
+            content = _get(_checked(url, domains), limit, deadline)
+            if isinstance(content, bytes):
+                return content
+            url = urljoin(url, content)
+    except (OSError, HTTPException, ValueError) as error:
+        raise RefusedImage("it could not be fetched") from error
+    raise RefusedImage(f"it redirects more than {REDIRECTS} times")
 
-    def fetch(self, url: str, limit: int) -> bytes:
-        """The content at `url`, at most `limit` bytes; raises RefusedImage."""
-        deadline = monotonic() + self.seconds
-        try:
-            for _ in range(REDIRECTS + 1):
-                content = self._get(url, limit, deadline)
-                if isinstance(content, bytes):
-                    return content
-                url = urljoin(url, content)
-        except (OSError, HTTPException, ValueError) as error:
-            raise RefusedImage("it could not be fetched") from error
-        raise RefusedImage(f"it redirects more than {REDIRECTS} times")
 
-    def _get(self, url: str, limit: int, deadline: float) -> bytes | str:
-        """The content of one address, or where it redirects to."""
-        parts = self._checked(url)
-        host, port = parts.hostname or "", PORTS[parts.scheme]
-        with closing(HTTPConnection(host, port)) as connection:
-            checked = _address(host, port), port
-            connection.sock = socket.create_connection(checked, _left(deadline))
-            if parts.scheme == "https":  # to a server whose certificate is the host's
-                context = ssl.create_default_context()
-                connection.sock = context.wrap_socket(connection.sock, server_hostname=host)
-            stream = connection.sock
-            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("GET", target, headers={"Accept": "image/*"})
-            with connection.getresponse() as reply:
-                if reply.status in REDIRECTED:
-                    return reply.getheader("Location", "")
-                if reply.status != 200:
-                    raise RefusedImage(f"its server answered with status {reply.status}")
-                return _read(reply, stream, limit, deadline)
+def _checked(url: str, domains: Sequence[str]) -> SplitResult:
+    parts = urlsplit(url)
+    port = PORTS.get(parts.scheme)
+    if port is None or parts.port not in (None, port) or parts.username or parts.password:
+        raise RefusedImage("give an http or https address without a port or a user")
+    if (parts.hostname or "").lower() not in domains:
+        raise RefusedImage("its domain is not allowed: see --allow-url")
+    return parts
 
-    def _checked(self, url: str) -> SplitResult:
-        parts = urlsplit(url)
-        port = PORTS.get(parts.scheme)
-        if port is None or parts.port not in (None, port) or parts.username or parts.password:
-            raise RefusedImage("give an http or https address without a port or a user")
-        if (parts.hostname or "").lower() not in self.domains:
-            raise RefusedImage("its domain is not allowed: see --allow-url")
-        return parts
+
+def _get(parts: SplitResult, limit: int, deadline: float) -> bytes | str:
+    """The content of one address, or where it redirects to."""
+    host, port = parts.hostname or "", PORTS[parts.scheme]
+    with closing(HTTPConnection(host, port)) as connection:
+        checked = _address(host, port), port
+        connection.sock = socket.create_connection(checked, _left(deadline))
+        if parts.scheme == "https":  # to a server whose certificate is the host's
+            context = ssl.create_default_context()
+            connection.sock = context.wrap_socket(connection.sock, server_hostname=host)
+        stream = connection.sock
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("GET", target, headers={"Accept": "image/*"})
+        with connection.getresponse() as reply:
+            if reply.status in REDIRECTED:
+                return reply.getheader("Location", "")
+            if reply.status != 200:
+                raise RefusedImage(f"its server answered with status {reply.status}")
+            return _read(reply, stream, limit, deadline)
 
 
 def _address(host: str, port: int) -> str:
@@ -183,7 +179,7 @@ class ImageReader:
             option = ", or start it with --media-root DIR"
         elif url.startswith(("http:", "https:")):
             if domains := self.settings.allow_url:
-                return Fetcher(domains).fetch(url, FILE_BYTES)
+                return fetch(url, domains, FILE_BYTES)
             option = ", or start it with --allow-url DOMAIN"
         raise RefusedImage(f"not read by this server: send its content in base64{option}")
 

@@ -4,7 +4,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from mmspec_server.app import FOLDER, SAMPLES
+from mmspec_server.app import FOLDER
+from support.bundled import SAMPLES
 from support.live_server import Live, live
 from support.scripted_engine import scripted_engine
 

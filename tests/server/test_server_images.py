@@ -9,7 +9,7 @@ from PIL import Image
 
 from mmspec.prompt.images import decode_picture
 from mmspec_server.endpoint import ApiError
-from mmspec_server.images import Fetcher, ImageReader, RefusedImage, is_public
+from mmspec_server.images import ImageReader, RefusedImage, fetch, is_public
 from mmspec_server.settings import ServerSettings
 from support.live_server import data_url, png
 
@@ -208,16 +208,13 @@ def connect(monkeypatch):
     return connected
 
 
-FETCHER = Fetcher([*ADDRESSES], 2.0)
-
-
 def test_an_image_of_an_allowed_domain_is_fetched_from_the_checked_address(connect):
     """Nothing is fetched by default."""
     for path, *replies in (("/red.png", IMAGE), ("/a?size=1", redirect("/red.png"), IMAGE)):
         web, url = Web(*replies), f"http://images.example{path}"
         connect(web)
         assert "base64" in refused(reader(), url)
-        assert reader(allow_url=FETCHER.domains).picture(url, "x") == RED
+        assert reader(allow_url=(*ADDRESSES,)).picture(url, "x") == RED
         assert set(web.connected) == {(PUBLIC, 80)}
         assert web.asked()[0] == (path, "Host: images.example")
         assert not web.replies
@@ -249,12 +246,12 @@ def test_what_is_not_allowed_is_not_fetched(connect):
     connect(Web())
     for url, reason in UNCONNECTED.items():
         with pytest.raises(RefusedImage, match=reason):
-            FETCHER.fetch(url, 1000)
+            fetch(url, ADDRESSES, 1000)
     for answer, reason in CONNECTED:
         web = Web(*[answer] * 9)
         connect(web)
         with pytest.raises(RefusedImage, match=reason):
-            FETCHER.fetch("http://images.example/x", 1000)
+            fetch("http://images.example/x", ADDRESSES, 1000)
         assert {address for address, _ in web.connected} == {PUBLIC}
 
 
@@ -263,14 +260,14 @@ def test_a_name_is_resolved_anew_at_every_redirect(connect):
     answers, web = [[PUBLIC], ["127.0.0.1"]], Web(redirect("/red.png"), IMAGE)
     connect(web, lambda _: answers.pop(0))
     with pytest.raises(RefusedImage, match="not public"):
-        FETCHER.fetch("http://images.example/once", 1000)
+        fetch("http://images.example/once", ADDRESSES, 1000)
     assert web.connected == [(PUBLIC, 80)]
 
 
 def test_a_server_that_is_silent_is_left(connect):
     connect(Web(b"HTTP/1.1 200 "))
     with pytest.raises(RefusedImage, match="could not be fetched"):
-        Fetcher(["images.example"], 0.2).fetch("http://images.example/red.png", 1000)
+        fetch("http://images.example/red.png", ADDRESSES, 1000, 0.2)
 
 
 def test_certificates_are_checked_for_the_name(connect, monkeypatch):
@@ -285,5 +282,5 @@ def test_certificates_are_checked_for_the_name(connect, monkeypatch):
     monkeypatch.setattr("ssl.create_default_context", Context)
     connect(lambda *_: socket.socket())
     with pytest.raises(RefusedImage):
-        FETCHER.fetch("https://images.example/red.png", 1000)
+        fetch("https://images.example/red.png", ADDRESSES, 1000)
     assert wrapped == ["images.example"]
