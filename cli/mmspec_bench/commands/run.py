@@ -21,33 +21,26 @@ from mmspec_bench.suite.replay import open_replay, refuse_settings
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow
 from mmspec_bench.suite.run_folder import SuiteSettings, update_provenance
 from mmspec_bench.suite.runner import Runner, prepare
-from mmspec_bench.suite.sources import NAMES
 from mmspec_terminal.options import (
     CAPTIONER,
     DRAFT_TEXT,
     EXACT,
     JSON,
-    LONGEST,
     MODEL,
     PLACE,
     complete_draft,
     gamma_option,
 )
 from mmspec_terminal.render import Screen
+from mmspec_terminal.settings_options import options_of
 from mmspec_terminal.setup import with_screen
 from mmspec_terminal.wording import with_flags
 
 METHODS = "M,T,C,P,MT,MTC,MTCP,none"
-COUNT = click.IntRange(min=1)
 
 
 @click.command()
-@click.option(
-    "--suite",
-    default="offline",
-    metavar="NAME|NAME=DIR|PATH",
-    help=f"Several with commas. Names: {', '.join(NAMES)}.",
-)
+@options_of(SuiteSettings)
 @click.option("--tasks", default="", show_default=False, metavar="LIST", help="Only these tasks.")
 @click.option(
     "--methods",
@@ -58,19 +51,10 @@ COUNT = click.IntRange(min=1)
     "adaptive:tree:LETTERS, a head's kind; any of these with +lookup; tree:lookup, lookup, none.",
 )
 @gamma_option(5)
-@click.option("--temperature", type=float, default=0.0, help="0 takes the likeliest.")
-@click.option("--top-k", type=int, default=0, help="0 keeps all.")
-@click.option("--top-p", type=float, default=1.0, help="Sampled probability.")
-@click.option("--sampling-seed", default=0, help="Seed of sampled answers.")
-@click.option("--max-new-tokens", type=COUNT, default=128, help=LONGEST)
 @EXACT
-@click.option("--limit", type=COUNT, help="Samples of each task. Default: 100, as published.")
-@click.option("--seed", default=0, help="First seed of synthetic samples.")
-@click.option("--target-answers", metavar="FILE", help="Answers of --model, in place of it.")
 @click.option("--memory", is_flag=True, default=None, help="Lookup reads earlier answers too.")
 @click.option("--out", type=Path, required=True, metavar="DIR", help=f"Gets {ROWS}, {PROVENANCE}.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
-@click.option("--shard", default="1/1", metavar="I/N", help="Every N-th sample from the I-th on.")
 @click.option("--skip-bad", is_flag=True, help="Leave broken samples out, and name them.")
 @MODEL
 @click.option(

@@ -15,31 +15,37 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import Block
 from mmspec.ground.output_files import make_directory, replace_text
+from mmspec.ground.settings import Settings, option
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow, read_rows, rewrite
+from mmspec_bench.suite.sources import NAMES
+from mmspec_terminal.options import LONGEST
 
 
-@dataclass(frozen=True, slots=True)
-class SuiteSettings:
-    """Settings of a run: its samples, methods and decoding."""
+@dataclass(frozen=True)
+class SuiteSettings(Settings):
+    """Settings of a run: its samples, methods and decoding; those with a help are options."""
 
-    suite: str
-    methods: tuple[str, ...]
+    suite: str = option(
+        "offline",
+        f"Several with commas. Names: {', '.join(NAMES)}.",
+        metavar="NAME|NAME=DIR|PATH",
+    )
+    methods: tuple[str, ...] = ()
     gamma: Gamma = 5
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    sampling_seed: int = 0
-    max_new_tokens: int = 128
+    temperature: float = option(0.0, "0 takes the likeliest.", least=0)
+    top_k: int = option(0, "0 keeps all.")
+    top_p: float = option(1.0, "Sampled probability.", least=0, most=1)
+    sampling_seed: int = option(0, "Seed of sampled answers.")
+    max_new_tokens: int = option(128, LONGEST, least=1)
     exact: str = "auto"
-    limit: int | None = None
+    limit: int | None = option(None, "Samples of each task. Default: 100, as published.", least=1)
     tasks: tuple[str, ...] = ()
-    seed: int = 0
-    shard: str = "1/1"
+    seed: int = option(0, "First seed of synthetic samples.")
+    shard: str = option("1/1", "Every N-th sample from the I-th on.", metavar="I/N")
     captioner: str = "auto"
     captions: str = ""
     draft_text: tuple[str, ...] = ()
-    target_answers: str | None = None
-    """A file of answers that the target repeats; None for a target that computes."""
+    target_answers: str | None = option(None, "Answers of --model, in place of it.", metavar="FILE")
     memory: bool | None = None
     """Whether lookup finds places in the answers to earlier samples too."""
 
