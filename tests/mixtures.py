@@ -4,8 +4,7 @@
 
 The draft `s0-w300-v600` has seed 0, 300 steps of each of `train draft`'s two stages on text, and
 600 steps on images. What OUT lacks is trained and measured, so that the same command goes on where
-it was interrupted. Writes `mixtures.csv` beside this file. Seed 0 gives the curve below; drafts of
-other seeds and shapes test it.
+it was interrupted. Writes `mixtures.csv` beside this file.
 """
 
 import argparse
@@ -14,64 +13,27 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from math import sqrt
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from mmspec_bench.report.bench_run import BenchRun, read_run
 from mmspec_bench.suite.confidence import Interval, difference
 from mmspec_bench.suite.metrics import block_efficiency, pairs, ratio
 from mmspec_bench.suite.rows import AnswerRow
 
-EVEN, CURVE = 0.54, 1.62
-"""The curve r = EVEN + CURVE · (1/2 - s)²: of the places that one view alone has right, the share r
-that the even mixture has right, by the weaker view's share s. Measured on drafts of `mini`."""
 
-BREAK_EVEN = 0.5 - (1 - sqrt(1 - 4 * CURVE * (EVEN - 0.5))) / (2 * CURVE)
-"""The weaker view's share above which r > 1 - s: the mixture beats the better view."""
-
-
-@dataclass(slots=True)
-class ViewPair:
-    """Counts of the places of answers by which of two views is right there."""
-
-    places: Counter[tuple[bool, bool]] = field(default_factory=Counter)
-    """Number of places by whether the first and the second view are right."""
-    mixed: Counter[bool] = field(default_factory=Counter)
-    """Number of places that one view alone has right, by whether their mixture is right there."""
+class Places(Counter[tuple[bool, bool]]):
+    """Number of places of answers by whether the first and the second view are right there."""
 
     def share(self, first: bool, second: bool) -> float:
         """The share of places at which exactly the views that are True are right."""
-        return ratio(self.places[first, second], self.places.total())
-
-    @property
-    def lone(self) -> float:
-        """The share of places at which exactly one view is right."""
-        return self.share(True, False) + self.share(False, True)
+        return ratio(self[first, second], self.total())
 
     @property
     def weaker(self) -> float:
         """The share of the places with one right view that the less often right one has right."""
-        return ratio(min(self.share(True, False), self.share(False, True)), self.lone)
-
-    @property
-    def recovered(self) -> float | None:
-        """The share of the places with one right view at which their mixture is right."""
-        return ratio(self.mixed[True], self.mixed.total()) if self.mixed else None
-
-    def expected_gain(self, draft_length: int) -> float:
-        """The even mixture's tokens per round over the better view's, less 1, by that curve.
-
-        As if places were right independently: tokens per round are then 1 + a + … + a^draft_length.
-        """
-        shares = EVEN + CURVE * (0.5 - self.weaker) ** 2, 1 - self.weaker
-        mixed, single = (
-            sum((self.share(True, True) + part * self.lone) ** n for n in range(draft_length + 1))
-            for part in shares
-        )
-        return mixed / single - 1
+        alone = self[True, False], self[False, True]
+        return ratio(min(alone), sum(alone))
 
 
 def right_places(row: AnswerRow) -> dict[int, bool]:
@@ -86,34 +48,23 @@ def right_places(row: AnswerRow) -> dict[int, bool]:
     return {place: right for place, right in known.items() if place < start}
 
 
-def compare(
-    first: Iterable[AnswerRow], second: Iterable[AnswerRow], mixture: Iterable[AnswerRow] = ()
-) -> ViewPair:
+def compare(first: Iterable[AnswerRow], second: Iterable[AnswerRow]) -> Places:
     """Count the places of the answers that both views drafted, known of both."""
-    counts, mixed = ViewPair(), {row.key: row for row in mixture}
+    counts = Places()
     for one, other in pairs(first, second):
-        if one.token_ids != other.token_ids:
-            continue
-        left, right = right_places(one), right_places(other)
-        both = right_places(mixed[one.key]) if one.key in mixed else {}
-        for place in left.keys() & right.keys():
-            counts.places[left[place], right[place]] += 1
-            if left[place] != right[place] and place in both:
-                counts.mixed[both[place]] += 1
+        if one.token_ids == other.token_ids:
+            left, right = right_places(one), right_places(other)
+            counts.update((left[place], right[place]) for place in left.keys() & right.keys())
     return counts
 
 
-GRID = [
+DRAFTS = [
     *((0, words, images) for words in (100, 300, 1000) for images in (100, 300)),
     *((0, words, 600) for words in (300, 1000)),
-    (0, 1000, 1),
-]
-"""Seed, steps on text and steps on images of the drafts from which the rule comes."""
-OTHER_SEEDS = [
-    (1, 300, 100),
+    *((0, 1000, 1), (1, 300, 100)),
     *((seed, words, images) for seed in (1, 2) for words in (100, 1000) for images in (100, 300)),
 ]
-"""The same of drafts that test it: the grid's corners, and the most even draft but one, again."""
+"""Seed, steps on text and steps on images of the drafts."""
 SHAPE = "--layers 2 --width 128 --heads 2 --ffn 384 --positions 512"
 OTHER_SHAPE = "--layers 1 --width 192 --heads 3 --ffn 512 --positions 512"
 GAMMA = 5
@@ -164,7 +115,6 @@ class Result:
 
     name: str
     run: BenchRun
-    kept_out: bool
 
     @property
     def efficiency(self) -> dict[str, float]:
@@ -176,11 +126,6 @@ class Result:
         """The better single view."""
         return max("MT", key=lambda view: self.efficiency[view])
 
-    @property
-    def pair(self) -> ViewPair:
-        """Where M and T are right, and MT where one of them is."""
-        return compare(*(self.run.of(name) for name in ("M", "T", "MT")))
-
     def gain(self, mixture: str) -> Interval:
         """The mixture against the best single view."""
         found = difference(self.run.of(mixture), self.run.of(self.best))
@@ -189,31 +134,27 @@ class Result:
 
     def figures(self) -> dict[str, str]:
         """The line of a table: heading and value."""
-        pair = self.pair
-        gains = {name: self.gain(name) for name in MIXTURES}
+        places = compare(self.run.of("M"), self.run.of("T"))
         return {
-            "draft": self.name + " (kept out)" * self.kept_out,
+            "draft": self.name,
             **{name: f"{value:.3f}" for name, value in self.efficiency.items()},
-            "places": str(pair.places.total()),
-            "both right": f"{pair.share(True, True):.3f}",
-            "M alone": f"{pair.share(True, False):.3f}",
-            "T alone": f"{pair.share(False, True):.3f}",
-            "weaker's share": f"{pair.weaker:.3f}",
-            "recovered": f"{pair.recovered or 0:.3f}",
-            "expected of MT, %": f"{100 * pair.expected_gain(GAMMA):+.1f}",
-            **{f"{name} over the best view, %": _interval(gains[name]) for name in MIXTURES},
+            "places": str(places.total()),
+            "both right": f"{places.share(True, True):.3f}",
+            "M alone": f"{places.share(True, False):.3f}",
+            "T alone": f"{places.share(False, True):.3f}",
+            "weaker's share": f"{places.weaker:.3f}",
+            **{f"{name} over the best view, %": _interval(self.gain(name)) for name in MIXTURES},
         }
 
 
 def results(sweep: Sweep) -> Iterator[Result]:
-    """Yield every draft's result, those that are kept out last."""
-    for seed, words, images in GRID + OTHER_SEEDS:
+    """Yield every draft's result."""
+    for seed, words, images in DRAFTS:
         name = f"s{seed}-w{words}-v{images}"
-        run = sweep.measured(name, sweep.draft(seed, words, images))
-        yield Result(name, run, kept_out=seed > 0)
+        yield Result(name, sweep.measured(name, sweep.draft(seed, words, images)))
     other = sweep.draft(0, 200, 200, OTHER_SHAPE)
-    yield Result("one layer", sweep.measured("other", other), kept_out=True)
-    yield Result("mini-draft", sweep.measured("mini-draft", "mini-draft"), kept_out=True)
+    yield Result("one layer", sweep.measured("other", other))
+    yield Result("mini-draft", sweep.measured("mini-draft", "mini-draft"))
 
 
 def _interval(gain: Interval) -> str:
@@ -226,7 +167,7 @@ def _run(command: str) -> None:
 
 
 def main() -> None:
-    """Train, measure, write and draw."""
+    """Train, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=1)
@@ -236,11 +177,6 @@ def main() -> None:
         table = csv.DictWriter(file, found[0].figures(), lineterminator="\n")
         table.writeheader()
         table.writerows(result.figures() for result in found)
-    known = [result.pair for result in found if not result.kept_out]
-    distances = [(0.5 - pair.weaker) ** 2 for pair in known]
-    weights = np.sqrt([pair.mixed.total() for pair in known])
-    curve, even = np.polyfit(distances, [pair.recovered for pair in known], 1, w=weights)
-    print(f"EVEN, CURVE = {even:.3f}, {curve:.3f}; the gain begins at {BREAK_EVEN:.2f}")  # noqa: T201
 
 
 if __name__ == "__main__":
