@@ -7,12 +7,10 @@ import resource
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from http.client import HTTPConnection
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
-from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -21,7 +19,7 @@ from hypothesis import strategies as st
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from support.bundled import SAMPLES
+from mmspec.prompt.images import decode_picture
 from support.live_server import CHAT, Live, data_url, png, shown, text_of, words
 from support.serve_process import Served, free_port, serve
 
@@ -196,65 +194,38 @@ def test_no_body_makes_the_server_fail(scripted: Live, body):
         assert set(reply.json()["error"]) == {"message", "type", "param", "code"}
 
 
-QUESTION = "What is in this picture?"
-IMAGE = SAMPLES / "shapes.png"
-LENGTHS = {"max_new_tokens": 40, "gamma": 4}  # both draft alike, whatever they measure
+def timed(texts):
+    """Seconds to the first of an answer's texts, and the answer."""
+    started, texts = perf_counter(), filter(None, texts)
+    first = next(texts)
+    return perf_counter() - started, first + "".join(texts)
 
 
-@pytest.fixture
-def server(tmp_path):
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in LENGTHS.items()]
-    served = serve(["mini", "--backend", "torch", *words], tmp_path / "log", free_port())
-    served.wait()
-    yield served
-    served.process.kill()
-
-
-def of_server(server, asked):
-    """Seconds from a request's first byte to the first text of the answer, and the answer."""
-    body = json.dumps({"messages": asked, "stream": True}).encode()
-    with closing(HTTPConnection(urlsplit(server.url).netloc)) as connection:
-        connection.connect()
-        started = perf_counter()
-        connection.request("POST", CHAT, body, {"Content-Type": "application/json"})
-        texts = filter(None, map(event_text, connection.getresponse()))
-        first, seconds = next(texts), perf_counter() - started
-        return seconds, first + "".join(texts)
-
-
-def event_text(line):
-    """The text in a line of an event stream; empty if it has none."""
-    event = line.removeprefix(b"data: ").strip()
-    choices = json.loads(event)["choices"] if event.startswith(b"{") else []
-    return "".join(choice["delta"].get("content", "") for choice in choices)
-
-
-def of_chat(chat, text):
-    """Seconds to the first text of an answer, and the answer; the question is taken back."""
-    started = perf_counter()
-    texts = filter(None, chat.ask(text).texts())
-    first, seconds = next(texts), perf_counter() - started
-    answer = first + "".join(texts)
-    chat.conversation.undo()
-    return seconds, answer
+def streamed(server: Live, asked):
+    """The texts of an answer, as they come."""
+    with server.client.stream("POST", CHAT, json={"messages": asked, "stream": True}) as reply:
+        for line in reply.iter_lines():
+            event = line.removeprefix("data: ")
+            choices = json.loads(event)["choices"] if event.startswith("{") else []
+            yield from (choice["delta"].get("content", "") for choice in choices)
 
 
 @pytest.mark.slow
-def test_the_first_text_of_a_second_turn_comes_about_as_soon_as_in_a_chat(server, capfd):
-    """In turn, so that other programs slow both; the figures are those of docs/server.md."""
-    chat = load("mini", backend="torch").chat(Options(**LENGTHS))
-    part = {"type": "image_url", "image_url": {"url": data_url(IMAGE.read_bytes())}}
-    before = [{"role": "user", "content": [part, words(QUESTION)]}]
-    before.append({"role": "assistant", "content": chat.reply(QUESTION, IMAGE).text})
-    times = {"chat": [], "server": []}
+def test_the_first_text_of_a_second_turn_comes_about_as_soon_as_in_a_chat(mini: Live, monkeypatch):
+    """In turn, so that other programs slow both."""
+    options = replace(mini.service.options, gamma=4)  # both draft alike, whatever they measure
+    monkeypatch.setattr(mini.service, "options", options)
+    question = "What is in this picture?"
+    chat, seconds = load("mini", backend="torch").chat(options), {"chat": [], "server": []}
+    before = [{"role": "user", "content": [shown("red"), words(question)]}]
+    answer = chat.reply(question, decode_picture(png(), "")).text
+    before.append({"role": "assistant", "content": answer})
     for number in range(40):
         text = f"How many triangles, {number}?"
-        seconds, expected = of_chat(chat, text)
-        times["chat"].append(seconds)
-        seconds, answer = of_server(server, [*before, {"role": "user", "content": text}])
-        times["server"].append(seconds)
+        taken, expected = timed(chat.ask(text).texts())
+        seconds["chat"].append(taken)
+        chat.conversation.undo()
+        taken, answer = timed(streamed(mini, [*before, {"role": "user", "content": text}]))
+        seconds["server"].append(taken)
         assert answer == expected
-    middle = {name: round(1000 * median(seconds), 1) for name, seconds in times.items()}
-    with capfd.disabled():
-        print(f"\nms to the first text of a second turn: median {middle}")  # noqa: T201
-    assert middle["server"] < 1.5 * middle["chat"]
+    assert median(seconds["server"]) < 1.5 * median(seconds["chat"])
