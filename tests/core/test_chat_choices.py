@@ -10,7 +10,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
 from support.chat_turns import OPTIONS, A, check
-from support.scripted_engine import SEES, picture, scripted_engine, with_positions
+from support.scripted_engine import scripted_engine
 
 AGAIN = "the red square and the red square and the red square and"
 
@@ -65,23 +65,3 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
 def test_an_option_of_another_kind_is_refused_by_name(wrong, allowed):
     with pytest.raises(UsageError, match=rf"^`\w+=.+`: give {allowed}"):
         Options(**wrong)
-
-
-@pytest.mark.parametrize(
-    ("overflow", "word", "change"),
-    [
-        ("auto", "T", "left out"),
-        ("pool", "PT", "pooled to 4 positions per image"),
-        ("drop", "T", "left out"),
-        ("run", "MT", ""),
-    ],
-)
-def test_a_branch_too_long_for_the_draft(directory, overflow, word, change):
-    engine = scripted_engine(directory, draft=with_positions(SEES, 120))
-    chat = engine.chat(replace(OPTIONS, drafting="MT", overflow=overflow))
-    check(chat, "x" * 18, *(picture(seed) for seed in range(5)))
-    length = chat.answer.statistics.prompt_tokens
-    note = f"drafting M: {length} prompt positions, the draft has room for 112: {change}"
-    assert chat.answer.drafting.spec == word
-    assert chat.answer.notes == ([note] if change else [])
-    assert (max(engine.draft.model.branches[-1].row_lengths) > 120) == (overflow == "run")

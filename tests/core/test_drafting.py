@@ -11,7 +11,7 @@ from mmspec.families.grid import Grid, PlaneGrid
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chunks import Chunk
 from support.scripted import ScriptedFeatures
-from support.scripted_engine import BLIND, SEES, picture
+from support.scripted_engine import SEES, picture
 
 M, T, C, P = Branch("M"), Branch("T"), Branch("C"), Branch("P", 4)
 ONE, TWO = picture(1), picture(2)
@@ -43,12 +43,6 @@ def views():
 def test_what_cannot_be_had_is_named(word, weights, pool, problem):
     with pytest.raises(UsageError, match=problem):
         parse_drafting(word, SEES, weights, pool)
-
-
-@pytest.mark.parametrize("word", ["M", "TP"])
-def test_a_blind_draft_cannot_look(word):
-    with pytest.raises(UsageError, match="use T or C"):
-        parse_drafting(word, BLIND)
 
 
 positive = some.lists(some.floats(0, 1000), min_size=4, max_size=4).filter(lambda w: sum(w) > 1e-3)

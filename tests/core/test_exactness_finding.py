@@ -49,13 +49,6 @@ def test_auto_costs_nothing_until_something_is_found(machine, file):
     assert exact_rows(MODEL, "auto", file, "tiny", silent) == ROWS
 
 
-def test_auto_is_on_where_the_probe_holds_and_the_price_is_low(machine, file):
-    assert rows("auto", file) == ROWS
-    machine.price = 5.0
-    assert rows("auto", file) == ROWS, "read from the file"
-    assert machine.probes == 1
-
-
 def test_auto_does_not_probe_what_it_would_not_use(machine, file):
     machine.price = DEAR + 0.01
     assert rows("auto", file) is None

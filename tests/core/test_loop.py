@@ -115,14 +115,6 @@ def test_the_path_follows_the_targets_tokens():
     assert accept(Verdict([], [], [3])) == ([], [3])
 
 
-def test_a_stop_token_ends_the_path_drafted_or_not():
-    verdict = Verdict([5, 6, 7], [-1, 0, 1], [5, 6, 7, 8])
-    assert accept(verdict, {6}) == ([0], [5, 6])
-    assert accept(verdict, {5}) == ([], [5])
-    assert accept(verdict, {8}) == ([0, 1, 2], [5, 6, 7, 8])
-    assert accept(Verdict([5], [-1], [6, 7]), {6}) == ([], [6])
-
-
 @every_sampling
 @pytest.mark.parametrize(
     ("gamma", "tree"),

@@ -5,7 +5,7 @@ import pytest
 
 from mmspec.decoding.host_framework import keys, sampler
 from mmspec.decoding.noise import Noise, exponentials
-from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.sampling import Sampling
 from support.chi_square import check_fit, warped
 
 COUNT = 20_000
@@ -112,15 +112,6 @@ def test_noise_depends_on_seed_position_and_token_alone():
     assert (drawn([Noise(7 + 2**40, 100)], 10) != base).all()
     later = exponentials(np, keys(Noise(7, 98), 3), np.arange(3, 10, dtype=np.uint32))
     assert (later[2] == base[0, 3:]).all()
-
-
-def test_the_rule_is_argmax_without_temperature():
-    logits = rows(1024)[None]
-    assert sampler(GREEDY).tokens(logits, keys(Noise(1, 1), 1)) == logits.argmax(-1)
-    confidence, ids = sampler(GREEDY).children(logits, keys(Noise(1, 1), 1), 4)
-    assert ids[0].tolist() == np.argsort(-logits[0])[:4].tolist()
-    p = np.exp(logits[0]) / np.exp(logits[0]).sum()
-    np.testing.assert_allclose(confidence[0], p[ids[0]], rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", SAMPLINGS)
