@@ -86,9 +86,8 @@ class Answer:
         stopped: whether a stop token or a stop string ended it.  repeated: the number of tokens
         after whose repetition the answer was ended, if it was.
         """
-        self.finish_reason = "stop" if stopped else "length"
-        if repeated and self.finish_reason == "length":
-            self.finish_reason = "repetition"
+        self.finish_reason = "stop" if stopped else "repetition" if repeated else "length"
+        if self.finish_reason == "repetition":
             self.notes.append(
                 f"stopped, for the last {repeated} tokens repeat themselves; `repeat_limit=0` lets "
                 "answers go on"

@@ -114,13 +114,10 @@ def read_block(whole: Block) -> tuple[BlockDraft, TextConfig]:
     anchored = both.flag("sample_from_anchor", dspark)
     rank = both.integer("markov_rank", 256 if dspark and named else 0, 0, MOST_RANK)
     confidence = both.flag("enable_confidence_head", dspark and named)
-    if named:
-        captured = captured_layers(both, SPECULATORS_CAPTURED, 1)
-    else:
-        captured = captured_layers(both, "target_layer_ids", 1, shift=1)
+    key, shift = (SPECULATORS_CAPTURED, 0) if named else ("target_layer_ids", 1)
     options = BlockDraft(
         both.integer("draft_vocab_size", layers.vocab_size, 1, layers.vocab_size),
-        captured,
+        captured_layers(both, key, 1, shift),
         both.integer("block_size", 16, 1 if anchored else 2, MOST_ROWS),
         both.integer("mask_token_id", -1, 0, layers.vocab_size - 1),
         anchored,

@@ -41,7 +41,7 @@ def resolve(name: str, backend: str) -> Path:
     if name and (directory / CONFIG_FILE).is_file():
         return directory
     if known:
-        return _present_or_raise(known, backend)
+        raise _absent(known, backend)
     if name and directory.exists():
         raise _no_model(name, directory)
     repository = _repository(name, cards)
@@ -67,7 +67,7 @@ def pull(name: str, backend: str, revision: str | None = None, note: Progress = 
         pinned = revision_of(repository, cards.values())
         return _download(repository, revision or pinned, note)
     if card.bundled is not None:
-        return _present_or_raise(card, backend)
+        return resolve(name, backend)
     repository = card.repositories(backend)[0]
     return _download(repository, revision or card.revision(repository), note)
 
@@ -85,15 +85,13 @@ def _no_model(name: str, path: Path) -> CheckpointError:
     return CheckpointError(f"{name} has no {CONFIG_FILE}: it is not a model's directory")
 
 
-def _present_or_raise(card: Card, backend: str) -> Path:
-    snapshot = present(card, backend)
-    if snapshot is not None:
-        return snapshot
-    if card.bundled is not None:
-        raise HubError(
-            f"{card.name} is bundled, but its weights are not in {card.bundled}: reinstall mmspec"
-        )
-    raise AbsentError(_pull_first(card.name, backend), card.name, backend)
+def _absent(card: Card, backend: str) -> HubError:
+    """The error for a card's model that is not on this machine."""
+    if card.bundled is None:
+        return AbsentError(_pull_first(card.name, backend), card.name, backend)
+    return HubError(
+        f"{card.name} is bundled, but its weights are not in {card.bundled}: reinstall mmspec"
+    )
 
 
 def _pull_first(name: str, backend: str) -> str:

@@ -92,10 +92,8 @@ class Turn:
         if not self.clips:
             return self
         each = max(most // len(self.clips), 1)
-        *earlier, question = (
-            message.with_frames(each) for message in (*self.earlier, self.question)
-        )
-        return replace(self, question=question, earlier=tuple(earlier))
+        earlier = tuple(message.with_frames(each) for message in self.earlier)
+        return replace(self, question=self.question.with_frames(each), earlier=earlier)
 
 
 @dataclass
