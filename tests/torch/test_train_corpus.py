@@ -9,9 +9,12 @@ from PIL import Image
 from mmspec.checkpoints.config import read_config
 from mmspec.ground import errors
 from mmspec.ground.errors import UsageError
-from mmspec_train.data.conversation_file import HELD_OUT_ONE_IN, ConversationFile
+from mmspec_train.data.conversation_file import (
+    HELD_OUT_ONE_IN,
+    ConversationFile,
+    read_instructions,
+)
 from mmspec_train.data.corpus import FileCorpus, in_turn, open_corpora
-from mmspec_train.data.instructions import read_instructions
 from mmspec_train.heads.plan import GPUS, plan
 from mmspec_train.settings import (
     Budget,
@@ -184,11 +187,11 @@ def test_a_broken_array_is_refused_with_its_place(images):
 
 
 def test_files_take_turns_by_size():
-    order = in_turn([30, 10])
+    order = in_turn([range(30), range(10)])
     assert sorted(order) == [(f, n) for f in (0, 1) for n in range((30, 10)[f])]
     files = [file for file, _ in order]
     assert all(abs(np.mean(files[:n]) - 0.25) <= 1 / n for n in range(1, 41))
-    assert in_turn([5]) == [(0, n) for n in range(5)]
+    assert in_turn([range(5)]) == [(0, n) for n in range(5)]
 
 
 def test_folders_that_do_not_match_the_files_are_refused(images):

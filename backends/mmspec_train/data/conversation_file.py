@@ -1,4 +1,8 @@
-"""One file of conversations: those that can be trained on, and why others cannot."""
+"""Files of conversations in LLaVA's and ShareGPT's formats: those to train on, and why not others.
+
+Odd conversations are repaired as LLaVA's, EAGLE's and MSD's data preparation does; those on which
+that code stops are left out.
+"""
 
 import codecs
 import json
@@ -8,14 +12,51 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from mmspec.ground import errors
 from mmspec.ground.input_files import open_file
-from mmspec_train.data.instructions import FORMAT, Instructions, UnusableError, read_instructions
+from mmspec.prompt.conversation import IMAGE_MARKER
 
+FORMAT = (
+    '{"image": "a.jpg", "conversations": [{"from": "human", "value": "<image>\\nWhat is this?"}, '
+    '{"from": "gpt", "value": "A cat."}]}'
+)
+"""An example conversation. `image`, or `images`, may also be a list, null, or missing."""
 HELD_OUT_ONE_IN = 20
 """One of this many conversations of a file is held out from training."""
 MOST_SKIPPED = 0.5
 """Largest share of a file's conversations that may be unusable; more is an error."""
+
+
+class UnusableError(ValueError):
+    """A conversation that cannot be trained on."""
+
+
+class _Turn(msgspec.Struct):
+    role: str = msgspec.field(name="from")
+    value: str
+
+
+class _Conversation(msgspec.Struct):
+    conversations: list[_Turn]
+    image: str | list[str] | None = msgspec.field(default_factory=list)
+    images: str | list[str] | None = msgspec.field(default_factory=list)
+    video: Any = None
+    videos: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """The turns and images of one conversation."""
+
+    turns: tuple[tuple[str, str], ...]
+    """The question and the answer of each turn.
+
+    Questions have one IMAGE_MARKER per image; without images a marker is text that somebody typed.
+    """
+    images: tuple[str, ...]
+    """Image paths as the file gives them."""
 
 
 @dataclass
@@ -105,6 +146,66 @@ class ConversationFile:
         index, (number, reason) = self.index, self.index.first
         left_out = f"{index.total - len(index.usable)} of {index.total} conversations are left out"
         return f"{self.path.name}: {left_out}, first {number}: {reason}" if number else ""
+
+
+def read_instructions(value: Any) -> Instructions:
+    """Read a conversation from a JSON value.  Raises UnusableError."""
+    try:
+        read = msgspec.convert(value, _Conversation)
+        given = read.images or read.image or []
+        images = [given] if isinstance(given, str) else given
+        "".join([*(turn.value for turn in read.conversations), *images]).encode()
+    except msgspec.ValidationError as error:
+        raise UnusableError(str(error)) from error
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which no tokenizer can read
+        raise UnusableError(f"not text in UTF-8: {error.reason}") from error
+    if read.video or read.videos:
+        raise UnusableError("training reads pictures, no videos")
+    if read.image and read.images:
+        raise UnusableError("both `image` and `images` are given")
+    texts = _alternating(read.conversations)
+    questions, shown = _shown(texts[::2], images)
+    return Instructions(tuple(zip(questions, texts[1::2], strict=True)), tuple(shown))
+
+
+def _alternating(turns: list[_Turn]) -> list[str]:
+    """Questions and answers in turn, without a leading answer and a trailing question."""
+    strange = [turn.role for turn in turns if turn.role not in ("human", "gpt")]
+    if strange:
+        raise UnusableError(f"a turn is from {strange[0]}, not from human or gpt")
+    if turns and turns[0].role == "gpt":
+        turns = turns[1:]
+    if len(turns) % 2:
+        turns = turns[:-1]
+    if [turn.role for turn in turns] != ["human", "gpt"] * (len(turns) // 2):
+        raise UnusableError("two turns in a row are of one role")
+    if not turns:
+        raise UnusableError("there is no question with an answer")
+    return [turn.value for turn in turns]
+
+
+def _shown(questions: list[str], images: list[str]) -> tuple[list[str], list[str]]:
+    """The questions with one marker for each image, and the images that they show.
+
+    LLaVA drops an image that no question shows, and shows a single image once in a question
+    whatever the number of its markers.
+    """
+    markers = [text.count(IMAGE_MARKER) for text in questions]
+    if not images or not any(markers):
+        return questions, []
+    if len(images) == 1 and max(markers) > 1:
+        questions = [_once(text) for text in questions]
+    shown = sum(text.count(IMAGE_MARKER) for text in questions)
+    if shown != len(images):
+        raise UnusableError(f"the questions have {shown} {IMAGE_MARKER} for {len(images)} images")
+    return questions, images
+
+
+def _once(question: str) -> str:
+    """The question with one marker in front in place of all its markers."""
+    if IMAGE_MARKER not in question:
+        return question
+    return f"{IMAGE_MARKER}\n{question.replace(IMAGE_MARKER, '').strip()}"
 
 
 def _decoded(content: bytes) -> Any:

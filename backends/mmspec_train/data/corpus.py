@@ -101,13 +101,9 @@ class FileCorpus:
         return len(self._order)
 
     @cached_property
-    def _numbers(self) -> list[list[int]]:
-        return [file.numbers(held_out=self.split == "held-out") for file in self.files]
-
-    @cached_property
     def _order(self) -> list[tuple[int, int]]:
-        """The file, and the conversation in its split, of each number."""
-        return in_turn(list(map(len, self._numbers)))
+        """The file of each conversation, and its number there."""
+        return in_turn([file.numbers(held_out=self.split == "held-out") for file in self.files])
 
     def check(self) -> None:
         """Raise UsageError if most of a file is unusable."""
@@ -120,8 +116,8 @@ class FileCorpus:
 
     def turns(self, number: int) -> list[Turn]:
         """Read a conversation.  Raises ImageError, naming file and place, for a damaged image."""
-        source, local = self._order[number % self.size]
-        file, place = self.files[source], self._numbers[source][local]
+        source, place = self._order[number % self.size]
+        file = self.files[source]
         instructions = file.index.usable[place]
         try:
             pictures = iter([open_picture(file.find(image)) for image in instructions.images])
@@ -133,14 +129,14 @@ class FileCorpus:
         return [Turn(_message(text, pictures), (), answer.strip()) for text, answer in turns]
 
 
-def in_turn(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Return file and position of all conversations; every beginning has the files' shares."""
+def in_turn(files: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Return file and number of all conversations; every beginning has the files' shares."""
     places = [
-        ((position + 0.5) / size, file, position)
-        for file, size in enumerate(sizes)
-        for position in range(size)
+        ((position + 0.5) / len(numbers), file, number)
+        for file, numbers in enumerate(files)
+        for position, number in enumerate(numbers)
     ]
-    return [(file, position) for _, file, position in sorted(places)]
+    return [(file, number) for _, file, number in sorted(places)]
 
 
 def _message(text: str, pictures: Iterator[Picture]) -> Message:
