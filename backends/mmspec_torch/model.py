@@ -8,8 +8,7 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.seeing_model import SeeingModel
 from mmspec.decoding.tree import Tree
 from mmspec_torch.device.weights import Weights
-from mmspec_torch.graphs.capture import CudaGraphs
-from mmspec_torch.graphs.executor import ReplayedExecutor
+from mmspec_torch.graphs.executor import CudaGraphs, ReplayedExecutor
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.vision import TorchFeatures, TorchTowerParts
 from mmspec_torch.sequence.branches import TorchBranches

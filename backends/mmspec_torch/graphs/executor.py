@@ -1,4 +1,4 @@
-"""Executors that replay captures, over caches at fixed addresses.
+"""Captures as CUDA graphs, and executors that replay them over caches at fixed addresses.
 
 Shape letters: R branches, m rows of a target fed, M rows after padding, n columns fed, C visible
 columns, k drafted tokens, H width.
@@ -24,7 +24,6 @@ from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.tree import MOST_NODES
 from mmspec_torch.device.device_io import send
-from mmspec_torch.graphs.capture import Capture, Compute, Outputs
 from mmspec_torch.network.attention import Step, hidden, hiding
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import LanguageModel
@@ -34,6 +33,41 @@ ROWS = 1 << MOST_NODES.bit_length()
 """The most rows that are fed at once: a power of two, as all numbers of rows."""
 PROMPT_ROWS = 128
 """The most rows of a prompt that are fed as a graph: longer ones keep a GPU busy anyway."""
+
+
+Outputs = tuple[Tensor, ...]
+Compute = Callable[[], Outputs]
+"""Function that enqueues the same kernels on the same buffers at every call."""
+Capture = Callable[[Compute], Compute]
+"""Function that records a computation and returns one that replays it on the same buffers."""
+
+
+class CudaGraphs:
+    """Captures CUDA graphs on one device, in one memory pool.
+
+    The graphs can share it, because they run one after another and their outputs are copied.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._pool: Any = torch.cuda.graph_pool_handle()
+
+    def __call__(self, compute: Compute) -> Compute:
+        """Run `compute` once on the side stream, so that libraries initialize, then capture it."""
+        with torch.cuda.device(self._stream.device):
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                compute()
+            torch.cuda.current_stream().wait_stream(self._stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
+                outputs = compute()
+
+        def replay() -> Outputs:
+            graph.replay()
+            return tuple(output.clone() for output in outputs)  # the next replay overwrites them
+
+        return replay
 
 
 class StaticCache(Cache):

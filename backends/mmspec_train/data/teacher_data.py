@@ -156,7 +156,8 @@ class Preparation:
         claim(self.cache.manifest_file, self._manifest(), REMEDY)
         records = self.cache.records()
         self.finished = records[-1].number + 1 if records else 0
-        with log.say_when_stopped(self._stopped):
+        again = "the same command goes on from there"
+        with log.say_when_stopped(lambda: f"{self.stage}: stopped after {self.finished}; {again}"):
             self._answer_pools(log)
             if self.teacher.captured:
                 self._store_layers(log)
@@ -210,9 +211,6 @@ class Preparation:
         record = tokenize(number, turns, teacher.template, teacher.tokenizer, teacher.end)
         sides = tuple(map(teacher.sides, pictures)) if teacher.preprocessing else ()
         return msgspec.structs.replace(record, sides=sides), pictures
-
-    def _stopped(self) -> str:
-        return f"{self.stage}: stopped after {self.finished}; the same command goes on from there"
 
     def _manifest(self) -> dict[str, Any]:
         return {

@@ -69,17 +69,10 @@ def all_starts(batch: Batch, depth: int) -> DraftStarts:
     begins[:, 0] = False
     count = max(1, int(begins.sum(dim=1).max()))
     columns = begins.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
-    return DraftStarts(columns, _alive(batch.learned, begins.gather(1, columns), columns, depth))
-
-
-def _alive(learned: Tensor, begins: Tensor, columns: Tensor, depth: int) -> Tensor:
-    alive = [begins]
-    last = learned.shape[1] - 1
+    alive, learned = [begins.gather(1, columns)], F.pad(batch.learned, (0, depth))
     for distance in range(1, depth):
-        later = columns + distance
-        goes_on = learned.gather(1, later.clamp(max=last)) & (later <= last)
-        alive.append(alive[-1] & goes_on)
-    return torch.stack(alive)
+        alive.append(alive[-1] & learned.gather(1, columns + distance))
+    return DraftStarts(columns, torch.stack(alive))
 
 
 def drawn_starts(starts: DraftStarts, count: int) -> DraftStarts:
