@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,13 +19,9 @@ from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import gather_columns
 from mmspec_train.distillation.objective import (
     DraftStarts,
-    HeadOutput,
     all_starts,
-    block_loss,
     divergence,
     drawn_starts,
-    head_loss,
-    log_probabilities,
 )
 from mmspec_train.distillation.training import train
 from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
@@ -72,6 +67,7 @@ def test_a_trained_head_drafts_as_the_decoding_one(family_data, tmp_path, kind, 
     config = head_config(kind, data.teacher.config, shape)
     head, drafted = random_head(replace(config, dtype="float32")), slice(None)
     data.teacher.captured = config.captured(data.teacher.config)
+    head.matrix = data.teacher.output_matrix
     head.begin(data.teacher, range(5, 320, 3))
     if kind == "eagle3":
         drafted = head.ids
@@ -123,8 +119,7 @@ def trained_probabilities(data, batch, head, column, ids):
     starts = DraftStarts(torch.tensor([[column]]), torch.ones(3, 1, 1, dtype=torch.bool))
     with torch.no_grad():
         features = head(replace(batch, **more), starts)
-    output = head.output(data.teacher.output_matrix)
-    return output.of_head(features[:, 0, 0]).exp()
+    return head.log_probabilities(features[:, 0, 0]).exp()
 
 
 def test_few_starts_have_the_loss_of_these_starts_alone(data):
@@ -135,10 +130,9 @@ def test_few_starts_have_the_loss_of_these_starts_alone(data):
     few = drawn.reached(batch)
     assert drawn.alive[0].sum(1).max() == 3
     assert 0 < few.learned.sum() < batch.learned.sum()
-    matrix = data.teacher.output_matrix
-    output = HeadOutput(matrix, partial(log_probabilities, output_matrix=matrix))
-    features = torch.randn(2, *drawn.columns.shape, matrix.shape[1])
-    losses = (head_loss(features, b, drawn, output, HeadMethodSettings()) for b in (few, batch))
+    head = new_trainee("msd", HeadShape(), HeadMethodSettings(), data).module
+    features = torch.randn(2, *drawn.columns.shape, head.config.hidden_size)
+    losses = (head.loss(features, b, drawn, HeadMethodSettings()) for b in (few, batch))
     torch.testing.assert_close(*losses)
 
 
@@ -160,19 +154,18 @@ def test_a_loss_weighs_depths_and_counts_only_what_can_be_judged(data):
     _, batch = held_out_batch(data)
     starts = all_starts(batch, 3)
     wanted = torch.stack([gather_columns(batch.states, starts.after(depth)) for depth in range(3)])
-    matrix = data.teacher.output_matrix
-    output = HeadOutput(matrix, partial(log_probabilities, output_matrix=matrix))
+    head = new_trainee("msd", HeadShape(), HeadMethodSettings(), data).module
     both = HeadMethodSettings(feature_weight=1.0, decay=0.5)
-    assert head_loss(wanted, batch, starts, output, both).item() == pytest.approx(0, abs=1e-5)
+    assert head.loss(wanted, batch, starts, both).item() == pytest.approx(0, abs=1e-5)
     wrong = wanted + 4 * starts.alive.unsqueeze(-1)
     only = replace(both, token_weight=0.0)
-    assert head_loss(wrong, batch, starts, output, only).item() == pytest.approx(3.5, abs=1e-4)
+    assert head.loss(wrong, batch, starts, only).item() == pytest.approx(3.5, abs=1e-4)
     first = wanted.clone()
     first[0] += 4
     shared = (1 + 0.5 + 0.25) ** -1
-    assert head_loss(first, batch, starts, output, only).item() == pytest.approx(3.5 * shared)
+    assert head.loss(first, batch, starts, only).item() == pytest.approx(3.5 * shared)
     astray = wanted + 4 * ~starts.alive.unsqueeze(-1)
-    assert head_loss(astray, batch, starts, output, only).item() == pytest.approx(0, abs=1e-5)
+    assert head.loss(astray, batch, starts, only).item() == pytest.approx(0, abs=1e-5)
 
 
 def test_the_targets_own_states_are_accepted_to_the_end(data):
@@ -266,11 +259,11 @@ def test_the_loss_is_the_published_one(data, kind):
     """Row by row in numpy: weights decay^k divided by their sum over all live guesses."""
     _, batch = held_out_batch(data)
     batch, starts = data.teacher.read(batch), drawn_starts(all_starts(batch, 3), 6)
-    matrix = data.teacher.output_matrix
+    matrix, method = data.teacher.output_matrix, HeadMethodSettings()
     features = torch.randn(3, 1, 6, matrix.shape[1], generator=torch.Generator().manual_seed(1))
-    odds = (lambda live: live[:, 0]) if kind == "dspark" else None
-    output = HeadOutput(matrix, partial(log_probabilities, output_matrix=matrix), None, odds)
-    ours = block_loss(features, batch, starts, output, kind, 0.8)
+    odds, head = kind == "dspark", new_trainee(kind, replace(SHAPE, markov_rank=0), method, data)
+    head.module.confidence = lambda live: live[:, 0]
+    ours = head.module.loss(features, batch, starts, method)
     total = weights = 0.0
     for depth, _, start in starts.alive.nonzero().tolist():
         column = int(starts.columns[0, start]) + depth

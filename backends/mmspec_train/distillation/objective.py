@@ -1,4 +1,4 @@
-"""The starts of drafts in a batch, the losses of their guesses, and how many are accepted.
+"""The starts of drafts in a batch, divergences of their guesses, and how many are accepted.
 
 No decoding is needed for the acceptance. While the guesses of a chain are right, the draft reads
 the tokens of the target's own greedy answer. So its guesses along that answer give the number of
@@ -9,16 +9,14 @@ V vocabulary; p is the target's distribution, q the draft's.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec_train.data.batch import Batch, gather_columns
+from mmspec_train.data.batch import Batch
 from mmspec_train.data.record import IGNORED
-from mmspec_train.settings import HeadMethodSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,97 +145,6 @@ def target_log_probabilities(batch: Batch, output_matrix: Tensor) -> Tensor:
 def log_probabilities(features: Tensor, output_matrix: Tensor) -> Tensor:
     """Return the log-probabilities [n, V] of features [n, H]."""
     return F.linear(features.to(output_matrix.dtype), output_matrix).float().log_softmax(dim=-1)
-
-
-@dataclass(frozen=True, slots=True)
-class HeadOutput:
-    """The tokens that a head drafts, and the distributions over them."""
-
-    matrix: Tensor
-    """[V, H] the target's output matrix."""
-    of_head: Callable[[Tensor], Tensor]
-    """Function from features [n, H] to the head's log-probabilities [n, d]."""
-    ids: Tensor | None = None
-    """[d] the tokens that the head can draft; None if it drafts all of them."""
-    confidence: Callable[[Tensor], Tensor] | None = None
-    """Function from features [n, ...] to the log-odds [n] that their guesses are accepted."""
-
-    def of_target(self, batch: Batch) -> Tensor:
-        """The target's log-probabilities [n, d] of these tokens after every learned column."""
-        matrix = self.matrix if self.ids is None else self.matrix[self.ids]
-        return target_log_probabilities(batch, matrix)
-
-    def likeliest(self, features: Tensor) -> Tensor:
-        """The head's likeliest token of each feature [n, H]."""
-        best = self.of_head(features).argmax(dim=-1)
-        return best if self.ids is None else self.ids[best]
-
-
-def head_loss(
-    features: Tensor,
-    batch: Batch,
-    starts: DraftStarts,
-    output: HeadOutput,
-    method: HeadMethodSettings,
-) -> Tensor:
-    """Return the loss of features [D, B, A, H]: the mean over live starts, weighted by decay^depth.
-
-    The loss of one guess is token_weight · divergence(p, q) + feature_weight · SmoothL1(feature,
-    hidden state).
-    """
-    log_p, row = output.of_target(batch), batch.learned_row
-    total, weights = features.new_zeros(()), 0.0
-    for depth, guesses in enumerate(features):
-        alive = starts.alive[depth]
-        if not alive.any():
-            break
-        columns = starts.after(depth)
-        live_guesses = guesses[alive]
-        weight = method.decay**depth
-        weights += weight
-        if method.token_weight:
-            p = log_p[row.gather(1, columns)[alive]]
-            q = output.of_head(live_guesses)
-            tokens = batch.targets.gather(1, columns)[alive]
-            loss = divergence(method.loss, p, q, tokens).mean()
-            total = total + weight * method.token_weight * loss
-        if method.feature_weight:
-            states = gather_columns(batch.states, columns)[alive]
-            loss = F.smooth_l1_loss(live_guesses.float(), states)
-            total = total + weight * method.feature_weight * loss
-    return total / max(weights, 1e-9)
-
-
-BLOCK_LOSSES = {"dflash": (1.0, 0.0), "dspark": (0.1, 0.9)}
-"""The published weights of cross-entropy and of ‖p - q‖₁ by kind of block drafter."""
-
-
-def block_loss(
-    features: Tensor,
-    batch: Batch,
-    starts: DraftStarts,
-    output: HeadOutput,
-    kind: str,
-    decay: float,
-) -> Tensor:
-    """Return the published loss of a block drafter's features [D, B, A, ...].
-
-    Of each live guess the cross-entropy of the target's token and ‖p - q‖₁, and the binary
-    cross-entropy of its confidence against 1 - TV(p, q); the mean is weighted by decay^depth.
-    """
-    depths = torch.arange(starts.depth, device=features.device).view(-1, 1, 1)
-    weights = (decay**depths).expand_as(starts.alive)[starts.alive]
-    live = features[starts.alive]
-    q, p = output.of_head(live), starts.pick(output.of_target(batch), batch)[starts.alive]
-    columns = torch.stack([starts.after(depth) for depth in range(starts.depth)])
-    tokens = batch.targets.expand(starts.depth, -1, -1).gather(2, columns)[starts.alive]
-    ce_weight, l1_weight = BLOCK_LOSSES[kind]
-    distance = (p.exp() - q.exp()).abs().sum(dim=-1) / 2
-    losses = ce_weight * divergence("ce", p, q, tokens) + l1_weight * 2 * distance
-    if output.confidence:
-        odds, share = output.confidence(live), (1 - distance).detach()
-        losses = losses + F.binary_cross_entropy_with_logits(odds, share, reduction="none")
-    return (weights * losses).sum() / weights.sum().clamp(min=1e-9)
 
 
 def noisy_states(batch: Batch, scale: float) -> Tensor:

@@ -5,7 +5,7 @@ r Markov rank, n rows; in attention h heads of size d.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -20,14 +20,15 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.data.teacher import Teacher
-from mmspec_train.distillation.objective import DraftStarts, HeadOutput
+from mmspec_train.distillation.objective import DraftStarts, divergence
 from mmspec_train.heads.head import Head
 from mmspec_train.heads.layered import DecoderLayerModule
+from mmspec_train.settings import HeadMethodSettings
 
+LOSSES = {"dflash": (1.0, 0.0), "dspark": (0.1, 0.9)}
+"""The published weights of cross-entropy and of ‖p - q‖₁ by kind."""
 W1_SPREAD = 0.01
 """Standard deviation of the Markov head's embedding before training, as in DSpark."""
-
-
 SIZES = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps")
 """What a Qwen3 layer's attention takes from a `TextConfig`."""
 
@@ -128,20 +129,38 @@ class BlockModule(Head):
         before = torch.stack([batch.ids.gather(1, starts.after(d)) for d in range(starts.depth)])
         return torch.cat((features, self.markov_head.markov_w1(before)), dim=-1)
 
-    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:
+    def log_probabilities(self, features: Tensor) -> Tensor:
         """Return the log-probabilities [n, V] of features [n, H + r]."""
         row, embedded = torch.split(features, self._parts, dim=-1)
-        logits = F.linear(row.to(output_matrix.dtype), output_matrix).float()
+        logits = F.linear(row.to(self.matrix.dtype), self.matrix).float()
         if self.options.markov_rank:
             logits = logits + self.markov_head.markov_w2(embedded).float()
         return torch.log_softmax(logits, dim=-1)
-
-    def output(self, matrix: Tensor) -> HeadOutput:
-        """How features and states become tokens, and how sure DSpark is of its guesses."""
-        confidence = self.confidence if self.options.enable_confidence_head else None
-        return replace(super().output(matrix), confidence=confidence)
 
     def confidence(self, features: Tensor) -> Tensor:
         """Return the log-odds [n] that guesses with features [n, H + r] are accepted."""
         odds: Tensor = self.confidence_head["proj"](features).squeeze(-1).float()
         return odds
+
+    def loss(
+        self, features: Tensor, batch: Batch, starts: DraftStarts, method: HeadMethodSettings
+    ) -> Tensor:
+        """Return the published loss of features [D, B, A, ...].
+
+        Of each live guess the cross-entropy of the target's token and ‖p - q‖₁, and the binary
+        cross-entropy of DSpark's confidence against 1 - TV(p, q), weighted by decay^depth.
+        """
+        depths = torch.arange(starts.depth, device=features.device).view(-1, 1, 1)
+        weights = (method.decay**depths).expand_as(starts.alive)[starts.alive]
+        live = features[starts.alive]
+        q = self.log_probabilities(live)
+        p = starts.pick(self.of_target(batch), batch)[starts.alive]
+        columns = torch.stack([starts.after(depth) for depth in range(starts.depth)])
+        tokens = batch.targets.expand(starts.depth, -1, -1).gather(2, columns)[starts.alive]
+        ce_weight, l1_weight = LOSSES[self.config.kind]
+        distance = (p.exp() - q.exp()).abs().sum(dim=-1) / 2
+        losses = ce_weight * divergence("ce", p, q, tokens) + l1_weight * 2 * distance
+        if self.options.enable_confidence_head:
+            odds, share = self.confidence(live), (1 - distance).detach()
+            losses = losses + F.binary_cross_entropy_with_logits(odds, share, reduction="none")
+        return (weights * losses).sum() / weights.sum().clamp(min=1e-9)

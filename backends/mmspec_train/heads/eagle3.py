@@ -6,7 +6,6 @@ the head can draft, V vocabulary.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +15,7 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.teacher import Teacher
-from mmspec_train.distillation.objective import DraftStarts, HeadOutput
+from mmspec_train.distillation.objective import DraftStarts, target_log_probabilities
 from mmspec_train.heads.layered import CachedHead, DecoderLayerModule
 
 
@@ -77,14 +76,18 @@ class FusedModule(CachedHead):
         rows = self._rows(batch), starts.before, batch.positions
         return torch.stack(list(self.chains(*rows, batch, starts)))
 
-    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:  # noqa: ARG002
+    def log_probabilities(self, features: Tensor) -> Tensor:
         """Return the log-probabilities [n, d] of features [n, H], by the head's own matrix."""
         logits: Tensor = self.lm_head(self.norm(features)).float()
         return logits.log_softmax(dim=-1)
 
-    def output(self, matrix: Tensor) -> HeadOutput:
-        """How features and states become tokens of the head's own vocabulary."""
-        return replace(super().output(matrix), ids=self.ids)
+    def of_target(self, batch: Batch) -> Tensor:
+        """Return the target's log-probabilities [n, d], of the head's tokens alone."""
+        return target_log_probabilities(batch, self.matrix[self.ids])
+
+    def likeliest(self, features: Tensor) -> Tensor:
+        """Return the likeliest token of each feature, one of the head's."""
+        return self.ids[super().likeliest(features)]
 
     @property
     def tensors(self) -> dict[str, Tensor]:

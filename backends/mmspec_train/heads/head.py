@@ -6,20 +6,28 @@ head can draft.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from functools import partial
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec_train.data.batch import Batch
+from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.data.teacher import Teacher
-from mmspec_train.distillation.objective import DraftStarts, HeadOutput, log_probabilities
+from mmspec_train.distillation.objective import (
+    DraftStarts,
+    divergence,
+    log_probabilities,
+    target_log_probabilities,
+)
+from mmspec_train.settings import HeadMethodSettings
 
 
 class Head(nn.Module, ABC):
     """A module whose guesses are learned from a target."""
 
     config: HeadConfig
+    matrix: Tensor
+    """[V, H] the target's output matrix."""
 
     def begin(self, teacher: Teacher, answers: Iterable[int]) -> None:
         """Copy from the target what no training changes; answers: the tokens to be learned."""
@@ -28,13 +36,46 @@ class Head(nn.Module, ABC):
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, ...] of the guesses after the answer's own tokens."""
 
-    def log_probabilities(self, features: Tensor, output_matrix: Tensor) -> Tensor:
-        """Return the log-probabilities [n, d] of features [n, ...]; output_matrix: [V, H]."""
-        return log_probabilities(features, output_matrix)
+    def log_probabilities(self, features: Tensor) -> Tensor:
+        """Return the log-probabilities [n, d] of features [n, ...]."""
+        return log_probabilities(features, self.matrix)
 
-    def output(self, matrix: Tensor) -> HeadOutput:
-        """How features, and states of the target with this output matrix, become tokens."""
-        return HeadOutput(matrix, partial(self.log_probabilities, output_matrix=matrix))
+    def of_target(self, batch: Batch) -> Tensor:
+        """Return the target's log-probabilities [n, d] after every learned column."""
+        return target_log_probabilities(batch, self.matrix)
+
+    def likeliest(self, features: Tensor) -> Tensor:
+        """Return the likeliest token of each feature."""
+        return self.log_probabilities(features).argmax(dim=-1)
+
+    def loss(
+        self, features: Tensor, batch: Batch, starts: DraftStarts, method: HeadMethodSettings
+    ) -> Tensor:
+        """Return the loss of features [D, B, A, H]: the mean over live starts, times decay^depth.
+
+        The loss of one guess is token_weight · divergence(p, q) + feature_weight ·
+        SmoothL1(feature, hidden state).
+        """
+        log_p, row = self.of_target(batch), batch.learned_row
+        total, weights = features.new_zeros(()), 0.0
+        for depth, guesses in enumerate(features):
+            alive = starts.alive[depth]
+            if not alive.any():
+                break
+            columns, live_guesses = starts.after(depth), guesses[alive]
+            weight = method.decay**depth
+            weights += weight
+            if method.token_weight:
+                p = log_p[row.gather(1, columns)[alive]]
+                q = self.log_probabilities(live_guesses)
+                tokens = batch.targets.gather(1, columns)[alive]
+                loss = divergence(method.loss, p, q, tokens).mean()
+                total = total + weight * method.token_weight * loss
+            if method.feature_weight:
+                states = gather_columns(batch.states, columns)[alive]
+                loss = F.smooth_l1_loss(live_guesses.float(), states)
+                total = total + weight * method.feature_weight * loss
+        return total / max(weights, 1e-9)
 
     @property
     def tensors(self) -> dict[str, Tensor]:

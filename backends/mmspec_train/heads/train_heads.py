@@ -30,6 +30,9 @@ class HeadTrainee(Trainee):
     module: Head
     method: HeadMethodSettings
 
+    def __post_init__(self) -> None:
+        self.module.matrix = self.data.teacher.output_matrix
+
     @property
     def manifest(self) -> dict[str, Any]:
         """The head's config and the method."""
@@ -50,25 +53,21 @@ class HeadTrainee(Trainee):
 
     def loss(self, conversations: Batch) -> Tensor:
         """Return the loss of a batch; noise needs gradients enabled."""
-        teacher, head, method = self.data.teacher, self.module, self.method
-        whole = teacher.read(conversations)
+        head, method = self.module, self.method
+        whole = self.data.teacher.read(conversations)
         depth = trained_depth(head.config, method)
         starts = objective.drawn_starts(all_starts(whole, depth), method.anchors)
         batch = noisy = starts.reached(whole)
         if torch.is_grad_enabled() and method.noise:  # which no block drafter takes
             noisy = replace(batch, states=objective.noisy_states(batch, method.noise))
-        judged = head(noisy, starts), batch, starts, head.output(teacher.output_matrix)
-        if head.config.block:
-            return objective.block_loss(*judged, head.config.kind, method.decay)
-        return objective.head_loss(*judged, method)
+        return head.loss(head(noisy, starts), batch, starts, method)
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return the tokens of the head's chains from every start."""
-        teacher, head, gamma = self.data.teacher, self.module, self.method.gamma
-        batch = teacher.read(conversations)
+        head, gamma = self.module, self.method.gamma
+        batch = self.data.teacher.read(conversations)
         starts = all_starts(batch, min(gamma, head.config.slots or gamma))
-        output = head.output(teacher.output_matrix)
-        return batch, starts, output.likeliest(head(batch, starts))
+        return batch, starts, head.likeliest(head(batch, starts))
 
 
 def distill_head(
