@@ -4,7 +4,10 @@
 
 The draft `s0-w300-v600` has seed 0, 300 steps of each of `train draft`'s two stages on text, and
 600 steps on images. What OUT lacks is trained and measured, so that the same command goes on where
-it was interrupted. Writes `mixtures.csv` beside this file.
+it was interrupted. Writes `mixtures.csv` beside this file. With `--run`, the same figures of a run
+of another target and draft are printed:
+
+    python tests/mixtures.py --run runs/joined
 """
 
 import argparse
@@ -169,9 +172,14 @@ def _run(command: str) -> None:
 def main() -> None:
     """Train, measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("runs/mixtures"))
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--run", type=Path, nargs="+", help="a run by M, T, MT, MTC, adaptive:MTC")
     given = parser.parse_args()
+    if given.run:
+        for name, value in Result("run", read_run(*given.run)).figures().items():
+            print(f"{name}: {value}")  # noqa: T201
+        return
     found = list(results(Sweep(given.out, given.threads)))
     with (Path(__file__).parent / "mixtures.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, found[0].figures(), lineterminator="\n")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mmspec.checkpoints.quantization import computed
 from mmspec_bench.report.bench_run import ALL, BenchRun, grouped
-from mmspec_bench.suite.confidence import DRAWS, LEVEL, difference
+from mmspec_bench.suite.confidence import DRAWS, LEVEL, Interval, difference, tokens_per_round
 from mmspec_bench.suite.methods import is_single_view
 from mmspec_bench.suite.metrics import Summary, block_efficiency
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, AnswerRow
@@ -42,16 +42,25 @@ def drafting(summaries: Sequence[Summary]) -> Table:
 
 
 def by_images(run: BenchRun) -> Table:
-    """Block efficiency by number of images, over all tasks."""
+    """Block efficiency by number of images, over all tasks, with intervals."""
     groups = grouped(run.rows, lambda row: (row.method, row.images))
     counts = sorted({row.images for row in run.rows})
     lines = [
-        (name, *(positive(block_efficiency(groups.get((name, count), ()))) for count in counts))
+        (name, *(_interval(tokens_per_round(groups.get((name, count), ()))) for count in counts))
         for name in run.drafting
     ]
     columns = ("method", *(counted(count, "image") for count in counts))
-    note = "Tokens per round (micro) by images in the conversation so far, all tasks and turns."
+    note = (
+        "Tokens per round (micro) by images in the conversation so far, all tasks and turns, and "
+        f"{percent(LEVEL, 0)} of {DRAWS:,} resamples."
+    )
     return Table("By images", columns, lines, note)
+
+
+def _interval(interval: Interval) -> str:
+    """A value and its ends, such as 2.53 [2.41..2.66]; the value alone if there are none."""
+    text = positive(interval.value)
+    return text if interval.low is None else f"{text} [{interval.low:.2f}..{interval.high:.2f}]"
 
 
 def by_task(lines: Sequence[Summary]) -> Table:
