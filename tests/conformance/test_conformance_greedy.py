@@ -16,15 +16,11 @@ from support import factory
 from support.adaptive_oracle import check as check_weights
 from support.adaptive_oracle import softmax
 from support.conformance_cases import (
-    DEPTHS,
     DRAFTINGS,
-    GAMMAS,
-    IMAGES,
     PICTURES,
     TREES,
     Case,
     by_turns,
-    check_covering,
     check_replies,
     cold,
     covering_cases,
@@ -45,14 +41,6 @@ def check(engine, case, number, **named):
     given = {"gamma": case.gamma, "max_new_tokens": BUDGET, "tree": TREES.get(case.tree)} | named
     options = Options(drafting=case.drafting, **given)
     return check_replies(engine, options, questions(case, number)).answer
-
-
-def test_the_covering_sets_hold_every_pair_of_values():
-    common = {"images": IMAGES, "turns": (1, 2), "drafting": DRAFTINGS}
-    check_covering(covering_cases(), gamma=GAMMAS, **common)
-    check_covering(covering_cases(), gamma=GAMMAS, images=[0])
-    check_covering(tree_cases(), gamma=DEPTHS, tree=TREES, **common)
-    check_covering(tree_cases(), tree=TREES, images=[0])
 
 
 @pytest.mark.parametrize("every", [covering_cases(), tree_cases()], ids=["chains", "trees"])

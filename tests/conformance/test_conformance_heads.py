@@ -15,7 +15,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.errors import CheckpointError
 from support import factory
 from support.conformance_cases import (
     HEADS,
@@ -234,18 +234,6 @@ def test_the_same_seed_gives_the_same_rounds_on_every_backend(backends, headed, 
 
 
 # What cannot be had
-
-
-def test_a_drafting_that_the_head_does_not_do_is_refused(engine):
-    with pytest.raises(UsageError, match="`adaptive` weighs views of a draft model"):
-        engine.chat(short(adaptive=True)).reply("hello")
-    for word in ("MT", "eagle" if engine.head.kind != "eagle" else "msd"):
-        with pytest.raises(UsageError, match=f"the kind {engine.head.kind}: use"):
-            engine.chat(short(drafting=word))
-    for word in ("none", "lookup", engine.head.kind, f"{engine.head.kind}+lookup"):
-        engine.chat(short(drafting=word))
-    with pytest.raises(UsageError, match="`weights"):
-        short(drafting=engine.head.kind, weights=(1.0,))
 
 
 def test_published_heads_load_on_every_backend(backend, pair_paths, tmp_path):

@@ -52,7 +52,8 @@ MIXED = {"v_proj": 6, "down_proj": 3, "lm_head": 8, "layers.1.self_attn.q_proj":
 
 
 @pytest.mark.parametrize(
-    ("bits", "group", "own"), [(3, 64, {}), (5, 64, {}), (6, 64, {}), (8, 32, {}), (4, 64, MIXED)]
+    ("bits", "group", "own"),
+    [(2, 64, {}), (3, 64, {}), (5, 64, {}), (6, 64, {}), (8, 32, {}), (4, 64, MIXED)],
 )
 def test_bits_of_any_number_and_by_layer_give_the_tokens_of_the_same_weights_dequantized(
     loaded, tmp_path, llava_path, bits, group, own

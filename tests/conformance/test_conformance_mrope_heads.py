@@ -167,37 +167,5 @@ def text_case(request, backend, tmp_path_factory):
         yield request.param, engine
 
 
-def test_the_context_stands_where_the_config_says(text_case, monkeypatch):
-    name, engine = text_case
-    segment, tokens = prompt(engine, PICTURES[1], (50, 51, 52))
-    target, drafter = opened(engine, segment)
-    drafter.rewind(0)
-    written, layers = [], drafter._forwards._layers
-
-    def remember(context, start, positions):
-        written.append((len(context), start, positions))
-
-    def block(x, context, start, positions, sights):
-        written.append((len(context), start, positions))
-        return x
-
-    monkeypatch.setattr(layers, "remember", remember)
-    monkeypatch.setattr(layers, "block", block)
-    drafter.extend([segment])
-    drafter.draft(Plan(3), NO_NOISE)
-    last = len(tokens) - 1
-    columns = np.arange(last)
-    if name == "text alone":
-        image = engine.target.model.config.image_token_id
-        columns = np.flatnonzero(np.array(tokens[:last]) != image)
-    expected = target.positions(0, last + 1) if name == "M-RoPE" else np.arange(last + 1)
-    expected = np.broadcast_to(expected, (3, last + 1))
-    block = expected[:, last:] + np.arange(4)
-    places = np.concatenate([expected[:, columns], block], axis=1)
-    np.testing.assert_array_equal(np.concatenate([p for *_, p in written], axis=1), places)
-    assert [start for _, start, _ in written] == [0, written[0][0]]
-    assert sum(count for count, *_ in written) == len(columns)
-
-
 def test_a_text_drafter_equals_plain(text_case):
     check_lossless(text_case[1], ASKED)

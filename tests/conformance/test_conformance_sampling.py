@@ -26,7 +26,6 @@ from support.conformance_cases import (
     check_replies,
     each_with_seeds,
     questions,
-    replies,
 )
 
 VOCABULARY = 6
@@ -151,15 +150,3 @@ def test_a_twin_is_accepted_whole(twin):
         for question in (("What is it?", PICTURES[:1]), ("And these?", PICTURES[1:3])):
             chat.reply(*question)
             assert chat.answer.statistics.accepted == chat.answer.statistics.drafted > 0
-
-
-@pytest.mark.parametrize("name", SAMPLINGS)
-def test_the_same_seed_gives_the_same_tokens_on_every_backend(backends, engines, name):
-    """And another seed gives others."""
-    asked, said = list(questions(Case("MT", 3, 2, 2), 4)), []
-    for seed in range(2):
-        options = Options(drafting="none", max_new_tokens=12, sampling=SAMPLINGS[name], seed=seed)
-        first, *others = (replies(engines[name].chat(options), asked) for name in backends)
-        assert all(other == first for other in others)
-        said.append(first)
-    assert said[0] != said[1]

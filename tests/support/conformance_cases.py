@@ -135,14 +135,6 @@ def in_turn(values: Iterable[Any]) -> list[Any]:
     return [(names[number % len(names)], value) for number, value in enumerate(values)]
 
 
-def check_covering(cases: Iterable[Case], **factors: Iterable[Any]) -> None:
-    """Hold cases to every pair of values of two factors."""
-    pairs = {frozenset(pair) for case in cases for pair in combinations(vars(case).items(), 2)}
-    for (first, ones), (second, others) in combinations(factors.items(), 2):
-        for one, other in product(ones, others):
-            assert {(first, one), (second, other)} in pairs
-
-
 PICTURES = [picture(seed) for seed in range(7)]
 
 
