@@ -18,14 +18,6 @@ def test_each_line_is_a_question_and_the_end_leaves(chat):
     assert out.endswith("\n")
 
 
-def test_a_later_turn_reads_only_what_is_new(chat, red):
-    first, second = chat("what is it?", "and now?", images=[red]).answers
-    fed = first["prompt_tokens"] + len(first["token_ids"])
-    assert first["stats"]["cached_tokens"] == 0
-    assert fed - 2 <= second["stats"]["cached_tokens"] <= fed
-    assert second["prompt_tokens"] > fed
-
-
 def test_four_ways_to_show_an_image(chat, run, pair, red):
     alone = json.loads(run("generate", red, "--prompt", "which?", *pair, "--json").out)
     ways = [["/image red.png", "which?"], ["which? red.png"], ["red.png", "which?"]]

@@ -146,34 +146,6 @@ def test_a_clip_is_answered_about_as_its_frames_are(run, pair, clip):
     assert texts(run("chat", *pair, "--json", clip, stdin="what happens?\n")) == [seen["text"]]
 
 
-def test_clips_go_through_the_commands_of_the_chat(run, pair, clip, tmp_path):
-    lines = [
-        "/image clip.mp4",
-        "/unstage clip.mp4",
-        "/image *.mp4",
-        "what happens?",
-        "and then?",
-        "/undo",
-        "and then?",
-        "/save talk.json",
-        "/load talk.json",
-        "/retry",
-    ]
-    result = run("chat", *pair, "--json", stdin="\n".join(lines))
-    answers = texts(result)
-    assert len(answers) == 4
-    assert answers[1] == answers[2] == answers[3]
-    assert "took back clip.mp4" in result.out
-    saved = json.loads((tmp_path / "talk.json").read_text())
-    assert saved["turns"][0]["question"][0]["clip"] == str(clip)
-    undone = run("chat", *pair, "--json", clip, clip, stdin="what happens?\n/undo\n").out
-    assert "and with them 2 clips" in undone
-    clip.unlink()
-    gone = run("chat", *pair, stdin="/load talk.json\n")
-    assert "without an image" in gone.err
-    assert "No such file" in gone.err
-
-
 def test_clips_that_cannot_be_seen_are_named(run, pair, clip, monkeypatch):
     (clip.parent / "text.mp4").write_text("hello")
     for command in (("generate", "--prompt", "x"), ("chat",)):

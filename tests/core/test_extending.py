@@ -16,8 +16,7 @@ from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_cli.main import main
-from support import factory_layouts
-from support.scripted_engine import picture, scripted_engine
+from support.scripted_engine import picture
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -42,12 +41,6 @@ def installed(tmp_path, monkeypatch):
     invalidate_caches()
     yield
     sys.modules.pop("repeat_drafter", None)
-
-
-@pytest.fixture
-def engine(tmp_path):
-    factory_layouts.write_tokenizer(tmp_path)
-    return scripted_engine(tmp_path, draft=None)
 
 
 @pytest.fixture
@@ -101,9 +94,3 @@ def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
         load(pair_paths[0], 3, backend="torch")
     with pytest.raises(UsageError, match="`model` is a int: give a name, a path or another"):
         load(3, backend="torch")
-
-
-def test_without_the_package_its_kind_is_unknown():
-    assert not is_kind("repeat")
-    with pytest.raises(UsageError):
-        Options(drafting="repeat")

@@ -8,7 +8,7 @@ import pytest
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics.check import NEAR_TIES
-from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
 from mmspec_bench.suite import metrics
 from mmspec_bench.suite.answerer import open_answerer
@@ -16,7 +16,6 @@ from mmspec_bench.suite.drafts import drafted_share
 from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.offline import OFFLINE_TASKS, offline
 from mmspec_bench.suite.rows import read_rows
-from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_bench.suite.runner import Runner
 from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample, shard
 from mmspec_world.wording import prompts
@@ -24,7 +23,6 @@ from support.chat_turns import OPTIONS
 from support.scripted_engine import SEES, picture
 from support.stand_ins import Meddler
 from support.suite_row import plain, row, seconds, without_times
-from support.synthetic_run import provenance, write
 
 SIZE = 16
 
@@ -92,21 +90,14 @@ def conversation(number, turns=1):
     return SuiteSample(f"t/{number}", "t", lambda: (first, *more))
 
 
-def broken(number):
-    def read():
-        raise ImageError("no picture")
-
-    return SuiteSample(f"t/{number}", "t", read)
-
-
-def runner(engine, methods, folder, *samples, note_skipped=None):
+def runner(engine, methods, folder, *samples):
     answerers = [open_answerer(method, engine, OPTIONS) for method in read_methods(methods)]
-    return Runner(answerers, samples, folder / "rows.jsonl", note_skipped)
+    return Runner(answerers, samples, folder / "rows.jsonl")
 
 
-def rows_of(*arguments, **options):
+def rows_of(*arguments):
     """The rows of a whole run; see `runner`."""
-    return [row for rows in runner(*arguments, **options).run([]) for row in rows]
+    return [row for rows in runner(*arguments).run([]) for row in rows]
 
 
 def test_a_row_says_what_happened(engine, tmp_path):
@@ -159,17 +150,6 @@ def test_with_exact_rows_no_difference_is_a_near_tie(engine, tmp_path, monkeypat
     (answers,) = bench.run([])
     [drafted] = [row for row in answers if row.method == "M"]
     assert drafted.divergence["outcome"] == outcome
-
-
-def test_a_broken_sample_can_be_left_out(engine, tmp_path):
-    write(tmp_path, [], provenance(["none"]))
-    noted = []
-    samples = conversation(1), broken(2), conversation(3)
-    bench = runner(engine, "none", tmp_path, *samples, note_skipped=noted.append)
-    groups = list(bench.run([]))
-    assert [len(rows) for rows in groups] == [1, 0, 1]
-    assert noted == ["left out t/2: no picture"]
-    assert read_provenance(tmp_path)["skipped"] == [{"sample": "t/2", "reason": "no picture"}]
 
 
 @pytest.mark.parametrize("length", [1, 3, 5, 8])
