@@ -104,18 +104,15 @@ def tokenize(
 ) -> ConversationRecord:
     """Tokenize a conversation as a chat does; each answer of the dataset ends with `stop`."""
     chunks = render(Conversation(None, turns), template, tokenizer)
-    prompts = [chunk.parts for chunk in chunks if chunk.kind == "prompt"]
-    last = prompts[-1][-1] if prompts[-1] else ()
+    prompts = [chunk for chunk in chunks if not chunk.is_answer]
+    last = prompts[-1].parts[-1] if prompts[-1].content else ()
     spaced = not isinstance(last, Picture) and tokenizer.decode(last)[-1:].isspace()
     lead = "" if spaced else " "  # what stands between prompt and answer
     answers = (
         (*tokenizer.encode_parts([lead + turn.answer_text], continues=True), stop) for turn in turns
     )
-    return ConversationRecord(
-        number, tuple(map(_marked, prompts)), tuple(answers), (True,) * len(turns)
+    marked = (
+        tuple(NO_TOKEN if isinstance(each, Picture) else each for each in prompt.content)
+        for prompt in prompts
     )
-
-
-def _marked(prompt: Sequence[tuple[int, ...] | Picture]) -> tuple[int, ...]:
-    parts = ((NO_TOKEN,) if isinstance(part, Picture) else part for part in prompt)
-    return tuple(chain.from_iterable(parts))
+    return ConversationRecord(number, tuple(marked), tuple(answers), (True,) * len(turns))
