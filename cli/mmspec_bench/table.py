@@ -16,14 +16,14 @@ class Table:
     """What the numbers mean, in one or two sentences."""
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """A number with fixed digits; empty for None and nan."""
-    return "" if value is None or isnan(value) else f"{value:.{digits}f}"
+def number(value: float | None) -> str:
+    """A number with two digits; empty for None and nan."""
+    return "" if value is None or isnan(value) else f"{value:.2f}"
 
 
-def positive(value: float, digits: int = 2) -> str:
-    """A number with fixed digits; empty for 0, which means not measured."""
-    return number(value or None, digits)
+def positive(value: float) -> str:
+    """A number with two digits; empty for 0, which means not measured."""
+    return number(value or None)
 
 
 def percent(value: float | None, digits: int = 1) -> str:

@@ -7,7 +7,6 @@ import click
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.plugins import load_backend
-from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.quantization import computed
@@ -16,6 +15,7 @@ from mmspec.diagnostics.check import CheckReport, Comparison, Divergence
 from mmspec.diagnostics.check import check as compare_all
 from mmspec.diagnostics.prompts import Prompt, read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN
+from mmspec_bench.commands.output import resolved_pair
 from mmspec_bench.prompts import prompts_for
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
@@ -140,17 +140,13 @@ def _check_across(
     names = [name.strip() for name in backends.split(",")]
     for name in names:
         load_backend(name)
-    model, draft = models.pop("model"), models.pop("draft")
-    model = "mini" if model == "auto" else model
-    pair = (pair_of(model) if draft == "auto" else draft) or PLAIN.spec
     # The last backend finds the files in its own format, which the others read too.
-    directory = resolve(model, names[-1])
-    drafts = pair if pair == PLAIN.spec else str(resolve(pair, names[-1]))
+    _, directory, draft = resolved_pair(models.pop("model"), models.pop("draft"), names[-1])
     models["dtype"] = "float32" if models["dtype"] == "auto" else models["dtype"]
 
     def loaded(backend: str, path: Path) -> Engine:
-        where = models | {"backend": backend}
-        return load(str(path), drafts, **where, ready=False, progress=screen.progress)
+        where = models | {"backend": backend, "draft": str(draft or PLAIN.spec)}
+        return load(str(path), **where, ready=False, progress=screen.progress)
 
     screen.progress("comparing")
     report = across(

@@ -1,10 +1,14 @@
-"""What the measuring commands share: loading, tables, and lists of values."""
+"""What the measuring commands share: models, tables, and lists of values."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
+from mmspec.checkpoints.cards import pair_of
+from mmspec.checkpoints.hub import resolve
+from mmspec.drafters.views import PLAIN
 from mmspec_bench.table import Table
 from mmspec_terminal.render import Screen
 
@@ -15,6 +19,14 @@ def loaded(screen: Screen, models: dict[str, Any], options: Options) -> Engine:
     engine = load(**models, options=options, ready=False, progress=screen.progress)
     screen.note(*engine.notes)
     return engine
+
+
+def resolved_pair(model: str, draft: str, backend: str) -> tuple[str, Path, Path | None]:
+    """The target's name and directory, and the draft's (None for none), in a backend's format."""
+    name = "mini" if model == "auto" else model
+    pair = pair_of(name) if draft == "auto" else draft
+    drafts = resolve(pair, backend) if pair not in (None, PLAIN.spec) else None
+    return name, resolve(name, backend), drafts
 
 
 def show_tables(screen: Screen, tables: Iterable[Table]) -> None:

@@ -10,14 +10,12 @@ from tempfile import TemporaryDirectory
 import click
 
 from mmspec.chat.options import Gamma
-from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.config import read_config
-from mmspec.checkpoints.hub import resolve
 from mmspec.diagnostics.prompts import Prompt, read_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import LOOKUP
 from mmspec.ground.threads import VARIABLES, cores, default_threads
-from mmspec_bench.commands.output import show_tables, split
+from mmspec_bench.commands.output import resolved_pair, show_tables, split
 from mmspec_bench.compare.methods import PEERS, peer_methods
 from mmspec_bench.compare.runner import Agreement, PeerResult, compare, question_of, run_script
 from mmspec_bench.compare.script_io import Task
@@ -90,7 +88,7 @@ def peers(
     if not any(name in os.environ for name in VARIABLES):
         threads = threads or default_threads(cores())  # programs take other numbers by themselves
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
-    name, directory, drafts = _named(model, draft)
+    name, directory, drafts = resolved_pair(model, draft, "torch")
     drafting = drafting or ("M" if read_config(directory).vision else LOOKUP.spec)
     pythons = {"mlx-vlm": mlx_vlm, "vllm": vllm, "llama.cpp": llama_cpp}
     methods = peer_methods(split(peers), split(drafting), gamma, exact, pythons)
@@ -148,14 +146,6 @@ def _agreed(own: Agreement) -> str:
     if own.first_difference is None:
         return "yes" if own.answers else NONE
     return f"{own.identical} of {own.answers}, from {own.first_difference}"
-
-
-def _named(model: str, draft: str) -> tuple[str, Path, Path | None]:
-    """The target's name and directory, and the draft's (None for none), in the hub's format."""
-    name = "mini" if model == "auto" else model
-    pair = pair_of(name) if draft == "auto" else draft
-    drafts = resolve(pair, "torch") if pair not in (None, "none") else None
-    return name, resolve(name, "torch"), drafts
 
 
 def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Sequence[Prompt]]:

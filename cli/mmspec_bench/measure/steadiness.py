@@ -43,11 +43,11 @@ class Steadiness:
         return ""
 
 
-def busy_already(clock: Clock = stopwatch) -> str:
+def busy_already() -> str:
     """Why a measurement on a CPU should not begin now, and what to do; '' if it may."""
-    start = now = clock()
+    start = now = stopwatch()
     while now[0] - start[0] < MOMENT:
-        now = clock()
+        now = stopwatch()
     return Steadiness(share_between(start, now), ratio=1.0).problem
 
 

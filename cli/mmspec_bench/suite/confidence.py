@@ -26,9 +26,7 @@ class Interval(NamedTuple):
     """Ends of the interval that has the true value with probability LEVEL; None for one image."""
 
 
-def difference(
-    rows: Iterable[AnswerRow], others: Iterable[AnswerRow], draws: int = DRAWS, seed: int = SEED
-) -> Interval | None:
+def difference(rows: Iterable[AnswerRow], others: Iterable[AnswerRow]) -> Interval | None:
     """The relative difference in tokens per round on samples that both answered; None if none."""
     rows = list(rows)
     ours, theirs = _by_sample(rows), _by_sample(others)
@@ -36,22 +34,20 @@ def difference(
     if not shared:
         return None
     counts = np.array([[*ours[s], *theirs[s]] for s in shared])
-    return _interval(counts, _images(rows, shared), _relative, draws, seed)
+    return _interval(counts, _images(rows, shared), _relative)
 
 
-def tokens_per_round(rows: Iterable[AnswerRow], draws: int = DRAWS, seed: int = SEED) -> Interval:
+def tokens_per_round(rows: Iterable[AnswerRow]) -> Interval:
     """Tokens per round over all rounds; 0 without any."""
     rows = list(rows)
     samples = _by_sample(rows)
     if not samples:
         return Interval(0, 0.0, None, None)
     counts, images = np.array([*samples.values()]), _images(rows, [*samples])
-    return _interval(counts, images, lambda sums: sums[:, 0] / sums[:, 1], draws, seed)
+    return _interval(counts, images, lambda sums: sums[:, 0] / sums[:, 1])
 
 
-def _interval(
-    counts: Counts, images: Sequence[str], value: Formula, draws: int, seed: int
-) -> Interval:
+def _interval(counts: Counts, images: Sequence[str], value: Formula) -> Interval:
     """The value of counts [samples, n], and percentiles of those of resamples (Efron 1979).
 
     A resample draws images, each with all samples about it and all turns of all methods, because
@@ -62,7 +58,7 @@ def _interval(
     if len(counts) == 1:
         return Interval(samples, float(whole), None, None)
     even = np.full(len(counts), 1 / len(counts))
-    times = np.random.default_rng(seed).multinomial(len(counts), even, size=draws)
+    times = np.random.default_rng(SEED).multinomial(len(counts), even, size=DRAWS)
     tail = 50 * (1 - LEVEL)
     low, high = np.percentile(value(times @ counts), [tail, 100 - tail])
     return Interval(samples, float(whole), float(low), float(high))
