@@ -11,7 +11,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from mmspec.decoding.contents import Projection, Row
+from mmspec.decoding.contents import Row
 from mmspec.decoding.contract import Features, Segment
 from mmspec.decoding.language import deepstack
 from mmspec.decoding.noise import Noise
@@ -21,7 +21,6 @@ from mmspec.prompt.images import Picture
 from mmspec_torch.device.device_io import upload
 from mmspec_torch.device.framework import keys, sampler
 from mmspec_torch.network.attention import hidden
-from mmspec_torch.network.decoder import LanguageModel
 from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
 
@@ -39,25 +38,23 @@ def answer_all(
     An answer becomes part of its conversation. A sampled answer depends only on the seed and the
     number of its conversation. Returns each conversation with its states and image rows [n + m, H].
     """
-    stop = teacher.stop
     pixels = [list(map(teacher.pixels, pictures)) for _, pictures in conversations]
     images = [teacher.features(row) for row in pixels]
     records = [record for record, _ in conversations]
-    model, seeds = teacher.model, [seed + record.number for record in records]
-    rows = _Rows(model.language, model.placed, sampling, seeds)
+    rows = _Rows(teacher, sampling, [seed + record.number for record in records])
     unread = [iter(row) for row in images]
     answers: list[list[list[int]]] = [[] for _ in records]
     for turn in range(max(len(record.prompts) for record in records)):
         prompts = [r.prompts[turn] if turn < len(r.prompts) else () for r in records]
         segments = [_segment(prompt, row) for prompt, row in zip(prompts, unread, strict=True)]
-        for row, answer in enumerate(rows.answer(segments, max_tokens, stop)):
+        for row, answer in enumerate(rows.answer(segments, max_tokens)):
             answers[row] += [answer] if prompts[row] else []
     answered = []
-    for row, record in enumerate(records):
-        own = tuple(map(tuple, answers[row]))
-        stopped = tuple(answer[-1] in stop for answer in own)
-        states = torch.cat((rows.states(row), teacher.image_rows(images[row])))
-        answered.append((replace(record, answers=own, stopped=stopped), states))
+    for record, given, states, shown in zip(records, answers, rows.states(), images, strict=True):
+        own = tuple(map(tuple, given))
+        stopped = tuple(answer[-1] in teacher.stop for answer in own)
+        stored = torch.cat((states, teacher.image_rows(shown)))
+        answered.append((replace(record, answers=own, stopped=stopped), stored))
     return answered
 
 
@@ -73,26 +70,17 @@ def _segment(prompt: Sequence[int], images: Iterator[Features]) -> Segment:
 class _Rows:
     """A batch of conversations that decode together. The attention mask hides padding."""
 
-    def __init__(
-        self,
-        language: LanguageModel,
-        place: Projection[Tensor],
-        sampling: Sampling,
-        seeds: Sequence[int],
-    ) -> None:
-        """place: returns the rows [N, W] of an image's features."""
-        self._language, self._cache = language, language.new_cache(len(seeds))
+    def __init__(self, teacher: Teacher, sampling: Sampling, seeds: Sequence[int]) -> None:
+        self._language = language = teacher.model.language
+        self._cache, self._stop = language.new_cache(len(seeds)), teacher.stop
         self._contents: list[Row[Tensor]] = [Row() for _ in seeds]
-        self._place = place
+        self._place = teacher.model.placed
         self._sampler, self._seeds = sampler(sampling, language.device), seeds
         self._is_token = torch.zeros(len(seeds), 0, dtype=torch.bool, device=language.device)
         self._lengths = [0] * len(seeds)
         self._states: list[Tensor] = []
-        self._counts: list[list[int]] = []
 
-    def answer(
-        self, prompts: Sequence[Segment], max_tokens: int, stop: frozenset[int]
-    ) -> list[list[int]]:
+    def answer(self, prompts: Sequence[Segment], max_tokens: int) -> list[list[int]]:
         """Feed a prompt to each row; returns the answers, [] to an empty prompt."""
         lengths = [len(prompt) for prompt in prompts]
         last = self._feed(prompts)
@@ -103,7 +91,7 @@ class _Rows:
             for row, token in enumerate(tokens.tolist()):
                 if live[row]:
                     answers[row].append(token)
-                    live[row] = token not in stop
+                    live[row] = token not in self._stop
             if not any(live):
                 break
             pairs = zip(tokens.tolist(), live, strict=True)
@@ -115,10 +103,10 @@ class _Rows:
         noises = map(Noise, self._seeds, self._lengths)
         return torch.cat([keys(noise, 1, self._language.device) for noise in noises])
 
-    def states(self, row: int) -> Tensor:
-        """Return the hidden states [n, H] of all columns fed to a row, in order."""
-        parts = zip(self._states, self._counts, strict=True)
-        return torch.cat([states[row, : counts[row]] for states, counts in parts])
+    def states(self) -> list[Tensor]:
+        """Return the hidden states [n, H] of all columns fed to each row, in order."""
+        rows = zip(torch.cat(self._states, dim=1), self._is_token, strict=True)
+        return [states[is_token] for states, is_token in rows]
 
     def _feed(self, segments: Sequence[Segment]) -> Tensor:
         """Feed a padded segment to each row; returns the last column's states [R, H] of each."""
@@ -143,7 +131,6 @@ class _Rows:
         outputs = language.follow(x.flatten(0, 1), self._cache, start, angles, padding, added)
         states = language.states(outputs).view(rows, width, -1)
         self._states.append(states)
-        self._counts.append(counts)
         self._lengths = [a + b for a, b in zip(self._lengths, counts, strict=True)]
         return states[torch.arange(rows, device=x.device), ends.clamp(min=1) - 1]
 

@@ -197,20 +197,19 @@ class Preparation:
 
     def questions(self, numbers: Iterable[int]) -> list[Question]:
         """Tokenize the corpus' conversations with these numbers, but those with damaged images."""
-        questions = []
+        questions: list[Question] = []
+        teacher = self.teacher
         for number in numbers:
             try:
-                questions.append(self._question(number))
+                turns = self.corpus.turns(number)
+                pictures = [picture for turn in turns for picture in turn.question.pictures]
+                sides = tuple(map(teacher.sides, pictures)) if teacher.preprocessing else ()
             except ImageError as error:
                 self.left_out.append(str(error))
+                continue
+            record = tokenize(number, turns, teacher.template, teacher.tokenizer, teacher.end)
+            questions.append((msgspec.structs.replace(record, sides=sides), pictures))
         return questions
-
-    def _question(self, number: int) -> Question:
-        teacher, turns = self.teacher, self.corpus.turns(number)
-        pictures = [picture for turn in turns for picture in turn.question.pictures]
-        record = tokenize(number, turns, teacher.template, teacher.tokenizer, teacher.end)
-        sides = tuple(map(teacher.sides, pictures)) if teacher.preprocessing else ()
-        return msgspec.structs.replace(record, sides=sides), pictures
 
     def _manifest(self) -> dict[str, Any]:
         return {

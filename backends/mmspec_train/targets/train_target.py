@@ -9,7 +9,7 @@ Shape letters: C classes of a label, N patches, H width of the Llama.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlavaForConditionalGeneration
 
+import mmspec_world
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.families.llava import LlavaVision
@@ -29,16 +30,16 @@ from mmspec.ground.errors import UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_torch.device.devices import find_device
-from mmspec_train.data.batch import Batch
+from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.corpus import SHARES, WorldCorpus, task_shares
 from mmspec_train.data.record import ConversationRecord, tokenize
-from mmspec_train.data.stored import TeacherCache
+from mmspec_train.data.stored import BATCHES_PER_POOL, TeacherCache
 from mmspec_train.run.log import open_log
 from mmspec_train.run.loop import Phase, run_phases
 from mmspec_train.run.machine import Machine, reuse_memory
 from mmspec_train.run.run_manifest import NEW_OUT, claim
 from mmspec_train.settings import Budget, TargetSettings
-from mmspec_train.targets.batches import Drawn, DrawnBatches, LabelledBatch, LabelledPictures
+from mmspec_train.targets.batches import Drawn, LabelledBatch, Pools, cut
 from mmspec_train.targets.join import join, save_llava, save_weights
 from mmspec_world.drawing import LABEL_WORDS, PLACES
 from mmspec_world.split import Split
@@ -123,17 +124,49 @@ class Target:
             muon=False,
         )
 
-    def batches(self, stage: str, split: Split) -> LabelledPictures | DrawnBatches:
+    def batches(self, stage: str, split: Split) -> Pools[Any]:
         """Return a stage's batches: pictures with their words, or conversations."""
-        settings, vision = self.settings, self.vision
+        settings = self.settings
         if stage == "words":
-            return LabelledPictures(vision, self.images, PICTURES, settings.seed, split)
+            return Pools(partial(self.pictures, split), 1, settings.seed, split)
         shares = task_shares(settings.task) or TARGET_SHARES
-        corpus = WorldCorpus(shares, vision.image_size, split, settings.seed)
+        corpus = WorldCorpus(shares, self.vision.image_size, split, settings.seed)
         mixes = stage == "language" and split == "train" and self.texts
         draw = partial(self.draw, corpus, TEXT_SHARE if mixes else 0.0)
-        image_id = self.model.config.image_token_id
-        return DrawnBatches(draw, image_id, vision, settings.batch, settings.seed, split)
+        make = partial(self.conversations, draw)
+        return Pools(make, BATCHES_PER_POOL, settings.seed, split)
+
+    def pictures(self, split: Split, rng: random.Random) -> Iterator[LabelledBatch]:
+        """Yield a batch of pictures of the world with labels for each patch."""
+        sizes = {"size": self.vision.image_size, "grid": self.vision.side}
+        drawn = [
+            mmspec_world.labelled_picture(rng.getrandbits(48), split=split, **sizes)
+            for _ in range(PICTURES)
+        ]
+        pixels = np.stack([self.images.pixels(image) for image, _ in drawn])
+        kinds = [[cells[name].ravel() for _, cells in drawn] for name in mmspec_world.LABELS]
+        yield LabelledBatch(torch.from_numpy(pixels), torch.from_numpy(np.array(kinds)))
+
+    def conversations(
+        self, draw: Callable[[random.Random], Drawn], rng: random.Random
+    ) -> Iterator[Batch]:
+        """Yield a pool of batches, each of similar lengths, shuffled."""
+
+        def columns(drawn: Drawn) -> int:
+            return drawn[0].columns(drawn[0].visual(self.vision))
+
+        drawn: list[Drawn] = []
+        missing = BATCHES_PER_POOL * self.settings.batch
+        while missing > 0 or len(drawn) < BATCHES_PER_POOL:
+            drawn.append(draw(rng))
+            missing -= columns(drawn[-1])
+        drawn.sort(key=columns)
+        batches = cut(drawn, list(map(columns, drawn)), BATCHES_PER_POOL)
+        rng.shuffle(batches)
+        for batch in batches:
+            records = [record for record, _ in batch]
+            pixels = [image for _, images in batch for image in images]
+            yield collate(records, pixels, (), self.model.config.image_token_id, self.vision)
 
     def draw(self, corpus: WorldCorpus, text_share: float, rng: random.Random) -> Drawn:
         """Draw a conversation of the world, or of the texts, in the target's chat template."""
