@@ -1,6 +1,5 @@
 """The PyTorch backend: loads models and heads, and reports on devices and memory."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from mmspec.checkpoints.quantization import SCHEMES, read_scheme
 from mmspec.checkpoints.stored_config import stored_config
 from mmspec.decoding.contract import Head, Model
 from mmspec.ground.errors import BackendError, UsageError
+from mmspec.ground.process_memory import process_peak
 from mmspec.ground.progress import Progress, silent
 from mmspec.ground.threads import check_threads, default_threads
 from mmspec_torch.device.devices import devices, find_device, find_dtype, require_ieee_float32
@@ -74,7 +74,7 @@ class TorchBackend:
 
     def peak_memory(self) -> int:
         """Return the peak bytes allocated on the GPU, or the peak of the process without one."""
-        return torch.cuda.max_memory_allocated() or _process_peak()
+        return torch.cuda.max_memory_allocated() or process_peak()
 
     def reset_peak_memory(self) -> None:
         """Start a new measurement of the GPU's peak memory; a process's peak cannot be reset."""
@@ -99,10 +99,3 @@ class TorchBackend:
             "threads": torch.get_num_threads(),
             "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]
         }
-
-
-def _process_peak() -> int:
-    import resource  # absent on Windows, where only CUDA's counter is supported
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -13,6 +13,7 @@ from time import perf_counter, time
 from typing import Any
 
 from mmspec.ground.errors import MmspecError
+from mmspec.ground.process_memory import process_peak
 from mmspec_bench.measure.timing import Timing
 
 Question = list[dict[str, str]]
@@ -113,7 +114,7 @@ def _report(program: Program, task: Task) -> ProgramRun:
             reasons[label] = _reason(error)
     from mmspec.diagnostics.provenance import versions  # after the start-up, which is measured
 
-    peak_bytes = program.device_bytes() or _process_bytes()
+    peak_bytes = program.device_bytes() or process_peak()
     described = program.describe() | {"versions": versions()}
     return ProgramRun(start_seconds, peak_bytes, replies, reasons, described)
 
@@ -145,14 +146,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MmspecError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def _process_bytes() -> int:
-    status = Path("/proc/self/status")
-    if status.exists():  # on Linux getrusage also counts the process that started this one
-        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(fields["VmHWM"].split()[0]) * 1024
-    import resource  # absent on Windows
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
