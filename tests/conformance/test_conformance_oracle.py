@@ -89,19 +89,6 @@ def test_a_drafted_answer_is_generates_own(pair_paths, backend, engine):
 
 
 @torch.inference_mode()
-def test_vision_and_projector_equal_transformers(ours, theirs):
-    images = helpers.pixels(ours.config.vision.image_size)
-    features = ours.encode(images[0])
-    states = theirs.model.vision_tower(torch.tensor(images), output_hidden_states=True)
-    hidden = states.hidden_states[theirs.config.vision_feature_layer][0]
-    expected = hidden[1:] if ours.config.vision.drops_class_token else hidden
-    assert features.positions == len(expected) == ours.config.image_tokens
-    np.testing.assert_allclose(features.numpy(), expected, atol=2e-5)
-    projected = theirs.model.multi_modal_projector(expected)
-    np.testing.assert_allclose(ours.project(features), projected, atol=2e-5)
-
-
-@torch.inference_mode()
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_logits_equal_transformers(ours, theirs, count):
     """Also where a sequence is cut right after its last image."""

@@ -14,13 +14,11 @@ from support.transformers_oracle import llama_layer, outputs
 from support.vispec_oracle import ViSpec
 
 
-def columns(target: Any, tokens: list[int], pixels: Any) -> tuple[Tensor, Tensor]:
-    """Embeddings and normalised hidden states [n, H] of a prompt, as transformers has them."""
-    return layered_columns(target, tokens, pixels)[:2]
-
-
 def layered_columns(target: Any, tokens: list[int], pixels: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """As `columns`, and the outputs of all layers side by side, the embedding's first."""
+    """A prompt's embeddings, normalised hidden states and outputs of all layers side by side.
+
+    As transformers has them [n, H] and [n, (layers + 1) H], the embedding's first.
+    """
     caught: dict[str, Tensor] = {}
     decoder = target.model.language_model
 

@@ -123,27 +123,6 @@ def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, 
         segment = Segment([*segment.parts, helpers.tokens(rounds)])
 
 
-@pytest.mark.parametrize("cut", [2, 23])
-def test_the_trail_follows_rewinds_trees_and_new_turns(target, original, tmp_path, cut):
-    """Hidden states and embeddings are transformers', whatever the columns have been through."""
-    segment, pixels = prompt(target, PROMPTS["one"])
-    named = {"eagle_aux_hidden_state_layer_ids": [0, 2]}
-    directory = tiny_head(tmp_path / "head", "eagle3", seed=5, **named)
-    sequence, drafter = opened(target, directory, segment, DRAWN, Tree((3, 2)))
-    rounds = helpers.rounds(sequence, drafter, 12, gamma=2, seed=3)
-    tokens = [*flat(segment), *helpers.tokens(rounds)]
-    sequence.rewind(cut)
-    sequence.extend(Segment([[50, 51, 52]]))
-    tokens = [*tokens[:cut], 50, 51, 52]
-    whole = pixels if cut >= 18 else None
-    embeddings, states, layers = heads_oracle.layered_columns(original, tokens, whole)
-    end = len(tokens)
-    np.testing.assert_allclose(sequence.states(0, end - 1), states[:-1], atol=5e-5)
-    np.testing.assert_allclose(sequence.embeddings(0, end), embeddings, atol=5e-5)
-    outer = torch.cat((layers[:-1, :64], layers[:-1, 128:]), dim=-1)
-    np.testing.assert_allclose(sequence.captured(0, end - 1), outer, atol=5e-5)
-
-
 # Published heads
 
 
