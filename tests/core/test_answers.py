@@ -176,16 +176,6 @@ def test_drafts_do_not_change_what_a_constraint_allows(sampling, tree):
     assert drafter.length == target.length
 
 
-def test_drafts_that_a_constraint_allows_are_accepted():
-    target, drafter = opened(wrong_every=40)
-    anything = type(
-        "Anything", (), {"allowed": lambda _: np.ones(11, bool), "advance": lambda *_: None}
-    )()
-    within = ConstrainedTarget(target, anything, GREEDY, ())
-    rounds = rounds_of(within, drafter, gamma=4, max_tokens=30)
-    assert max(each.accepted for each in rounds) == 4
-
-
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_an_answer_that_was_cut_within_a_character_goes_on_with_the_rest(tokenizers, interrupted):
     for tokenizer in tokenizers.values():

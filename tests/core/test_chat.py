@@ -11,9 +11,9 @@ from mmspec.chat.answer import Piece
 from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
 from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
-from mmspec.prompt.conversation import Conversation, Message, Turn
+from mmspec.prompt.conversation import Conversation
 from support.chat_turns import OPTIONS, A, B, asked, check
-from support.scripted_engine import BLIND, SEES, picture, scripted_engine, with_positions
+from support.scripted_engine import BLIND, picture, scripted_engine
 
 
 def fed(chat):
@@ -175,21 +175,6 @@ def test_a_prompt_beyond_the_target_is_said_before_any_work(engine):
     assert (chat.conversation.turns, fed(chat)) == before
     assert engine.target.model.encoded == 1
     check(chat, "Why?")
-
-
-def test_an_answer_may_take_the_last_of_the_targets_positions(directory):
-    length = (
-        scripted_engine(directory)
-        .chat(OPTIONS)
-        .positions(Conversation(None, [Turn(Message("user", ("What is this?",)))]))
-    )
-    room = length + OPTIONS.max_new_tokens
-    chat = scripted_engine(directory, target=with_positions(SEES, room)).chat(OPTIONS)
-    check(chat, "What is this?")
-    short = scripted_engine(directory, target=with_positions(SEES, room - 1)).chat(OPTIONS)
-    with pytest.raises(ContextError) as refused:
-        short.reply("What is this?")
-    assert refused.value.excess == 1
 
 
 def test_an_answer_that_cannot_be_tried_again_stays(engine):

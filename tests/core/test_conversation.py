@@ -215,28 +215,6 @@ def test_earlier_chunks_never_change(tokenizers, kind, talk, system, name):
         before = answered
 
 
-def test_a_conversation_takes_turns():
-    talk = Conversation()
-    for wrong in (talk.undo, talk.reopen, lambda: talk.answer((), "")):
-        with pytest.raises(UsageError):
-            wrong()
-    talk.add(Message("user", ("one",)))
-    assert talk.is_open
-    with pytest.raises(UsageError, match="no answer yet"):
-        talk.add(Message("user", ("two",)))
-    talk.answer([5, 6], "five six")
-    assert talk.turns == [Turn(Message("user", ("one",)), (5, 6), "five six")]
-    talk.add(Message("user", ("two",)))
-    talk.answer([], "")
-    assert not talk.is_open
-    talk.reopen()
-    assert talk.turns[-1] == Turn(Message("user", ("two",)))
-    talk.undo()
-    assert len(talk.turns) == 1
-    talk.reset()
-    assert talk == Conversation()
-
-
 def test_saved_and_opened_again(tmp_path, monkeypatch):
     Image.new("RGB", (5, 4), "red").save(tmp_path / "red.png")
     monkeypatch.chdir(tmp_path)
@@ -285,11 +263,19 @@ def test_other_text_is_no_conversation(text):
         Conversation.from_json(text)
 
 
+def test_questions_and_answers_take_turns():
+    talk = Conversation()
+    with pytest.raises(UsageError, match="no question to answer"):
+        talk.answer((), "")
+    talk.add(Message("user", ("one",)))
+    with pytest.raises(UsageError, match="no answer yet"):
+        talk.add(Message("user", ("two",)))
+
+
 def test_no_turn_is_rendered_after_as_many_tokens_as_asked_for(tokenizers):
     tokenizer = tokenizers[KINDS[0]]
     turns = [asked("one", answer=(5, 6, 7)) for _ in range(20)]
     talk = Conversation(None, [*turns, asked("two")])
     whole = render(talk, ChatTemplate(), tokenizer)
     most = sum(len(ids(chunk)) for chunk in whole[:10])
-    cut = render(talk, ChatTemplate(), tokenizer, most=most)
-    assert cut == whole[:12]
+    assert render(talk, ChatTemplate(), tokenizer, most=most) == whole[:12]

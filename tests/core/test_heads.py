@@ -12,7 +12,6 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.eagle3_config import default_layers
 from mmspec.checkpoints.head_config import PICKLE_BYTES, is_head, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import head_manifest, plan_head, read_draft_ids
-from mmspec.drafters.heads.block import sights
 from mmspec.ground.errors import CheckpointError, UsageError
 from support.factory_blocks import deepspec, speculators_block, z_lab
 from support.factory_heads import KINDS, published, specforge, speculators, tiny_head
@@ -213,18 +212,6 @@ def test_vocabularies_that_contradict_themselves_are_refused(tmp_path, change, s
 def test_sliding_layers_are_causal_unless_the_config_says_it(tmp_path, given, said):
     block = read_head_config(z_lab(tmp_path / "head", **WINDOW, **given)).block
     assert (block.is_causal, block.sliding_window_non_causal) == said
-
-
-def test_a_layer_sees_its_window(tmp_path):
-    """In speculators' files the window ends at the block, elsewhere it moves with the row."""
-    moving = read_head_config(z_lab(tmp_path / "a", **WINDOW)).block
-    sliding, full = sights(moving, 2, 20, 3)
-    assert (full.first, full.visible, sliding.first) == (0, None, 15)
-    expected = [[1, 1, 1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 1, 1, 0], [0, 0, 1, 1, 1, 1, 1, 1]]
-    assert sliding.visible.astype(int).tolist() == expected
-    same = {"sliding_window_non_causal": True}
-    fixed = read_head_config(dspark(tmp_path / "b", layer=WINDOW, **same)).block
-    assert sights(fixed, 2, 20, 3)[0] == (14, None)
 
 
 def test_another_target_is_refused(tmp_path, llava_path):

@@ -22,7 +22,6 @@ from mmspec.ground.errors import CheckpointError
 from mmspec.ground.tokens import NO_TOKEN
 from support.chat_turns import OPTIONS, A, check
 from support.scripted import ScriptedFeatures
-from support.scripted_engine import scripted_engine
 
 DYNAMIC = Tree(nodes=8)
 
@@ -193,23 +192,6 @@ def test_a_damaged_file_is_refused_by_name(tmp_path, content):
     (tmp_path / "a.ids").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"a\.ids"):
         Memory(10, tmp_path / "a.ids")
-
-
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(0.9)], ids=["greedy", "drawn"])
-def test_what_was_answered_before_is_drafted_and_changes_no_token(directory, sampling):
-    engine, options = scripted_engine(directory, draft=None), replace(LOOKUP, sampling=sampling)
-    rounds = []
-    for memory in (None, Memory(300), None):
-        engine.memory = memory or engine.memory
-        chat = engine.chat(options)
-        check(chat, "What is this?", A)
-        rounds.append(chat.answer.statistics.rounds)
-        check(chat, "Why?", A)
-        chat.conversation.undo()
-        check(chat, "How?")
-        for _ in chat.retry():
-            pass
-    assert rounds[2] < rounds[0]
 
 
 @pytest.mark.parametrize("drafting", ["lookup", "MT+lookup"])
