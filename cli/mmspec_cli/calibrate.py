@@ -13,13 +13,12 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
 from mmspec.draft_length.cost_curves import Curves
 from mmspec.ground.errors import WriteError
-from mmspec_bench.commands.output import loaded
 from mmspec_bench.measure.calibrate import Measured
 from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_bench.measure.steadiness import busy_already
 from mmspec_terminal.options import EXACT, JSON, LOADING
 from mmspec_terminal.render import Screen
-from mmspec_terminal.setup import with_screen
+from mmspec_terminal.setup import Setup, with_screen
 
 
 @click.command()
@@ -35,7 +34,8 @@ def calibrate(screen: Screen, exact: str, **where: Any) -> int:
     cheap enough to be used from then on. A measurement that other programs disturb ends early, and
     nothing is written. Exits with 1 if nothing is written.
     """
-    engine = loaded(screen, where, Options(exact=exact))
+    engine = Setup(screen, where, Options(exact=exact)).load()
+    screen.note(*engine.notes)
     if engine.target.model.device == "cpu" and (problem := busy_already()):
         screen.note(f"not measured: the machine is busy: {problem}")
         if screen.as_json:

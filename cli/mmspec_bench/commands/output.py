@@ -2,23 +2,12 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from mmspec.chat.engine import Engine, load
-from mmspec.chat.options import Options
 from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.hub import resolve
 from mmspec.drafters.views import PLAIN
 from mmspec_bench.table import Table
 from mmspec_terminal.render import Screen
-
-
-def loaded(screen: Screen, models: dict[str, Any], options: Options) -> Engine:
-    """Load the models that the options name, and show the engine's notes."""
-    screen.progress("loading")
-    engine = load(**models, options=options, ready=False, progress=screen.progress)
-    screen.note(*engine.notes)
-    return engine
 
 
 def resolved_pair(model: str, draft: str, backend: str) -> tuple[str, Path, Path | None]:

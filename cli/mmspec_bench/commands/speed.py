@@ -14,7 +14,7 @@ from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
-from mmspec_bench.commands.output import loaded, show_tables, split
+from mmspec_bench.commands.output import show_tables, split
 from mmspec_bench.measure.speed import measure, timed
 from mmspec_bench.measure.steadiness import watch
 from mmspec_bench.measure.timing import Figures
@@ -22,7 +22,7 @@ from mmspec_bench.prompts import prompts_for
 from mmspec_bench.table import Table
 from mmspec_terminal.options import CAPTIONER, EXACT, JSON, LOADING, LONGEST, OUT, parse_gamma
 from mmspec_terminal.render import Screen
-from mmspec_terminal.setup import with_screen
+from mmspec_terminal.setup import Setup, with_screen
 from mmspec_terminal.wording import with_flags
 
 VIEWS = "M,T,MT,MTC"
@@ -77,7 +77,8 @@ def speed(
     lengths = [Options(gamma=parse_gamma(gamma)).gamma for gamma in split(gammas) or [gammas]]
     given = read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
     options = Options(max_new_tokens=max_new_tokens, exact=exact)
-    engine = loaded(screen, loading, options)
+    engine = Setup(screen, loading, options).load()
+    screen.note(*engine.notes)
     questions = given or prompts_for(engine.target.model.config, count, split(tasks))
     methods = {"plain": replace(options, drafting=PLAIN_DRAFTING.spec, gamma=1)}
     asked = split(drafting or (engine.head.kind if engine.head else VIEWS))
