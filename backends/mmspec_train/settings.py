@@ -25,7 +25,7 @@ DEFAULT_MINUTES = 20.0
 
 
 @dataclass(frozen=True)
-class PlaceSettings(Settings):
+class RunSettings(Settings):
     """The output directory, the device and the CPU threads."""
 
     out: Path = option(MISSING, "Directory for all results. An interrupted run in it is continued.")
@@ -34,7 +34,7 @@ class PlaceSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetSettings(PlaceSettings):
+class TargetSettings(RunSettings):
     """Options of training a target from a language model and a vision tower."""
 
     language: str = option(MISSING, "Llama that learns to see: directory, card or hub id.")
@@ -51,13 +51,6 @@ class TargetSettings(PlaceSettings):
     )
     batch: int = option(1024, "Token positions of a batch, without padding.", least=1)
     seed: int = option(0, "Seed of the data's order and of the projector's initial weights.")
-
-
-@dataclass(frozen=True)
-class RunSettings(PlaceSettings):
-    """Machine options of training a head or a draft."""
-
-    dtype: str = option("auto", "Type of the target; auto: float32 on a CPU, its own elsewhere.")
 
 
 @dataclass(frozen=True)
@@ -105,6 +98,7 @@ class DataSettings(Settings):
         least=0,
         most=10**6,
     )
+    dtype: str = option("auto", "Type of the target; auto: float32 on a CPU, its own elsewhere.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -32,6 +32,10 @@ class Numbers:
         return (Batch(torch.full((1, 2), float(n))) for n in itertools.count(start))
 
 
+def numbers():
+    return Numbers().batches
+
+
 class Judge:
     def __init__(self, module):
         self.module = module
@@ -48,7 +52,7 @@ def phase(name="toy", every=2):
     def loss(batch):
         return module(batch.x).square().mean()
 
-    sources = {"sources": [Numbers()], "held_out": Numbers(), "evaluate": lambda: judge.evaluate()}
+    sources = {"sources": [numbers()], "held_out": numbers(), "evaluate": lambda: judge.evaluate()}
     return Phase(name, module, [(module, 1e-3)], loss, **sources, every=every)
 
 
@@ -166,7 +170,7 @@ def test_a_batch_that_does_not_reach_the_trained_part_teaches_nothing(tmp_path):
     def loss(batch):
         return tower(batch.x).square().mean()
 
-    train(tmp_path, of=Phase("toy", whole, [(projector, 1e-3)], loss, [Numbers()], Numbers()))
+    train(tmp_path, of=Phase("toy", whole, [(projector, 1e-3)], loss, [numbers()], numbers()))
     assert steps(tmp_path) == [*"123456"]
     assert all(torch.equal(before[name], tensor) for name, tensor in whole.state_dict().items())
 
@@ -182,7 +186,7 @@ def toy(gradients):
     def loss(batch):
         return (module.weight * batch.x).sum()
 
-    return Phase("toy", module, [(module, 1e-3)], loss, [Numbers()], Numbers(), step_samples=3)
+    return Phase("toy", module, [(module, 1e-3)], loss, [numbers()], numbers(), step_samples=3)
 
 
 def test_a_step_has_the_mean_gradient_of_its_samples(tmp_path, monkeypatch):

@@ -63,9 +63,10 @@ class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
         """The visual positions of each image; empty for a target without vision."""
         return [vision.grid(*sides) for sides in self.sides] if vision else []
 
-    def visual(self, vision: Vision | None) -> int:
-        """The number of columns that all images take together, one each without vision."""
-        return sum(grid.positions for grid in self.grids(vision)) if vision else self.images
+    def length(self, vision: Vision | None) -> int:
+        """The number of columns in a target, where an image without vision takes one."""
+        grids = self.grids(vision)
+        return self.columns(sum(grid.positions for grid in grids) if vision else self.images)
 
     def columns(self, visual: int) -> int:
         """The number of columns if all images together take `visual` of them."""

@@ -232,7 +232,7 @@ class ConversationBatches:
         return planned
 
     def _columns(self, record: ConversationRecord) -> int:
-        return record.columns(record.visual(self.teacher.config.vision))
+        return record.length(self.teacher.config.vision)
 
     def _cut(self, ordered: Sequence[ConversationRecord]) -> Iterator[list[ConversationRecord]]:
         """Cut records, sorted by length, into batches that stay within `positions_per_batch`."""

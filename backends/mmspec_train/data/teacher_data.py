@@ -15,13 +15,14 @@ from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.devices import find_device
 from mmspec_train.data.answers import answer_all
-from mmspec_train.data.batch import collate
+from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.corpus import Corpus, open_corpora
 from mmspec_train.data.record import ConversationRecord, tokenize
 from mmspec_train.data.stored import Content, ConversationBatches, TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
 from mmspec_train.run.machine import Machine
+from mmspec_train.run.prefetch import Source
 from mmspec_train.run.run_manifest import check_manifest, claim
 from mmspec_train.settings import DataSettings, RunSettings
 
@@ -93,12 +94,11 @@ class TeacherData:
         """Held-out conversations in batches."""
         return self.batches("all", "held-out")
 
-    def sources(self, contents: Sequence[Content]) -> list[ConversationBatches]:
-        """Return batches of each of the contents.  Raises UsageError if there are none of one."""
-        sources = list(map(self.batches, contents))
-        for source in sources:
-            source.records()
-        return sources
+    def sources(self, contents: Sequence[Content]) -> list[Source[Batch]]:
+        """Return a source of each content.  Raises UsageError if one has no conversation."""
+        for content in contents:
+            self.batches(content).records()
+        return [self.batches(content).batches for content in contents]
 
     @property
     def origin(self) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
     """Load the target and open its corpora. Writes nothing."""
     device = find_device(run.device)
     machine = Machine(device, CHECKPOINT_SECONDS)
-    teacher = Teacher(resolve(settings.target, "torch"), str(device), run.dtype)
+    teacher = Teacher(resolve(settings.target, "torch"), str(device), settings.dtype)
     directory = settings.answers_dir or run.out / "answers"
     corpora = open_corpora(settings, teacher.config)
     return TeacherData(teacher, directory, corpora, settings, machine)
@@ -259,7 +259,7 @@ class Preparation:
         ]
 
     def _columns(self, record: ConversationRecord) -> int:
-        return record.columns(record.visual(self.teacher.config.vision))
+        return record.length(self.teacher.config.vision)
 
     def _fits(self, question: Question) -> bool:
         """True if the target has the positions for a conversation and its answers."""

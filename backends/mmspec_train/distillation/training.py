@@ -70,7 +70,7 @@ class Trainee(ABC):
         common: dict[str, Any] = {
             "module": self.module,
             "sources": data.sources(contents),
-            "held_out": data.held_out,
+            "held_out": data.held_out.batches,
             "pick": partial(pick_source, len(contents), data.settings.seed),
             "evaluate": lambda: self.score().figures(),
             "every": method.every,

@@ -86,14 +86,15 @@ class DraftTrainee(Trainee):
     def loss(self, conversations: Batch) -> Tensor:
         """Return the mean loss over learned columns."""
         teacher = self.data.teacher
-        if self.method.loss == "ce":
+        if self.method.loss == "ce":  # which needs no forward of the target
             images = self._pooled(teacher.features(conversations.pixels))
-            q = self.log_probabilities(conversations, images)
-            return divergence("ce", q, q, conversations.targets[conversations.learned]).mean()
-        batch, images = self.read(conversations)
-        p = target_log_probabilities(batch, teacher.output_matrix)
-        q = self.log_probabilities(batch, images)
-        return divergence(self.method.loss, p, q, batch.targets[batch.learned]).mean()
+            p = q = self.log_probabilities(conversations, images)
+        else:
+            batch, images = self.read(conversations)
+            p = target_log_probabilities(batch, teacher.output_matrix)
+            q = self.log_probabilities(batch, images)
+        tokens = conversations.targets[conversations.learned]
+        return divergence(self.method.loss, p, q, tokens).mean()
 
     def read(self, conversations: Batch) -> tuple[Batch, list[Tensor]]:
         """Return the batch with the target's states, and each image's features [P, W]."""

@@ -108,24 +108,15 @@ class DecoderLayerModule(nn.Module):
         the last item is that of x. Empty if x is the context.
         """
         read, x = self.enter(x)
-        attended = attend_with_chains(self.queries(read, positions), rows, visible, chain)
+        queries, (keys, values), count = self.queries(read, positions), rows, visible.shape[-1]
+        scores = torch.matmul(queries, keys.transpose(-1, -2)).float()
+        scores = scores.masked_fill(~visible.unsqueeze(1), float("-inf"))
+        own = [(queries * key).sum(dim=-1, keepdim=True).float() for key, _ in chain]
+        shares = torch.cat((scores, *own), dim=-1).softmax(dim=-1).to(values.dtype)
+        attended = torch.matmul(shares[..., :count], values)
+        for number, (_, value) in enumerate(chain, start=count):
+            attended = attended + shares[..., number : number + 1] * value
         return self.leave(x, attended.transpose(1, 2).flatten(-2))
-
-
-def attend_with_chains(
-    queries: Tensor, rows: KeysValues, visible: Tensor, chain: list[KeysValues]
-) -> Tensor:
-    """Attend with scaled queries [B, h, A, D] to rows [B, h, R, D] and to each chain's own."""
-    keys, values = rows
-    scores = torch.matmul(queries, keys.transpose(-1, -2)).float()
-    scores = scores.masked_fill(~visible.unsqueeze(1), float("-inf"))
-    own = [(queries * key).sum(dim=-1, keepdim=True).float() for key, _ in chain]
-    shares = torch.cat((scores, *own), dim=-1).softmax(dim=-1).to(values.dtype)
-    count = keys.shape[2]
-    attended = torch.matmul(shares[..., :count], values)
-    for number, (_, value) in enumerate(chain, start=count):
-        attended = attended + shares[..., number : number + 1] * value
-    return attended
 
 
 def slot_rows(batch: Batch, *, apart: bool, packed: int) -> tuple[Tensor, Tensor]:

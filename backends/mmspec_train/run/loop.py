@@ -258,7 +258,7 @@ class _Run(Generic[Item]):
                 save_state(self.best_file, self.phase.module.state_dict())
 
     def _held_out_loss(self) -> float:
-        batches = list(itertools.islice(self.phase.held_out.batches(0), HELD_OUT_BATCHES))
+        batches = list(itertools.islice(self.phase.held_out(0), HELD_OUT_BATCHES))
         with self.machine.autocast():
             losses = [self.phase.loss(self.machine.on_device(b)).item() for b in batches]
         return sum(losses) / len(losses)

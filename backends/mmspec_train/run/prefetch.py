@@ -3,27 +3,22 @@
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+
+from mmspec_train.run.machine import Item
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AHEAD = 16
 """Number of batches of a source that are made ahead."""
-Batch = TypeVar("Batch", covariant=True)
+Source = Callable[[int], Iterator[Item]]
+"""Function that yields batches from a number on, without end, in a fixed order."""
 
 
-class Source(Protocol[Batch]):
-    """An endless sequence of batches in a fixed order."""
-
-    def batches(self, start: int) -> Iterator[Batch]:
-        """Yield batches number `start`, `start` + 1, ..., without end."""
-
-
-def prefetch(source: Source[Batch], start: int, maker: ThreadPoolExecutor) -> Iterator[Batch]:
+def prefetch(source: Source[Item], start: int, maker: ThreadPoolExecutor) -> Iterator[Item]:
     """Yield batches `start`, `start` + 1, ... made by `maker`'s thread; raises as it did."""
-    batches = source.batches(start)
+    batches = source(start)
     ahead = deque(maker.submit(next, batches) for _ in range(AHEAD))
     while True:
         yield ahead.popleft().result()

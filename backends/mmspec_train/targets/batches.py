@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice, pairwise
-from typing import Generic
 
 import numpy as np
 from torch import Tensor
@@ -18,20 +17,13 @@ Drawn = tuple[ConversationRecord, list[Float32]]
 """A conversation, and the pixel values [3, height, width] of its images."""
 
 
-@dataclass(frozen=True)
-class Pools(Generic[Item]):
-    """Endless batches, made in pools of `size` from random numbers of the pool alone."""
-
-    make: Callable[[random.Random], Iterable[Item]]
-    size: int
-    seed: int
-    split: Split
-
-    def batches(self, start: int) -> Iterator[Item]:
-        """Yield batches from number `start` on."""
-        for pool in count(start // self.size):
-            rng = random.Random(f"{self.seed}/{self.split}/{pool}")
-            yield from islice(self.make(rng), max(0, start - pool * self.size), None)
+def pools(
+    make: Callable[[random.Random], Iterable[Item]], size: int, seed: int, split: Split, start: int
+) -> Iterator[Item]:
+    """Yield batches from number `start` on, made in pools of `size` from a pool's own numbers."""
+    for pool in count(start // size):
+        rng = random.Random(f"{seed}/{split}/{pool}")
+        yield from islice(make(rng), max(0, start - pool * size), None)
 
 
 def cut(drawn: Sequence[Drawn], sizes: Sequence[int], pieces: int) -> list[Sequence[Drawn]]:

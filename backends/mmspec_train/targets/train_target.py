@@ -37,9 +37,10 @@ from mmspec_train.data.stored import BATCHES_PER_POOL, TeacherCache
 from mmspec_train.run.log import open_log
 from mmspec_train.run.loop import Phase, run_phases
 from mmspec_train.run.machine import Machine, reuse_memory
+from mmspec_train.run.prefetch import Source
 from mmspec_train.run.run_manifest import NEW_OUT, claim
 from mmspec_train.settings import Budget, TargetSettings
-from mmspec_train.targets.batches import Drawn, LabelledBatch, Pools, cut
+from mmspec_train.targets.batches import Drawn, LabelledBatch, cut, pools
 from mmspec_train.targets.join import join, save_llava, save_weights
 from mmspec_world.drawing import LABEL_WORDS, PLACES
 from mmspec_world.split import Split
@@ -124,17 +125,17 @@ class Target:
             muon=False,
         )
 
-    def batches(self, stage: str, split: Split) -> Pools[Any]:
+    def batches(self, stage: str, split: Split) -> Source[Any]:
         """Return a stage's batches: pictures with their words, or conversations."""
         settings = self.settings
         if stage == "words":
-            return Pools(partial(self.pictures, split), 1, settings.seed, split)
+            return partial(pools, partial(self.pictures, split), 1, settings.seed, split)
         shares = task_shares(settings.task) or TARGET_SHARES
         corpus = WorldCorpus(shares, self.vision.image_size, split, settings.seed)
         mixes = stage == "language" and split == "train" and self.texts
         draw = partial(self.draw, corpus, TEXT_SHARE if mixes else 0.0)
         make = partial(self.conversations, draw)
-        return Pools(make, BATCHES_PER_POOL, settings.seed, split)
+        return partial(pools, make, BATCHES_PER_POOL, settings.seed, split)
 
     def pictures(self, split: Split, rng: random.Random) -> Iterator[LabelledBatch]:
         """Yield a batch of pictures of the world with labels for each patch."""
@@ -153,7 +154,7 @@ class Target:
         """Yield a pool of batches, each of similar lengths, shuffled."""
 
         def columns(drawn: Drawn) -> int:
-            return drawn[0].columns(drawn[0].visual(self.vision))
+            return drawn[0].length(self.vision)
 
         drawn: list[Drawn] = []
         missing = BATCHES_PER_POOL * self.settings.batch
