@@ -115,8 +115,7 @@ class _Run(Generic[Item]):
     """Number of batches taken from each source so far."""
     evaluated_step: int = -1
     best_value: float = float("-inf")
-    saved_step: int = 0
-    saved_seconds: float = 0.0
+    saved: Position = field(init=False)
 
     @property
     def at(self) -> Position:
@@ -146,7 +145,7 @@ class _Run(Generic[Item]):
             self.optimizer.load_state_dict(state["optimizer"])
             for name in COUNTERS:
                 setattr(self, name, state[name])
-            self.saved_step, self.saved_seconds = self.step, self.seconds
+        self.saved = self.at
         self.log.drop_rows_after(self.phase.name, self.step)
 
     def save(self) -> None:
@@ -154,14 +153,14 @@ class _Run(Generic[Item]):
         counters = {name: getattr(self, name) for name in COUNTERS}
         module, optimizer = self.phase.module.state_dict(), self.optimizer.state_dict()
         save_state(self.checkpoint, counters | {"module": module, "optimizer": optimizer})
-        self.saved_step, self.saved_seconds = self.step, self.seconds
+        self.saved = self.at
 
     def stop(self) -> str:
         """Save the state after a signal; returns a message for the user."""
         self.save()
         return (
             f"{self.phase.name}: stopped after step {self.step}; the same command goes on after "
-            f"step {self.saved_step}"
+            f"step {self.saved.step}"
         )
 
     def train(self) -> None:
@@ -190,14 +189,6 @@ class _Run(Generic[Item]):
                 self.log.write_step(self.at, loss, rate)
             self.log.show(self.phase.name, self.step, progress, loss)
 
-    def _next(self, stream: Iterator[Item]) -> Item:
-        """Return the next batch; if making it fails, save the state before raising."""
-        try:
-            return next(stream)
-        except errors.MmspecError:
-            self.save()
-            raise
-
     def _accumulate(
         self, streams: list[Iterator[Item]], progress: float
     ) -> tuple[float, list[int]]:
@@ -210,7 +201,11 @@ class _Run(Generic[Item]):
             # The step's batch has its own random numbers.
             torch.manual_seed(self.step + (len(losses) << 32))
             source = self.phase.pick(sum(taken), progress)
-            batch = self._next(streams[source])
+            try:
+                batch = next(streams[source])
+            except errors.MmspecError:  # the batch cannot be made: the same command goes on here
+                self.save()
+                raise
             losses.append(self._backward(batch))
             samples += self.phase.samples(batch)
             taken[source] += 1
@@ -234,7 +229,7 @@ class _Run(Generic[Item]):
 
     def _save_in_time(self) -> None:
         """Evaluate and save when due; only evaluations at fixed steps make a run repeatable."""
-        is_old = self.seconds - self.saved_seconds > self.machine.checkpoint_seconds
+        is_old = self.seconds - self.saved.seconds > self.machine.checkpoint_seconds
         every = self.every
         evaluate = self.step > 0 and self.step % every == 0 if every else is_old
         if evaluate and self.evaluated_step != self.step:
@@ -246,9 +241,12 @@ class _Run(Generic[Item]):
     @torch.no_grad()
     def _evaluate(self) -> None:
         """Log the held-out loss and `evaluate`'s figures; save the weights whose first is best."""
-        loss, evaluate = self._held_out_loss(), self.phase.evaluate
+        evaluate = self.phase.evaluate
+        batches = list(itertools.islice(self.phase.held_out(0), HELD_OUT_BATCHES))
         with self.machine.autocast():
+            losses = [self.phase.loss(self.machine.on_device(b)).item() for b in batches]
             figures = evaluate() if evaluate else {}
+        loss = sum(losses) / len(losses)
         with uninterrupted():
             self.evaluated_step = self.step
             self.log.write_evaluation(self.at, {"held-out loss": loss, **figures})
@@ -256,9 +254,3 @@ class _Run(Generic[Item]):
             if value > self.best_value:
                 self.best_value = value
                 save_state(self.best_file, self.phase.module.state_dict())
-
-    def _held_out_loss(self) -> float:
-        batches = list(itertools.islice(self.phase.held_out(0), HELD_OUT_BATCHES))
-        with self.machine.autocast():
-            losses = [self.phase.loss(self.machine.on_device(b)).item() for b in batches]
-        return sum(losses) / len(losses)
