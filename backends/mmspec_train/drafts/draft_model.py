@@ -75,11 +75,6 @@ class DraftModel(nn.Module):
         states: Tensor = self.language_model(inputs_embeds=x, use_cache=False).last_hidden_state
         return states
 
-    def log_probabilities(self, states: Tensor) -> Tensor:
-        """Return the log-probabilities [n, V] of states [n, H]."""
-        logits: Tensor = self.lm_head(states)
-        return logits.float().log_softmax(dim=-1)
-
 
 def untrained_draft(
     text: TextConfig, seed: int, features: int = 0, positions: int = 0

@@ -19,6 +19,7 @@ from mmspec_train.distillation.objective import (
     DraftStarts,
     all_starts,
     divergence,
+    log_probabilities,
     target_log_probabilities,
 )
 from mmspec_train.distillation.training import Trainee
@@ -80,7 +81,8 @@ class DraftTrainee(Trainee):
         after = columns.ids[:, 1:]
         ends = torch.tensor(columns.lengths, device=after.device).unsqueeze(1) - 1
         inside = torch.arange(after.shape[1], device=after.device) < ends
-        q = self.module.log_probabilities(self.module(columns, ())[:, :-1][inside])
+        states = self.module(columns, ())[:, :-1][inside]
+        q = log_probabilities(states, self.module.lm_head.weight)
         return divergence("ce", q, q, after[inside]).mean()
 
     def loss(self, conversations: Batch) -> Tensor:
@@ -119,7 +121,8 @@ class DraftTrainee(Trainee):
     def log_probabilities(self, conversations: Batch, images: Sequence[Tensor]) -> Tensor:
         """Return the draft's log-probabilities [n, V] at the learned columns."""
         columns = self._columns(conversations)
-        return self.module.log_probabilities(self.module(columns, images)[columns.learned])
+        states = self.module(columns, images)[columns.learned]
+        return log_probabilities(states, self.module.lm_head.weight)
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return the tokens of the draft's chains from every start."""

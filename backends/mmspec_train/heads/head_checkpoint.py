@@ -32,19 +32,18 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
     if kind not in HEADS:
         raise errors.choice("kind of head", kind, HEADS)
     text = target.text
-    ffn = shape.ffn or text.intermediate_size
     is_block = kind in BLOCK_KINDS
     turned = kind == "eagle3" or (is_block and shape.rotary == "mrope")
-    plain = replace(
+    layer = replace(
         text,
+        num_hidden_layers=shape.layers if is_block else 1,
+        intermediate_size=shape.ffn or text.intermediate_size,
         tie_word_embeddings=False,
         qkv_bias=False,
         qk_norm=is_block,
         rotary_axes=text.rotary_axes if turned else (),
         rotary_scaling=None,
     )
-    layer = replace(plain, num_hidden_layers=shape.layers if is_block else 1, intermediate_size=ffn)
-    block = _block(kind, target, shape) if is_block else None
     queries = target.image_tokens // COMPRESSION if shape.queries is None else shape.queries
     return HeadConfig(
         kind=kind,
@@ -58,7 +57,7 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         layer=layer if is_block or kind in LAYERED else None,
         dtype="float16",
         eagle3=_eagle3(text, shape) if kind == "eagle3" else None,
-        block=block,
+        block=_block(kind, target, shape) if is_block else None,
     )
 
 
