@@ -214,7 +214,7 @@ class PageFiles(StaticFiles):
 def create_app(service: Service) -> Starlette:
     """The ASGI application of a service."""
     mimetypes.add_type("text/javascript", ".js")  # whatever this machine's own table says
-    routes = [
+    routes: list[Route | Mount] = [
         Route("/", lambda _: FileResponse(FOLDER / "index.html", headers=HEADERS)),
         Mount(f"{PAGE}samples", PageFiles(packages=[("mmspec_models", "samples")])),
         Mount(PAGE, PageFiles(directory=FOLDER)),
@@ -227,7 +227,7 @@ def create_app(service: Service) -> Starlette:
         service.answering("/v1/responses", read_responses, ResponseReply),
     ]
     middleware = [
-        Middleware(service.metrics.counted),
+        Middleware(service.metrics.counted, addresses=[route.path for route in routes]),
         Middleware(
             CORSMiddleware,
             allow_origins=service.settings.allow_origin,

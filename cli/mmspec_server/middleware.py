@@ -2,6 +2,7 @@
 
 import hmac
 from collections import defaultdict
+from collections.abc import Container
 from dataclasses import dataclass
 from hashlib import sha256
 from urllib.parse import urlsplit
@@ -12,12 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mmspec.decoding.statistics import Statistics
 from mmspec_server.endpoint import ApiError, failure
 from mmspec_server.settings import ServerSettings, is_address, is_loopback
-
-ADDRESSES = (
-    *("/health", "/metrics", "/v1/models"),
-    *("/v1/chat/completions", "/v1/completions", "/v1/responses"),
-)
-"""Addresses that are counted each; requests for others are counted together."""
 
 PREFILL = ("vision", "caption", "prefill")
 """Stages of an answer before its first token."""
@@ -49,11 +44,11 @@ class Metrics:
         counted = (name for name in HELP if name != "requests_total")  # which has labels
         self._sums = defaultdict[str, float](float, dict.fromkeys(counted, 0))
 
-    def counted(self, app: ASGIApp) -> ASGIApp:
-        """The application, whose replies are counted."""
+    def counted(self, app: ASGIApp, addresses: Container[str]) -> ASGIApp:
+        """The application, whose replies are counted, those of other addresses together."""
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-            address = scope["path"] if scope["path"] in ADDRESSES else "other"
+            address = scope["path"] if scope["path"] in addresses else "other"
 
             async def sent(message: Message) -> None:
                 if message["type"] == "http.response.start":
