@@ -9,17 +9,14 @@ from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import open_picture
 from mmspec_bench.compare.script_io import Clock, Program, Question, Task
 
-DECODING = ("drafting", "gamma", "exact")
-
 
 class Mmspec(Program):
     """This project.  Options: `backend`, `drafting`, `gamma`, `exact`."""
 
     def __init__(self, task: Task) -> None:
-        backend, *decoding = (task.options[name] for name in ("backend", *DECODING))
-        named = dict(zip(DECODING, decoding, strict=True))
-        self._options = options = Options(**named, max_new_tokens=task.max_tokens)
-        places = {"device": task.device, "dtype": task.dtype, "backend": backend}
+        decoding = dict(task.options)
+        places = {"device": task.device, "dtype": task.dtype, "backend": decoding.pop("backend")}
+        self._options = options = Options(**decoding, max_new_tokens=task.max_tokens)
         self._engine: Engine = load(
             task.model, task.draft or "none", options=options, ready=False, **places
         )
