@@ -15,7 +15,6 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Literal
@@ -33,6 +32,7 @@ from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.corpus import Corpus
 from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
+from mmspec_train.settings import DataSettings
 
 FLOAT16_BYTES = 2
 
@@ -171,15 +171,24 @@ DESCRIPTIONS = {"all": "", "text": " without images", "images": " with images"}
 """For each content, the words that follow "conversation" in an error."""
 
 
-@dataclass(frozen=True)
-class ConversationBatches:
-    """Endless batches of a cache's conversations, reshuffled every epoch."""
+@dataclass
+class StoredConversations:
+    """One split: where its conversations are stored and come from, and who answers them."""
 
     cache: TeacherCache
     corpus: Corpus
     teacher: Teacher
-    positions_per_batch: int
-    seed: int
+    settings: DataSettings
+
+    def length(self, record: ConversationRecord) -> int:
+        """The number of a conversation's columns in the target."""
+        return record.length(self.teacher.config.vision)
+
+
+@dataclass
+class ConversationBatches(StoredConversations):
+    """Endless batches of a split's conversations, reshuffled every epoch."""
+
     content: Content = "all"
     always_pixels: bool = False
     """True if batches contain pixels even if hidden states are stored."""
@@ -213,32 +222,29 @@ class ConversationBatches:
 
     def once(self) -> Iterator[Batch]:
         """Yield batches that hold every conversation once, the shortest first."""
-        ordered = sorted(self.records(), key=self._columns)
+        ordered = sorted(self.records(), key=self.length)
         return (self.batch(batch) for batch in self._cut(ordered))
 
     def plan(
         self, records: Sequence[ConversationRecord], epoch: int
     ) -> list[list[ConversationRecord]]:
         """Shuffle an epoch's conversations into batches of similar length."""
-        rng = random.Random(f"{self.seed}/{self.cache.split}/{self.content}/{epoch}")
+        rng = random.Random(f"{self.settings.seed}/{self.cache.split}/{self.content}/{epoch}")
         shuffled = rng.sample(records, len(records))
-        mean = sum(map(self._columns, shuffled)) / len(shuffled)
-        pool = max(1, int(BATCHES_PER_POOL * self.positions_per_batch / mean))
+        mean = sum(map(self.length, shuffled)) / len(shuffled)
+        pool = max(1, int(BATCHES_PER_POOL * self.settings.batch / mean))
         planned = []
         for first in range(0, len(shuffled), pool):
-            batches = list(self._cut(sorted(shuffled[first : first + pool], key=self._columns)))
+            batches = list(self._cut(sorted(shuffled[first : first + pool], key=self.length)))
             rng.shuffle(batches)
             planned += batches
         return planned
 
-    def _columns(self, record: ConversationRecord) -> int:
-        return record.length(self.teacher.config.vision)
-
     def _cut(self, ordered: Sequence[ConversationRecord]) -> Iterator[list[ConversationRecord]]:
-        """Cut records, sorted by length, into batches that stay within `positions_per_batch`."""
+        """Cut records, sorted by length, into batches that stay within `--batch`."""
         batch: list[ConversationRecord] = []
         for record in ordered:
-            if batch and (len(batch) + 1) * self._columns(record) > self.positions_per_batch:
+            if batch and (len(batch) + 1) * self.length(record) > self.settings.batch:
                 yield batch
                 batch = []
             batch.append(record)
@@ -255,14 +261,11 @@ class ConversationBatches:
     def _captured(self, records: Sequence[ConversationRecord]) -> list[Tensor]:
         """Return the stored outputs [n, c H] of the captured layers; [] unless all are there."""
         places = [record.place[0] for record in records if record.place and self.teacher.captured]
-        counts = map(self._columns, records)
-        rows = [self._layers.read(*each) for each in zip(places, counts, strict=False)]
+        counts = map(self.length, records)
+        layers = self.cache.layers(self.teacher.captured)
+        rows = [layers.read(*each) for each in zip(places, counts, strict=False)]
         complete = [row for row in rows if row is not None]
         return complete if len(complete) == len(records) else []
-
-    @cached_property
-    def _layers(self) -> RowFile:
-        return self.cache.layers(self.teacher.captured)
 
     def pixels(self, records: Sequence[ConversationRecord]) -> list[Float32]:
         """Return the pixels [3, height, width] of every image in the records."""

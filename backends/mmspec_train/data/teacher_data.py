@@ -18,7 +18,12 @@ from mmspec_train.data.answers import answer_all
 from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.corpus import Corpus, open_corpora
 from mmspec_train.data.record import ConversationRecord, tokenize
-from mmspec_train.data.stored import Content, ConversationBatches, TeacherCache
+from mmspec_train.data.stored import (
+    Content,
+    ConversationBatches,
+    StoredConversations,
+    TeacherCache,
+)
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
 from mmspec_train.run.machine import Machine
@@ -63,8 +68,8 @@ class TeacherData:
         for split in ("train", "held-out"):
             self.preparation(split).run(log)
 
-    def preparation(self, split: str) -> "Preparation":
-        """Return what fills the cache of a split, "train" or "held-out"."""
+    def _split(self, split: str) -> tuple[TeacherCache, Corpus, Teacher, DataSettings]:
+        """The fields of a split's `StoredConversations`; split: "train" or "held-out"."""
         corpus, settings = self.corpora[0], self.settings
         if split == "held-out":
             corpus = self.corpora[1]
@@ -73,20 +78,16 @@ class TeacherData:
         elif not self.needs_states:
             settings = replace(settings, cache_gb=0.0)
         cache = TeacherCache(self.directory, split, self.teacher.config.text.hidden_size)
-        return Preparation(cache, corpus, self.teacher, settings)
+        return cache, corpus, self.teacher, settings
+
+    def preparation(self, split: str) -> "Preparation":
+        """Return what fills the cache of a split."""
+        return Preparation(*self._split(split))
 
     def batches(self, content: Content, split: str = "train") -> ConversationBatches:
         """Return batches of a split's conversations with this content."""
-        preparation = self.preparation(split)
         return ConversationBatches(
-            preparation.cache,
-            preparation.corpus,
-            self.teacher,
-            self.settings.batch,
-            self.settings.seed,
-            content,
-            always_pixels=self.always_pixels,
-            limit=self.limit,
+            *self._split(split), content, always_pixels=self.always_pixels, limit=self.limit
         )
 
     @property
@@ -130,13 +131,9 @@ def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
 
 
 @dataclass
-class Preparation:
+class Preparation(StoredConversations):
     """Fills the cache of one split with answered conversations."""
 
-    cache: TeacherCache
-    corpus: Corpus
-    teacher: Teacher
-    settings: DataSettings
     finished: int = 0
     """Number of conversations answered or left out so far."""
     left_out: list[str] = field(default_factory=list)
@@ -186,7 +183,7 @@ class Preparation:
         layers, vision = self.cache.layers(teacher.captured), teacher.config.vision
         done, room = layers.count, self.settings.cache_bytes - self.cache.states.bytes
         for number, record in enumerate(records, start=1):
-            columns = self._columns(record)
+            columns = self.length(record)
             if not record.place or (end := record.place[0] + columns) <= done:
                 continue
             if end * layers.row_bytes > room:
@@ -224,7 +221,7 @@ class Preparation:
     def answer_pool(self, questions: Sequence[Question], show: Callable[[int], None]) -> None:
         """Answer conversations in batches of similar length, and append them in order."""
         fitting = list(filter(self._fits, questions))
-        ordered = sorted(fitting, key=lambda q: (len(q[0].prompts), self._columns(q[0])))
+        ordered = sorted(fitting, key=lambda q: (len(q[0].prompts), self.length(q[0])))
         answered: list[tuple[ConversationRecord, Tensor | None]] = []
         for first in range(0, len(ordered), rows := self.settings.answer_rows):
             answered += self._answered(ordered[first : first + rows])
@@ -258,16 +255,13 @@ class Preparation:
             for states, placed, visual, columns in rows
         ]
 
-    def _columns(self, record: ConversationRecord) -> int:
-        return record.length(self.teacher.config.vision)
-
     def _fits(self, question: Question) -> bool:
         """True if the target has the positions for a conversation and its answers."""
         record, tokens = question[0], self.settings.answer_tokens
-        columns, limit = self._columns(record), ""
+        columns, limit = self.length(record), ""
         if self.settings.answers == "target":
             unanswered = msgspec.structs.replace(record, answers=(), stopped=())
-            columns = self._columns(unanswered) + tokens * len(record.prompts)
+            columns = self.length(unanswered) + tokens * len(record.prompts)
             limit = f" with --answer-tokens {tokens}"
         if columns > self.most_columns:
             needs = f"conversation {record.number} needs {columns} positions{limit}"

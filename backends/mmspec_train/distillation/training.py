@@ -121,8 +121,7 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     manifest = trainee.manifest | data.manifest
     _check_output(out, manifest)
     claim(folder / MANIFEST_FILE, manifest, NEW_OUT)
-    for _ in run_phases(trainee.phases(), budget, data.machine, folder, log, out.name):
-        pass
+    run_phases(trainee.phases(), budget, data.machine, folder, log, out.name)
     score = trainee.score()
     trainee.save(out)
     report = {

@@ -67,8 +67,9 @@ def run_phases(
     folder: Path,
     log: Log,
     title: str = "",
-) -> Iterator[None]:
-    """Train phases in turn, with checkpoints in `folder`, and yield after each.
+    ended: Callable[[], object] = lambda: None,
+) -> None:
+    """Train phases in turn, with checkpoints in `folder`; `ended` is called after each.
 
     The first is the latest that has a checkpoint. The log shows `title` before their names.
     """
@@ -77,7 +78,7 @@ def run_phases(
     for phase, file in list(zip(phases, files, strict=True))[latest:]:
         named = replace(phase, name=f"{title} {phase.name}".strip())
         run_phase(named, budget.scaled(phase.share), machine, file, log)
-        yield
+        ended()
 
 
 def run_phase(

@@ -80,8 +80,8 @@ def train_target(settings: TargetSettings, budget: Budget) -> None:
         save_llava(*join(language, tower, settings.seed), out)
     target = Target(settings, texts)
     with open_log(out) as log:
-        for _ in run_phases(list(map(target.phase, STAGES)), budget, machine, state, log):
-            save_weights(target.model, out)
+        save = partial(save_weights, target.model, out)
+        run_phases(list(map(target.phase, STAGES)), budget, machine, state, log, ended=save)
 
 
 def _check(language: Path, tower: Path, answers: Path | None) -> list[ConversationRecord]:
