@@ -154,7 +154,10 @@ def test_answers_with_heads_are_the_same_bits(backend, pair_paths, head_paths, v
     check_same_bits(engine, [engine.head.kind], 20)
 
 
-BLOCKS = [(*each, ("dflash", "dspark mapped")[n % 2]) for n, each in enumerate(EVERY[::2])]
+BLOCKS = [
+    pytest.param(*each, ("dflash", "dspark mapped")[n // 2 % 2], marks=[pytest.mark.slow] * (n % 2))
+    for n, each in enumerate(EVERY)
+]
 
 
 @pytest.mark.parametrize(("backend", "kind", "variant"), BLOCKS, indirect=["backend"])
