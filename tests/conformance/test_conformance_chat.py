@@ -11,7 +11,6 @@ from support.conformance_cases import (
     PICTURES,
     TREES,
     check_like_cold,
-    cold,
     logits,
     small,
 )
@@ -36,16 +35,6 @@ def begun(engine, drafting="MT", **named):
 
 
 # Exact ends
-
-
-@each_shape
-@pytest.mark.parametrize("budget", [1, 2, 5, 12])
-def test_budgets_are_exact_and_nothing_is_left_behind(engine, budget, tree):
-    whole = cold(engine.chat(small(engine, max_new_tokens=13)), FIRST).answer.token_ids
-    chat = begun(engine, gamma=4, max_new_tokens=budget, tree=tree)
-    assert chat.answer.token_ids == whole[:budget]
-    assert chat.answer.finish_reason == "length"
-    check_like_cold(chat, THIRD)
 
 
 @each_shape

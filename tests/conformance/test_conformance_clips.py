@@ -10,7 +10,6 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
-from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, picture_from
 from support.conformance_cases import check_replies, in_turn, prompt_of, replies
@@ -120,18 +119,6 @@ def test_features_of_clips_are_those_of_transformers(qwen, oracle, films):
     for clip in films[:2]:
         ours = [qwen.target.features(moment).numpy() for moment in clip.moments]
         np.testing.assert_allclose(np.concatenate(ours), oracle.clip_features(clip), atol=1e-4)
-
-
-def test_a_saved_clip_goes_on_as_generate_does(qwen, oracle, films):
-    """In a chat without caches, which reads the film again."""
-    options = Options(drafting="MP", gamma=3, max_new_tokens=BUDGET)
-    chat = qwen.chat(options)
-    chat.reply("What is it?", films[1])
-    saved = chat.conversation.to_json()
-    qwen.forget()
-    again = qwen.chat(options)
-    again.resume(Conversation.from_json(saved))
-    assert_generates(again, again.reply("And now?"), oracle, 2)
 
 
 def test_a_target_rewound_into_a_clip_continues_like_a_cold_one(qwen, films):

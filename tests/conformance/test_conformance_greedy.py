@@ -118,11 +118,6 @@ def test_every_backend_keeps_the_same_tokens_of_a_tree(backends, engines, tree, 
     assert all(each == told[0] for each in told)
 
 
-@pytest.mark.parametrize("images", [1, 5])
-def test_lengths_that_follow_measured_costs_change_no_token(engine, images):
-    check(engine, Case("MT", 4, images, 2, "dynamic"), 4, gamma="auto", max_new_tokens=30)
-
-
 QUESTION = ("What is in the pictures?", PICTURES[:2])
 WARM = Sampling(0.8)
 
