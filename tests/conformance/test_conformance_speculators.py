@@ -120,13 +120,9 @@ def test_logits_are_those_that_the_package_gave(backend, target, tmp_path, name)
 def confidence(backend, target, directory):
     """The probabilities with which a block's own tokens are accepted."""
     expander, tokens, forwards = expanded(backend, target, directory, oracle.COLUMNS)
-    framework, modules = forwards._framework, forwards._parts
-    with framework.inference():
-        read = expander._features
-        if modules.options.confidence_head_with_markov:
-            ids = array(backend, np.array(tokens))
-            read = framework.concat([read, framework.pick(modules.markov.embedding, ids)], -1)
-        return 1 / (1 + np.exp(-np.array(modules.confidence(read).tolist())[:, 0]))
+    with forwards._framework.inference():
+        [sure] = expander.confidence(array(backend, np.array([*tokens[1:], 0])))
+    return sure.tolist()
 
 
 @installed
