@@ -1,0 +1,84 @@
+"""Block drafters in every layout and over every family: plain answers, and trees path by path."""
+
+from itertools import product
+from types import SimpleNamespace
+
+import pytest
+from test_conformance_mrope_heads import check_lossless
+
+from mmspec.chat.engine import load
+from mmspec.chat.plugins import load_backend
+from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import Plan
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.sampling import GREEDY
+from mmspec.decoding.tree import Tree
+from support import factory
+from support.conformance_cases import PICTURES
+from support.factory_blocks import deepspec, z_lab
+from support.factory_heads import BLOCKS, tiny_head
+from support.factory_qwen import MAKERS, tiny_qwen2, tiny_qwen3
+from support.heads_oracle import eagle2, paths
+
+SHAPES = [("dflash", {})]
+SHAPES += [("dspark", {"markov_head_type": each}) for each in ("vanilla", "gated", "rnn")]
+
+
+@pytest.mark.parametrize(("kind", "given"), SHAPES)
+def test_trees_are_those_grown_path_by_path(
+    backend, pair_paths, tmp_path, kind, given, monkeypatch
+):
+    """Every path in a block of its own, whose rows are held to others' elsewhere."""
+    model = load_backend(backend).load(pair_paths[0])
+    head = load_backend(backend).load_head(
+        tiny_head(tmp_path / "head", kind, seed=3, **given), model
+    )
+    target = model.open_target(GREEDY)
+    drafter = head.open_drafter(target, GREEDY, Tree((), 3, 9))
+    target.extend(segment := Segment([[1, *range(20, 28)]]))
+    drafter.extend([segment])
+    forwards, begun = drafter._forwards, []
+    framework, begin = forwards._framework, forwards._expander
+    monkeypatch.setattr(
+        forwards, "_expander", lambda *block: begin(*(begun.append(block) or block))
+    )
+    tree = drafter.draft(Plan(3), NO_NOISE)
+
+    def says(drafted):
+        with framework.inference():
+            expander = begin(*begun[0])
+            rows = expander.root()
+            for token in drafted:
+                rows = expander.expand(framework.integers([token]), framework.integers([0]))
+        return framework.xp.softmax(rows[0], -1)
+
+    assert paths(tree) == eagle2(SimpleNamespace(says=says), width=3, nodes=9, depth=3)
+
+
+ASKED = [("What is it?", PICTURES[:1]), ("And?", ())]
+LAYOUTS = {
+    "deepspec": (deepspec, {}),
+    "deepspec, gated": (deepspec, {"markov_head_type": "gated"}),
+    "z-lab, causal": (z_lab, {"nested": {"causal": True}}),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_published_drafter_equals_plain(backend, pair_paths, tmp_path, layout):
+    write, given = LAYOUTS[layout]
+    head = write(tmp_path / "head", seed=4, **given)
+    with load(str(pair_paths[0]), str(head), backend=backend) as engine:
+        check_lossless(engine, ASKED)
+
+
+FAMILIES = MAKERS | {"qwen3": tiny_qwen3, "qwen2": tiny_qwen2, "llama": factory.tiny_llama}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "kind"), [*product(FAMILIES, BLOCKS)])
+def test_a_drafter_of_every_family_equals_plain(backend, tmp_path, family, kind):
+    path = FAMILIES[family](tmp_path / "target", seed=3)
+    with load(
+        str(path), str(tiny_head(tmp_path / "head", kind, seed=2)), backend=backend
+    ) as engine:
+        check_lossless(engine, ASKED if engine.target.model.config.vision else ASKED[1:] * 2)
