@@ -8,7 +8,7 @@ a tree, which is searched best first.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count, zip_longest
 
 import numpy as np
 
@@ -90,11 +90,12 @@ class LookupDrafter:
         chances: list[float] = []
         nodes: list[Node] = []
         chance, parent, at, levels = 1.0, -1, 0, self._levels(depth)
+        draws = self._draws(levels, noise)
         while len(tokens) < tree.nodes:
             if at < depth and levels:
                 width = tree.branching[at] if tree.branching else tree.width
                 shares, below = successors(levels, at)
-                for token, share in self._ranked(shares, noise, at)[:width]:
+                for token, share in ranked(shares, draws[at] if draws else {})[:width]:
                     if chance * share >= least:
                         longer = below.get(token, [])
                         node = (-chance * share, next(serial), token, parent, at + 1, longer)
@@ -118,20 +119,29 @@ class LookupDrafter:
                 level += [(text.weight, tokens[at : at + depth]) for at in places]
         return [level for level in reversed(levels) if level]
 
-    def _ranked(self, chances: dict[int, float], noise: Noise, at: int) -> list[tuple[int, float]]:
-        """Tokens `at` positions after the next, and their chances of being the target's own.
+    def _draws(self, levels: Levels, noise: Noise) -> list[dict[int, float]]:
+        """The noise of all tokens that may follow, by position; empty if decoding is greedy."""
+        if not levels or self._sampler.sampling.greedy:
+            return []
+        rows = zip_longest(*(tokens for level in levels for _, tokens in level), fillvalue=0)
+        columns = [list(set(row)) for row in rows]
+        at = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
+        keys = HOST.keys(noise, len(columns))[at]
+        ids = np.fromiter(chain.from_iterable(columns), np.int64, len(at)).astype(np.uint32)
+        draws = iter(self._sampler.exponentials(keys, ids[:, None])[:, 0].tolist())
+        return [dict(zip(column, draws, strict=False)) for column in columns]
 
-        If it samples, the noise decides: chances are q / E of all that may follow.
-        """
-        if chances and not self._sampler.sampling.greedy:
-            ids = np.array([*chances], np.uint32)
-            keys = HOST.keys(noise, at + 1)[at:]
-            draws = self._sampler.exponentials(keys, ids)[0].tolist()
-            pairs = zip(chances.items(), draws, strict=True)
-            scores = {token: chance / draw for (token, chance), draw in pairs}
-            total = sum(scores.values()) + 1 - sum(chances.values())
-            chances = {token: score / total for token, score in scores.items()}
-        return sorted(chances.items(), key=lambda pair: -pair[1])
+
+def ranked(chances: dict[int, float], draws: dict[int, float]) -> list[tuple[int, float]]:
+    """Tokens, the likeliest first, and their chances of being the target's own.
+
+    draws: the noise of each; then chances are q / E over the sum of all that may follow.
+    """
+    if draws and chances:
+        scores = {token: chance / draws[token] for token, chance in chances.items()}
+        total = sum(scores.values()) + 1 - sum(chances.values())
+        chances = {token: score / total for token, score in scores.items()}
+    return sorted(chances.items(), key=lambda pair: -pair[1])
 
 
 def successors(levels: Levels, at: int) -> tuple[dict[int, float], dict[int, Levels]]:
