@@ -187,31 +187,32 @@ def test_the_targets_own_states_are_accepted_to_the_end(data):
 METHOD = HeadMethodSettings(rollout=2, gamma=2, noise=0.2, schedule="msd")
 
 
-def trained(data, out, steps=6, **method):
-    trainee = new_trainee("msd", HeadShape(), replace(METHOD, **method), data)
+def trained(data, out, kind="msd", steps=6, **method):
+    trainee = new_trainee(kind, HeadShape(layers=1), replace(METHOD, **method), data)
     with quiet_log(out) as log:
         train(trainee, Budget(steps=steps), out, log)
     return load_file(out / "model.safetensors")
 
 
-def test_an_interrupted_head_ends_at_the_same_weights(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", ["msd", "dspark"])
+def test_an_interrupted_head_ends_at_the_same_weights(data, tmp_path, monkeypatch, kind):
     """And its directory is for it alone."""
-    whole, cut = trained(data, tmp_path / "whole", every=2, rate=0.5), tmp_path / "cut"
+    whole, cut = trained(data, tmp_path / "whole", kind, every=2, rate=0.5), tmp_path / "cut"
     with monkeypatch.context() as patch:
         patch.setattr(Log, "show", kill_after_step_4)
         with pytest.raises(Killed):
-            trained(data, cut, every=2, rate=0.5)
+            trained(data, cut, kind, every=2, rate=0.5)
     with pytest.raises(errors.UsageError, match=r"--rate is 0\.5, but is now 1\.0: give .*--out"):
-        trained(data, cut, every=2, rate=1.0)
+        trained(data, cut, kind, every=2, rate=1.0)
     before = (cut / "log.csv").read_text().splitlines()
-    again = trained(data, cut, every=2, rate=0.5)
+    again = trained(data, cut, kind, every=2, rate=0.5)
     after = (cut / "log.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in after if ",cut," in line] == [*"123456"]
     assert after[:3] == before[:3], "it goes on after step 2, where it was saved last"
     assert all(torch.equal(whole[name], again[name]) for name in whole)
     assert not (cut / "training").exists()
     with pytest.raises(errors.UsageError, match="holds what was trained before"):
-        trained(data, cut, every=2, rate=0.5)
+        trained(data, cut, kind, every=2, rate=0.5)
 
 
 def test_the_vocabulary_of_an_eagle3_head_is_that_of_the_answers(data, tmp_path):
