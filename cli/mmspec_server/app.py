@@ -82,7 +82,8 @@ class Service:
         self.reader = ImageReader(settings)
         if not settings.isolate:
             self.engine.memory = Memory(self.engine.target.model.config.text.vocab_size)
-        self.cache = ConversationCache(self.engine, settings.conversations, settings.cache * 2**20)
+        kept = 0 if settings.isolate else settings.conversations
+        self.cache = ConversationCache(self.engine, kept, settings.cache * 2**20)
         self.metrics = Metrics()
         self.created = int(time.time())
         self._grammars = Grammars(self.engine.target)
@@ -189,16 +190,20 @@ class Service:
 
     def _events(self, asked: ChatRequest, prompt: RequestPrompt) -> Generator[Event | None]:
         """The answer's events, on the decoding thread."""
-        for event in answer(self.cache, prompt, asked.options, plain=asked.plain):
-            told = True  # an event wakes the thread of the replies, which takes time from this one
-            match event:
-                case Answer():
-                    self.metrics.answer(event.statistics)
-                case Piece():
-                    told = bool(event.text or event.likelihoods)
-                case Prefilled():
-                    told = asked.details
-            yield event if told else None
+        try:
+            for event in answer(self.cache, prompt, asked.options, plain=asked.plain):
+                told = True  # an event wakes the replies' thread, which takes time from this one
+                match event:
+                    case Answer():
+                        self.metrics.answer(event.statistics)
+                    case Piece():
+                        told = bool(event.text or event.likelihoods)
+                    case Prefilled():
+                        told = asked.details
+                yield event if told else None
+        finally:
+            if self.settings.isolate:
+                self.engine.forget()
 
 
 class PageFiles(StaticFiles):

@@ -155,7 +155,8 @@ class ImageReader:
         """The picture at `url`; param: the field of the request, named in errors."""
         try:
             source = url if url[:5].lower() == "data:" else self._content(url)
-            return self._decoded.get(source, partial(self._opened, source, param))[0]
+            opened = partial(self._opened, source, param)
+            return (opened() if self.settings.isolate else self._decoded.get(source, opened))[0]
         except RefusedImage as error:
             raise ApiError(400, f"{param}: {error}", param, "invalid_image") from error
         except ImageError as error:

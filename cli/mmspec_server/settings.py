@@ -49,7 +49,8 @@ class ServerSettings(Settings):
         2048, "Most memory of the caches that are kept.", least=0, most=1_000_000, metavar="MB"
     )
     isolate: bool = option(
-        False, "Lookup reads a request's own conversation alone: speed tells nothing of others."
+        False,
+        "No request uses text, images or caches of another, so that speed does not tell them.",
     )
     allow_url: tuple[str, ...] = option(
         (), "Fetch images from this domain, at public addresses only.", metavar="DOMAIN"

@@ -8,7 +8,7 @@ import pytest
 from mmspec.chat.options import Options
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_server.settings import ServerSettings
-from support.live_server import CHAT, Live, live, shown
+from support.live_server import CHAT, Live, live, shown, words
 from support.scripted_engine import scripted_engine
 
 QUESTION = {"messages": [{"role": "user", "content": "What?"}]}
@@ -27,10 +27,15 @@ def guarded(directory):
 def test_lookup_reads_what_others_asked_unless_they_are_isolated(directory, isolate):
     options = Options(drafting="lookup", gamma=4, max_new_tokens=24)
     with live(lambda: scripted_engine(directory, draft=None), options, isolate=isolate) as server:
-        first, other = (server.ask("What is on the table?") for _ in range(2))
+        question = [words("What is on the table?"), shown("red")]
+        first, other = (server.ask(question) for _ in range(2))
         assert first["choices"] == other["choices"]
-        memory = server.service.engine.memory
-        assert (memory is None) == isolate
+        service = server.service
+        memory = service.engine.memory
+        cached = other["usage"]["prompt_tokens_details"]["cached_tokens"]
+        features, decoded = service.engine.target.features._features, service.reader._decoded
+        left = [memory, cached, features._values, decoded._values]
+        assert [bool(each) for each in left] == [not isolate] * 4
         assert isolate or memory.text.index.length > 2 * 24
 
 
