@@ -4,6 +4,7 @@ from itertools import product
 from types import SimpleNamespace
 
 import pytest
+from safetensors.numpy import load_file, save_file
 from test_conformance_mrope_heads import check_lossless
 
 from mmspec.chat.engine import load
@@ -29,12 +30,14 @@ def test_trees_are_those_grown_path_by_path(
     backend, pair_paths, tmp_path, kind, given, monkeypatch
 ):
     """Every path in a block of its own, whose rows are held to others' elsewhere."""
+    path = tiny_head(tmp_path / "head", kind, seed=3, **given)
+    tensors = load_file(path / "model.safetensors")
+    louder = {name: x * (1 + 3 * ("markov" in name)) for name, x in tensors.items()}
+    save_file(louder, path / "model.safetensors")  # corrections that decide
     model = load_backend(backend).load(pair_paths[0])
-    head = load_backend(backend).load_head(
-        tiny_head(tmp_path / "head", kind, seed=3, **given), model
-    )
+    head = load_backend(backend).load_head(path, model)
     target = model.open_target(GREEDY)
-    drafter = head.open_drafter(target, GREEDY, Tree((), 3, 9))
+    drafter = head.open_drafter(target, GREEDY, Tree((), 3, 30))
     target.extend(segment := Segment([[1, *range(20, 28)]]))
     drafter.extend([segment])
     forwards, begun = drafter._forwards, []
@@ -42,7 +45,7 @@ def test_trees_are_those_grown_path_by_path(
     monkeypatch.setattr(
         forwards, "_expander", lambda *block: begin(*(begun.append(block) or block))
     )
-    tree = drafter.draft(Plan(3), NO_NOISE)
+    tree = drafter.draft(Plan(4), NO_NOISE)
 
     def says(drafted):
         with framework.inference():
@@ -52,7 +55,7 @@ def test_trees_are_those_grown_path_by_path(
                 rows = expander.expand(framework.integers([token]), framework.integers([0]))
         return framework.xp.softmax(rows[0], -1)
 
-    assert paths(tree) == eagle2(SimpleNamespace(says=says), width=3, nodes=9, depth=3)
+    assert paths(tree) == eagle2(SimpleNamespace(says=says), width=3, nodes=30, depth=4)
 
 
 ASKED = [("What is it?", PICTURES[:1]), ("And?", ())]
