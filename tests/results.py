@@ -13,21 +13,33 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from subprocess import run
 from typing import Any
+
+from safetensors.numpy import load_file
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mmspec_bench.report.bench_run import BenchRun, read_run
 from mmspec_bench.report.csv_files import csv_text
-from mmspec_bench.suite.rows import PLAIN
+from mmspec_bench.suite.metrics import (
+    acceptance_by_position,
+    block_efficiency,
+    pairs,
+    ratio,
+    throughput,
+)
+from mmspec_bench.suite.rows import PLAIN, AnswerRow
 
 TESTS = Path(__file__).parent
 PAGES = TESTS.parent / "docs" / "results"
 NAMES = {"torch": "PyTorch", "mlx": "MLX"}
 BACKENDS = tuple(NAMES)
 GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
-HEADS = ("msd", "eagle", "eagle3", "dspark", "flash", "hydra", "medusa")
+HEADS = ("msd", "eagle", "dspark", "eagle3", "flash", "hydra", "medusa")
+SHAPES = {"chain": "", "tree 12": "tree12w4:", "tree 24": "tree24w6:", "tree 60": "tree:"}
+"""Methods' prefixes by the names of the table of heads."""
 LENGTHS = "auto,1,2,3,4,5,7"
 ROUNDS = {
     "one image": f"--drafting M --gammas {LENGTHS} --repeats 3 --count 30",
@@ -132,25 +144,57 @@ def peers(folder: Path) -> Iterator[Line]:
 
 
 def heads(folder: Path) -> Iterator[Line]:
-    """Chains and trees of each head and of the draft, with images and with text alone."""
-    for name, kind in {"mini-draft": "M", **{f"mini-{kind}": kind for kind in HEADS}}.items():
-        methods = f"{PLAIN},{kind},tree12w4:{kind},tree24w6:{kind},tree:{kind}"
-        for where, options in (("offline", "--limit 4"), ("offline-text", "--limit 20")):
-            command = f"bench run --model mini --draft {name} --threads 1 --suite {where} {options}"
-            found = suite(folder / f"{name} {where}", f"{command} --methods {methods}")
-            for summary in found.summaries:
-                places = summary["acceptance_by_position"][:5]
-                yield {
-                    "drafter": name,
-                    "suite": where,
-                    "method": summary["method"],
-                    "answers": summary["answers"],
-                    "tokens_per_round": round(summary["block_efficiency"], 3),
-                    "times_plain": round(summary["speed_up_paired"], 3),
-                    "accepted_by_position": " ".join(f"{share:.2f}" for share in places),
-                    "identical": summary["identical"],
-                    "commit": found.settings["commit"],
-                }
+    """Chains and trees of each head and of the draft: text alone has T of the draft."""
+    for kind in (*HEADS, "draft"):
+        name = f"mini-{kind}"
+        images, text = (
+            answers(folder / f"{name} {where}", name, view if kind == "draft" else kind, options)
+            for where, view, options in (
+                ("offline", "M", "--suite offline --limit 4"),
+                ("text", "T", "--suite offline-text --limit 20"),
+            )
+        )
+        chain, texts = images["chain"], [block_efficiency(text[s]) for s in ("chain", "tree 60")]
+        seconds = sum(round_.draft_seconds for row in chain for round_ in row.rounds)
+        parts = ([row for row in chain if row.images == count] for count in (1, 2, 4, 5))
+        yield {
+            "drafter": "mini-draft, M (text: T)" if kind == "draft" else name,
+            "million parameters": f"{parameters(name) / 1e6:.1f}",
+            "ms a drafted token": f"{1e3 * seconds / sum(row.drafted for row in chain):.2f}",
+            **{
+                shape: cell(rows, images["plain"])
+                for shape, rows in images.items()
+                if shape in SHAPES
+            },
+            "accepted at positions 1 to 5": " ".join(
+                f"{100 * share:.0f}" for share in acceptance_by_position(chain)[:5]
+            )
+            + " %",
+            "chain with 1, 2, 4, 5 images": " ".join(f"{block_efficiency(p):.2f}" for p in parts),
+            "text alone: chain, tree 60": ", ".join(f"{value:.2f}" for value in texts),
+            "the target's forwards a token": f"{1 / block_efficiency(chain):.3f}",
+            "same texts": f"{sum(row.identical is True for row in chain)} of {len(chain)}",
+        }
+
+
+def answers(place: Path, name: str, kind: str, options: str) -> dict[str, list[AnswerRow]]:
+    """The answers of a drafter by shape, and plain ones."""
+    methods = {"plain": PLAIN} | {shape: prefix + kind for shape, prefix in SHAPES.items()}
+    command = f"bench run --model mini --draft {name} --threads 1 {options}"
+    found = suite(place, f"{command} --methods {','.join(methods.values())}")
+    return {shape: found.of(method) for shape, method in methods.items()}
+
+
+def cell(rows: list[AnswerRow], plain: list[AnswerRow]) -> str:
+    """Tokens per round, and the median over answers of the speed in times plain decoding."""
+    times = [ratio(throughput([own]), throughput([other])) for own, other in pairs(rows, plain)]
+    return f"{block_efficiency(rows):.2f}, {median(times):.2f} \N{MULTIPLICATION SIGN}"
+
+
+def parameters(name: str) -> int:
+    """The count of numbers in a bundled model's files."""
+    files = (TESTS.parent / "models" / "mmspec_models" / name).glob("*.safetensors")
+    return sum(array.size for file in files for array in load_file(file).values())
 
 
 def script(table: str, words: str) -> None:
