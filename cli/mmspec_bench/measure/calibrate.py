@@ -5,7 +5,6 @@ The context is one token repeated: costs do not depend on which.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 from statistics import mean, median
 from time import perf_counter
@@ -40,10 +39,8 @@ LEVELS = 5
 SECONDS, TIMES = 2.0, 4
 """Seconds for which short rounds go on being repeated, up to TIMES as often."""
 
-Key = tuple[str, int, int]
-"""The name of a `Calibration`'s curve, the context, and rows or branches."""
-Costs = dict[Key, float]
-"""Seconds."""
+Costs = dict[tuple[str, int, int], float]
+"""Seconds by the name of a `Calibration`'s curve, the context, and rows or branches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,52 +98,17 @@ def calibrate(
 def _measured_once(
     engine: Engine, target: Target, drafters: Sequence[OpenDrafter], repeats: int
 ) -> Costs:
-    """Time sequences at their context, after a pass that warms up.
-
-    Drafts and forwards alternate, so that the processor's caches are in the state of an answer.
-    """
+    """Time sequences at their context."""
     context, more = target.length, MAX_AUTO_GAMMA - 1
-    forwards: dict[Key, Callable[[], float]] = {
-        ("target", context, rows): partial(_forward_seconds, engine, target, drafters, rows)
-        for rows in ROWS
-    }
-    drafts: dict[Key, Callable[[], float]] = {}
-    for branches, opened in enumerate(drafters, start=1):
-        kinds: dict[str, Callable[[], Draft | None]] = {
-            "draft": partial(draft_once, opened, MAX_AUTO_GAMMA),
-            "first": partial(draft_once, opened, 1),
-        }
-        if not engine.recurrent:
-            kinds["level"] = partial(opened.drafter.draft, Plan(LEVELS), NO_NOISE)
-        for curve, draft in kinds.items():
-            drafts[curve, context, branches] = partial(_draft_seconds, engine, target, draft)
-    pairs = zip_longest(forwards.items(), drafts.items())
-    alternating = dict(each for pair in pairs for each in pair if each)
-    passes = [{key: timed() for key, timed in alternating.items()} for _ in range(1 + repeats)]
-    costs = {key: median(each[key] for each in passes[1:]) for key in alternating}
-    for branches in range(1, 1 + len(drafters)):
-        token, first = costs["draft", context, branches], costs["first", context, branches]
+    forwards, tokens = steps_beside(engine, target, drafters, ROWS, MAX_AUTO_GAMMA, repeats)
+    costs = {("target", context, rows): each for rows, each in zip(ROWS, forwards, strict=True)}
+    _, firsts = steps_beside(engine, target, drafters, (), 1, repeats)
+    for branches, (token, first) in enumerate(zip(tokens, firsts, strict=True), start=1):
+        costs["first", context, branches] = first
         costs["draft", context, branches] = max(MAX_AUTO_GAMMA * token - first, token) / more
+    for branches, opened in enumerate(() if engine.recurrent else drafters, start=1):
+        costs["level", context, branches] = _level_seconds(engine, target, opened, repeats)
     return costs
-
-
-def _forward_seconds(
-    engine: Engine, target: Target, drafters: Sequence[OpenDrafter], rows: int
-) -> float:
-    """Seconds of a target forward over the last token and a draft, else arbitrary tokens."""
-    drafts = drafters and 1 < rows <= MAX_AUTO_GAMMA + 1
-    draft = draft_once(drafters[0], rows - 1) if drafts else None
-    if (draft.size if draft else 0) < rows - 1:  # as of a head, which may draft fewer tokens
-        draft = HostDraft([0] * (rows - 1))
-    return seconds_of(engine, lambda: target.verify(draft, NO_NOISE))
-
-
-def _draft_seconds(engine: Engine, target: Target, draft: Callable[[], Draft | None]) -> float:
-    """Seconds of a level of a draft, of a chain those of a token, after two rounds of its own."""
-    for _ in range(2):
-        latest = draft()
-        target.verify(latest, NO_NOISE)
-    return seconds_of(engine, draft) / (latest.depth if latest else 1)
 
 
 def _joined(first: Costs, second: Costs, share: float | None) -> Measured:
@@ -156,6 +118,21 @@ def _joined(first: Costs, second: Costs, share: float | None) -> Measured:
     for (curve, context, number), pair in pairs.items():
         curves.setdefault(curve, {}).setdefault(context, {})[number] = mean(pair)
     return Measured(Calibration(**curves), Steadiness(share, usual_ratio(pairs.values())))
+
+
+def _level_seconds(engine: Engine, target: Target, opened: OpenDrafter, repeats: int) -> float:
+    """Median seconds of a level of a tree, after two rounds of its own."""
+
+    def tree() -> Draft | None:
+        return opened.drafter.draft(Plan(LEVELS), NO_NOISE)
+
+    def once() -> float:
+        for _ in range(2):
+            target.verify(tree(), NO_NOISE)
+        return seconds_of(engine, tree)
+
+    draft = tree()
+    return median(once() for _ in range(repeats)) / (draft.depth if draft else LEVELS)
 
 
 def _repetitions(
@@ -181,6 +158,48 @@ def _extended(opened: OpenDrafter, context: int) -> bool:
     segment = Segment([[TOKEN] * (context - opened.drafter.length)])
     opened.drafter.extend([segment] * len(opened.drafting.branches))
     return draft_once(opened, MAX_AUTO_GAMMA) is not None
+
+
+def steps_beside(
+    engine: Engine,
+    target: Target,
+    drafters: Sequence[OpenDrafter],
+    rows: Sequence[int],
+    gamma: int,
+    repeats: int,
+) -> tuple[list[float], list[float]]:
+    """Median seconds of a target forward over each of `rows`, and of a drafted token by drafter.
+
+    Drafts and forwards alternate, and a draft is timed after two rounds of its own, so that the
+    processor's caches are in the state of an answer.  A draft has `gamma` tokens; its seconds are
+    divided by their number.  Without drafters the rows hold arbitrary tokens.
+    """
+    lengths = [draft.size if (draft := draft_once(opened, gamma)) else gamma for opened in drafters]
+
+    def forward_seconds(count: int) -> float:
+        drafts = drafters and 1 < count <= gamma + 1
+        draft = draft_once(drafters[0], count - 1) if drafts else None
+        if (draft.size if draft else 0) < count - 1:  # as of a head, which may draft fewer tokens
+            draft = HostDraft([0] * (count - 1))
+        return seconds_of(engine, lambda: target.verify(draft, NO_NOISE))
+
+    def draft_seconds(drafter: OpenDrafter) -> float:
+        for _ in range(2):
+            target.verify(draft_once(drafter, gamma), NO_NOISE)
+        return seconds_of(engine, lambda: draft_once(drafter, gamma))
+
+    def once() -> list[float]:
+        forwards, drafts = [], []
+        for count, drafter in zip_longest(rows, drafters):
+            forwards += [forward_seconds(count)] if count else []
+            drafts += [draft_seconds(drafter)] if drafter else []
+        return forwards + drafts
+
+    once()  # warms up
+    passes = [once() for _ in range(repeats)]
+    seconds = [median(column) for column in zip(*passes, strict=True)]
+    drafts = zip(seconds[len(rows) :], lengths, strict=True)
+    return seconds[: len(rows)], [whole / length for whole, length in drafts]
 
 
 def draft_once(drafter: OpenDrafter, count: int) -> Draft | None:
