@@ -65,7 +65,7 @@ def test_the_program_takes_every_command_of_the_gpu_script(tmp_path):
     assert {values["device"] for values in options.values()} == {"cpu"}
     assert options["tiny.md"]["quantize"] == "none"
     assert options["tiny-int8.md"]["quantize"] == "int8"
-    assert options["tiny.md"]["out"] == out / "tiny.json"
+    assert options["tiny.md"]["report_file"] == out / "tiny.json"
 
 
 @pytest.mark.slow
