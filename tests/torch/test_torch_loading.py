@@ -1,5 +1,6 @@
 """Checkpoints in every format, devices, types, and what cannot be had."""
 
+import mlx.core as mx
 import numpy as np
 import pytest
 import torch
@@ -7,6 +8,7 @@ import torch
 from mmspec.checkpoints.cards import load_cards
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import plan
+from mmspec.checkpoints.manifest import hub_name
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.ground.errors import CheckpointError, UsageError
@@ -35,6 +37,29 @@ def test_the_modules_use_exactly_the_manifest_at_full_size(name):
     drafter.extend([Segment(parts)])
     helpers.draft(drafter, 1, 1.0)
     assert weights.left == []
+
+
+@pytest.mark.parametrize(
+    ("bits", "group", "dtype"),
+    [
+        *((2, 64, "float16"), (3, 64, "bfloat16"), (4, 32, "float32")),
+        *((5, 32, "bfloat16"), (6, 64, "float32"), (8, 64, "float16")),
+    ],
+)
+def test_quantized_weights_are_those_mlx_dequantizes(tmp_path, bits, group, dtype):
+    source = factory.tiny_llava(tmp_path / "a", dtype="float16")
+    path = factory.quantized(source, tmp_path / "q", bits, group)
+    weights, kind = mx.load(str(path / "model.safetensors")), getattr(mx, dtype)
+    config = read_config(path)
+    packed = {name: each for name, each in plan(path, config).items() if each.packing}
+    assert len(packed) > 20
+    for name, item in packed.items():
+        stem = hub_name(name, config).removesuffix("weight")
+        scales, biases = (weights[stem + part].astype(kind) for part in ("scales", "biases"))
+        integers = weights[stem + "weight"]
+        expected = mx.dequantize(integers, scales, biases, group_size=group, bits=bits)
+        got = read_tensor(item, getattr(torch, dtype))
+        np.testing.assert_array_equal(got.float(), np.array(expected.astype(mx.float32)))
 
 
 def test_a_device_that_is_not_there_and_a_file_cut_after_its_header_are_named(tmp_path):
