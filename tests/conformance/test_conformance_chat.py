@@ -6,7 +6,7 @@ from pkgutil import resolve_name
 
 import pytest
 
-from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.sampling import GREEDY, Sampling
 from support.conformance_cases import (
     PICTURES,
     TREES,
@@ -88,8 +88,11 @@ class Breaking:
         return call
 
 
-def check_broken_at_every_call(begin, breaking, step):
-    """Break the second question of `begin()` at each call in turn; the third must not show it."""
+def check_broken_at_every_call(begin, breaking, step, anew=False):
+    """Break the second question of `begin()` at each call in turn; the next must not show it.
+
+    anew: the next is the first again, of an empty conversation.
+    """
     chat = begin()
     before = breaking.calls
     chat.reply(*SECOND)
@@ -101,7 +104,33 @@ def check_broken_at_every_call(begin, breaking, step):
         with pytest.raises(Fault):
             chat.reply(*SECOND)
         breaking.left = -1
-        check_like_cold(chat, THIRD)
+        if anew:
+            chat.conversation.reset()
+        check_like_cold(chat, FIRST if anew else THIRD)
+
+
+METHODS = {
+    "target": ("extend", "rewind", "verify", "commit"),
+    "drafter": ("extend", "rewind", "draft", "commit"),
+}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("side", METHODS)
+def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
+    """The second question replaces the first, so that its rewinds remove tokens."""
+    model, breaking = engine.target.model, Breaking(after)
+    opened = model.open_target(GREEDY) if side == "target" else model.open_branches(1, 320, GREEDY)
+    for name in METHODS[side]:
+        original = getattr(type(opened), name)
+        monkeypatch.setattr(type(opened), name, breaking.around(original))
+
+    def undone():
+        chat = begun(engine, "MTP", gamma=2, max_new_tokens=5)
+        chat.conversation.undo()
+        return chat
+
+    check_broken_at_every_call(undone, breaking, 1, anew=True)
 
 
 BROKEN = [(FORWARDS, None, 5, 0), (FORWARDS, STATIC, 11, 0), (FORWARDS, DYNAMIC, 11, 1)]
