@@ -6,7 +6,7 @@
 import json
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -61,24 +61,26 @@ class Trainee(ABC):
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return held-out conversations, all their starts, and the drafted tokens [D, B, A]."""
 
-    def phase(self, contents: Sequence[Content], **own: Any) -> Phase[Batch]:
-        """Return a phase on batches of these contents; own: the fields that the method leaves.
-
-        Raises UsageError if one of the contents has no conversation.
-        """
+    def phase(
+        self,
+        contents: Sequence[Content],
+        parts: Sequence[tuple[nn.Module, float]],
+        loss: Callable[[Batch], Tensor],
+        share: float = 1.0,
+        name: str = "",
+        is_evaluated: bool = True,
+    ) -> Phase[Batch]:
+        """Return a phase on these contents; raises UsageError if one has no conversation."""
         data, method = self.data, self.method
-        common: dict[str, Any] = {
-            "module": self.module,
-            "sources": data.sources(contents),
-            "held_out": data.held_out.batches,
-            "pick": partial(pick_source, len(contents), data.settings.seed),
-            "evaluate": lambda: self.score().figures(),
-            "every": method.every,
-            "final_rate": method.final_rate,
-            "step_samples": method.step_samples,
-            "samples": lambda batch: len(batch.lengths),
-        }
-        return Phase(**common | own)
+        return Phase(
+            *(name, self.module, parts, loss, data.sources(contents), data.held_out.batches, share),
+            pick=partial(pick_source, len(contents), data.settings.seed),
+            evaluate=(lambda: self.score().figures()) if is_evaluated else None,
+            every=method.every,
+            final_rate=method.final_rate,
+            step_samples=method.step_samples,
+            samples=lambda batch: len(batch.lengths),
+        )
 
     @torch.no_grad()
     def score(self) -> DraftScore:

@@ -6,11 +6,12 @@ V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.batch import Batch, in_columns
@@ -58,18 +59,16 @@ class DraftTrainee(Trainee):
     def phases(self) -> Sequence[Phase[Batch]]:
         """Return those named by `phase_names`."""
         rate, projector = self.method.rate, self.module.multi_modal_projector
-        text: list[tuple[nn.Module, float]] = [(self.module.language_model, rate)]
-        if not self.module.text.tie_word_embeddings:
-            text.append((self.module.lm_head, rate))
-        alone: list[tuple[nn.Module, float]] = [(projector, rate)] if projector else []
+        head_rate = 0.0 if self.module.text.tie_word_embeddings else rate
+        text = [(self.module.language_model, rate), (self.module.lm_head, head_rate)]
+        alone = [(projector, rate)] if projector else []
         mixed = SCHEDULES[self.method.schedule or "mixed"]
-        own: dict[str, dict[str, Any]] = {
-            "pretraining": {"contents": ["text"], "parts": text, "evaluate": None},
-            "projector": {"contents": ["images"], "parts": alone, "share": PROJECTOR_SHARE},
-            "tuning": {"contents": mixed, "parts": text + alone},
+        own = {
+            "pretraining": partial(self.phase, ["text"], text, self.text_loss, is_evaluated=False),
+            "projector": partial(self.phase, ["images"], alone, self.loss, PROJECTOR_SHARE),
+            "tuning": partial(self.phase, mixed, [*text, *alone], self.loss),
         }
-        losses = dict.fromkeys(own, self.loss) | {"pretraining": self.text_loss}
-        return [self.phase(name=n, loss=losses[n], **own[n]) for n in self.phase_names]
+        return [own[name](name=name) for name in self.phase_names]
 
     def save(self, directory: Path) -> None:
         """Write the draft's checkpoint, with the target's tower if the draft has vision."""

@@ -44,8 +44,7 @@ class HeadTrainee(Trainee):
         answers = chain.from_iterable(chain.from_iterable(r.answers for r in records))
         self.module.begin(self.data.teacher, answers)
         schedule = SCHEDULES[self.method.schedule or "mixed"]
-        parts = [(self.module, self.method.rate)]
-        return [self.phase(schedule, name="", parts=parts, loss=self.loss)]
+        return [self.phase(schedule, [(self.module, self.method.rate)], self.loss)]
 
     def save(self, directory: Path) -> None:
         """Write the head's checkpoint."""

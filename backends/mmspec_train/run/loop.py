@@ -35,7 +35,7 @@ class Phase(Generic[Item]):
 
     name: str
     module: nn.Module
-    parts: list[tuple[nn.Module, float]]
+    parts: Sequence[tuple[nn.Module, float]]
     loss: Callable[[Item], Tensor]
     """Loss of a batch; its random numbers depend only on its place in the run."""
     sources: Sequence[Source[Item]]
