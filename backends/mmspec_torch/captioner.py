@@ -61,10 +61,14 @@ class TransformersCaptioner:
         """Model and processor, loaded for the first caption."""
         auto, model_type = self._transformers, self._transformers.AutoModelForImageTextToText
         local = {"local_files_only": True, "trust_remote_code": False}
+        logs = self._transformers.logging  # whose bar would stand between a chat's own lines
+        shown = logs.set_tqdm_hook(lambda _, given, named: logs.EmptyTqdm(*given, **named))
         try:
             processor = auto.AutoProcessor.from_pretrained(self._directory, **local)
             model = model_type.from_pretrained(self._directory, use_safetensors=True, **local)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise CheckpointError(f"{self._directory} is no captioner: {reason}") from error
+        finally:
+            logs.set_tqdm_hook(shown)
         return model.to(find_device("auto")).eval(), processor

@@ -109,11 +109,13 @@ def generated(path, prompt, beams):
     ("kind", "prompt", "beams"),
     [("blip", None, 1), ("blip-2", None, 1), ("florence2", "<CAPTION>", 3)],
 )
-def test_captions_are_what_transformers_generates(paths, kind, prompt, beams, monkeypatch):
+def test_captions_are_what_transformers_generates(paths, kind, prompt, beams, monkeypatch, capsys):
     """Of Florence-2 with three beams, as in IbED, here of at most 48 tokens."""
     monkeypatch.setitem(captioner.KINDS, kind, captioner.KINDS[kind]._replace(tokens=48))
     opened = load_captioner(kind, paths[kind])
+    capsys.readouterr()
     captions = [opened.caption(picture) for picture in PICTURES]
+    assert not capsys.readouterr().err
     assert captions == generated(paths[kind], prompt, beams)
     assert any(captions)
     assert kind == "blip" or len(set(captions)) > 1, "it looks at the picture"
