@@ -37,6 +37,14 @@ def test_a_conversation_is_kept_for_its_owner_alone(chat, state):
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
 
 
+def test_a_question_that_is_undone_leaves_the_file_and_the_last_one_takes_it_away(chat, state):
+    chat("one", "/undo")
+    assert not list(state.iterdir())
+    chat("one", "two", "/undo", "/undo", "three", "four", "/undo")
+    (file,) = state.iterdir()
+    assert questions(file) == ["three"]
+
+
 def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, pair):
     chat("which? red.png")
     device = pair[pair.index("--draft") :]
