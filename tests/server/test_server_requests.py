@@ -64,7 +64,7 @@ FIELDS = [
     ({"top_logprobs": 3}, "top_logprobs"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ({"logprobs": 3}, "logprobs"),
-    ({"seed": "7"}, "seed"),
+    *(({"seed": value}, "seed") for value in ("7", 2**63)),
 ]
 """Fields that are refused, and how they are named."""
 
