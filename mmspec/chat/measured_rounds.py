@@ -31,7 +31,6 @@ class MeasuredRounds:
         self._likeliest, self._clock = likeliest, clock
         self._work, self._work_start = work, 0.0
         self._times: list[float] = []
-        self._cost = 0.0
         self._likelihoods: tuple[Likelihood, ...] = ()
         self._verdict = Verdict([], [], [])
         self.round = Round([], 0, 0, 0)
@@ -53,9 +52,6 @@ class MeasuredRounds:
         self._times.append(self._clock())
         self._verdict = self._target.verify(draft, noise)
         self._times.append(self._clock())
-        self._cost = self._times[-1] - self._times[0]
-        if self._work:  # threads count several times
-            self._cost = min(self._cost, self._work() - self._work_start)
         return self._verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:
@@ -69,11 +65,14 @@ class MeasuredRounds:
     def observe(self, round_: Round) -> None:
         """Complete the round, and let the draft length observe it."""
         start, drafted, verified = self._times
+        cost = self._clock() - start
+        if self._work:  # threads count several times
+            cost = min(cost, self._work() - self._work_start)
         self.round = replace(
             round_,
             draft_seconds=drafted - start,
             verify_seconds=verified - drafted,
-            cost_seconds=self._cost,
+            cost_seconds=cost,
             likelihoods=self._likelihoods,
         )
         self._draft_length.observe(self.round)

@@ -63,7 +63,7 @@ class Round:
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     cost_seconds: float = 0.0
-    """Both, without other programs' time on the processor and captures of graphs, if known."""
+    """The whole round, without other programs' time on the processor and captures of graphs."""
     likelihoods: tuple[Likelihood, ...] = ()
     """One for each of `tokens`, if they were asked for."""
     first_choices: FirstChoices | None = None

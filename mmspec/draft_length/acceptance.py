@@ -63,9 +63,9 @@ class Acceptance:
         What is expected of a position counts as one observation: the chance at the one before, at
         least the mean of all.
         """
-        tokens, reached, chance = [1.0], 1.0, self.mean
+        tokens, reached, chance = [1.0], 1.0, (mean := self.mean)
         for judged, accepted in zip(self._judged, self._accepted, strict=True):
-            chance = (accepted + max(chance, self.mean)) / (judged + 1)
+            chance = (accepted + max(chance, mean)) / (judged + 1)
             reached *= chance
             tokens.append(tokens[-1] + reached)
         return tokens

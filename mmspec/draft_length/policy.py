@@ -19,7 +19,9 @@ from mmspec.draft_length.rank_model import tree_tokens
 from mmspec.draft_length.round_costs import PLAIN, Candidate, RoundCosts
 
 TRIALS = 40
-"""Rounds between trials of a draft that is a token shorter or longer, or of a plain round."""
+"""Rounds between trials of a draft two tokens longer or one shorter, or of plain rounds."""
+TURN = 2
+"""Rounds for which a choice holds: to choose takes time, and the first of another draft is slow."""
 ALLOWANCE = 1.0
 """Plain rounds that drafting may lose at the start of a session: enough to try the shortest."""
 SHARE = 0.007
@@ -96,8 +98,9 @@ class AdaptiveDraftLength:
         self._drafts_as_opened, self._nodes, self._cuts = trees is None, nodes, cuts
         self._acceptance, self._reliability, self._hoped = Acceptance(), Reliability(), [0.0]
         self._budget, self._answered, self._context, self._end = ALLOWANCE, 0, 0, -1
+        self._right, self._modelled = 1.0, 1.0
+        """Tokens that trees drafted right, and those that were expected of them."""
         self._rounds, self._expected = 0, self._estimate()
-        self._tried: dict[Candidate, int] = {}
         self._chosen = self._best = PLAIN
 
     def choose(self, max_gamma: int, context: int) -> Plan:
@@ -110,27 +113,32 @@ class AdaptiveDraftLength:
         if not self._measured.knows_plain or self._budget < 0:
             self._chosen = self._best = PLAIN
         elif self._nodes:
-            self._chosen = Candidate(0, most)
-        else:
-            self._chosen = self._decide(most)
-        nodes, gamma = self._chosen
+            self._chosen = Candidate(0, MAX_AUTO_GAMMA)
+        elif self._rounds % TURN == 0 or self._risk(self._chosen) > self._budget:
+            self._chosen = self._decide()
+        nodes, gamma = self._chosen.nodes, min(self._chosen.gamma, most)
         if self._cuts and gamma and not nodes:
             return Plan(most, None if self._drafts_as_opened else most, self._cut)
         most_nodes = None if self._drafts_as_opened else nodes or gamma
         return Plan(gamma, most_nodes, self.pays if self._nodes else None)
 
-    def _decide(self, most: int) -> Candidate:
+    def _decide(self) -> Candidate:
         """The best draft that the budget covers, or one to try in its place."""
-        drafts = [draft for draft in self._candidates(most) if self._risk(draft) <= self._budget]
-        safe = [draft for draft in drafts if self._risk(draft) <= self._budget / 2]
-        self._best = max([PLAIN, *safe], key=self._rate)
+        self._expected = self._estimate()
+        costs = {draft: self._measured.of(draft) for draft in self._candidates(MAX_AUTO_GAMMA)}
+        costs = {draft: cost for draft, cost in costs.items() if cost - 1 <= self._budget}
+        rates = {draft: self._expected[draft.nodes][draft.gamma] / costs[draft] for draft in costs}
+        safe = [draft for draft, cost in costs.items() if cost - 1 <= self._budget / 2]
+        self._best = max([PLAIN, *safe], key=lambda draft: rates.get(draft, 1.0))
         if not self._best.gamma:  # the budget may have grown enough for a trial
-            return max((each for each in drafts if not each.nodes), key=self._rate, default=PLAIN)
-        if (self._rounds + 1) % TRIALS:
+            chains = [draft for draft in costs if not draft.nodes]
+            return max(chains, key=rates.__getitem__, default=PLAIN)
+        trial, place = divmod(self._rounds, TRIALS)
+        if place < TRIALS - TURN:
             return self._best
-        beside = [self._best._replace(gamma=self._best.gamma + step) for step in (1, -1)]
-        trials = [*(draft for draft in beside if draft in drafts), PLAIN]
-        return min(trials, key=lambda draft: self._tried.get(draft, 0))
+        beside = (self._best._replace(gamma=self._best.gamma + step) for step in (2, -1))
+        trials = [PLAIN, *(draft for draft in beside if draft in costs)]
+        return trials[trial % len(trials)]
 
     def pays(self, chances: Sequence[float], pace: float = 1.0) -> int:
         """The number of nodes of lookup's draft that give the most expected tokens per plain round.
@@ -139,7 +147,7 @@ class AdaptiveDraftLength:
         """
         corrected = map(self._reliability.corrected, chances[: self._nodes])
         tokens = [*accumulate(corrected, initial=1.0)]
-        costs = self._measured.of(0)[: len(tokens)]
+        costs = [self._measured.of(Candidate(0, count)) for count in range(len(tokens))]
         if not self._measured.is_calibrated and len(self._measured.measured) < 2:
             pace = 1.0  # to learn the cost of a draft
 
@@ -159,9 +167,9 @@ class AdaptiveDraftLength:
         each = (chance / (before or 1.0) for before, chance in pairwise([1.0, *chances]))
         hoped = [*map(self._reliability.corrected, each)]
         tokens = [*accumulate(accumulate(hoped, mul), initial=1.0)]
-        costs = self._measured.of(0)
         pace = max(1.0, self._rate(self._best))
-        count = max(range(1, len(tokens)), key=lambda count: tokens[count] - pace * costs[count])
+        gains = [n - pace * self._measured.of(Candidate(0, k)) for k, n in enumerate(tokens)]
+        count = max(range(1, len(tokens)), key=gains.__getitem__)
         self._hoped = hoped[:count]
         return count
 
@@ -182,12 +190,14 @@ class AdaptiveDraftLength:
         draft = Candidate(self._chosen.nodes, gamma) if gamma else PLAIN
         self.pass_by(round_)
         self._rounds += 1
-        self._tried[draft] = self._rounds
         self._measured.measure(draft, round_.cost_seconds)
         if gamma and self._measured.knows_plain:
             self._acceptance.observe(round_)
-            self._expected = self._estimate()
             accepted = min(round_.accepted, tokens - 1)
+            if draft.nodes:
+                expected = tree_tokens(self._percent, draft.nodes)[gamma] - 1
+                self._right = DECAY * self._right + accepted
+                self._modelled = DECAY * self._modelled + expected
             self._reliability.observe(accepted, sum(self._hoped[: accepted + 1]))
             self._budget += tokens - 1 - self._risk(draft)
         self._budget = min(self._budget + SHARE * tokens, CREDIT)
@@ -197,6 +207,7 @@ class AdaptiveDraftLength:
         drafts = self._candidates(MAX_AUTO_GAMMA)
         if not self._measured.knows_plain or not drafts:
             return None
+        self._expected = self._estimate()
         best = max(drafts, key=self._rate)
         if self._rate(best) > 1:
             lost = "gamma auto: decoding plainly for a while, for drafts lost what they may lose"
@@ -218,10 +229,17 @@ class AdaptiveDraftLength:
 
     def _estimate(self) -> dict[int, Sequence[float]]:
         """Expected tokens of drafts by their nodes, 0 for chains, and gamma."""
-        chain, percent = self._acceptance.expected_tokens(), round(100 * self._acceptance.mean)
-        percent = min(max(percent, 1), 99)
-        return {n: tree_tokens(percent, n) if n else chain for n in self._measured.kinds}
+        expected: dict[int, Sequence[float]] = {0: self._acceptance.expected_tokens()}
+        share = self._right / self._modelled
+        for nodes in self._measured.kinds - {0}:
+            modelled = tree_tokens(self._percent, nodes)
+            expected[nodes] = [1 + (tokens - 1) * share for tokens in modelled]
+        return expected
+
+    @property
+    def _percent(self) -> int:
+        return min(max(round(100 * self._acceptance.mean), 1), 99)
 
     def _risk(self, draft: Candidate) -> float:
         """Plain rounds that are lost if the whole draft is rejected."""
-        return self._measured.of(draft.nodes)[draft.gamma] - 1
+        return self._measured.of(draft) - 1

@@ -2,17 +2,16 @@
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from operator import mul
 from statistics import median_low
 from typing import NamedTuple
 
 from mmspec.draft_length.cost_curves import Costs, line
 
 WINDOW = 9
-"""Latest rounds of a draft whose median is its cost; the cost that is presumed counts as one."""
+"""Latest rounds whose median counts; what is presumed of a draft counts as one of its rounds."""
 FAR = 1.6
-"""Factor by which drafts take longer than calibrated before plain rounds are measured."""
-STRIDE = 32
+"""Factor by which plain rounds seem slower than the last one was before they are measured again."""
+STRIDE = 128
 """Positions over which the calibrated cost of a round counts as constant."""
 
 
@@ -29,7 +28,12 @@ PLAIN = Candidate(0, 0)
 
 
 class RoundCosts:
-    """Costs of chains by their length, and of trees by nodes and levels."""
+    """Costs of chains by their length, and of trees by nodes and levels.
+
+    A round's seconds are its draft's cost times the machine's speed, which is the same for all
+    drafts. So a draft's cost is measured only while most of the latest rounds are of others: if the
+    rounds of one draft become slower, the machine has.
+    """
 
     def __init__(self, calibrated: Mapping[int, Costs], most: int) -> None:
         """calibrated: seconds by a tree's nodes, 0 for chains; empty if none were calibrated.
@@ -38,65 +42,77 @@ class RoundCosts:
         """
         self._calibrated, self._most = calibrated, most
         self.is_calibrated, self.kinds = bool(calibrated), calibrated.keys() | {0}
+        self.reach = most if calibrated else 1
+        """The longest chain whose cost can be guessed."""
         self._units: dict[int, Sequence[float]] = {}
         """Calibrated seconds at the present context, by nodes and gamma."""
         self._place = -1
-        self._times: dict[Candidate, deque[float]] = {}
-        """Seconds of each draft's rounds, divided by the calibrated ones if there are any."""
+        self._costs: dict[Candidate, deque[float]] = {}
+        """Costs of each draft's rounds, divided by the calibrated ones if there are any."""
+        self._usual: dict[Candidate, float] = {}
+        """The medians of these costs."""
+        self._line = [1.0 + gamma for gamma in range(most + 1)]
+        """Presumed costs if none are calibrated; at first each token costs a plain round."""
+        self._latest = deque[tuple[Candidate, float]](maxlen=WINDOW)
+        """The latest rounds and their seconds, divided by the calibrated ones."""
         self._speed = 1.0
-        """The median of all drafts' medians."""
-        self._costs: dict[int, Sequence[float]] = {}
+        """The median of these seconds, divided by their drafts' costs."""
+        self._last_plain, self._plain_rounds, self._rounds = 0.0, 0, 0
 
     @property
     def measured(self) -> Collection[Candidate]:
         """The drafts whose rounds were measured."""
-        return self._times.keys()
-
-    @property
-    def reach(self) -> int:
-        """The longest chain whose cost can be guessed."""
-        return self._most if self.is_calibrated else 2 * max([0, *(g for _, g in self._times)]) or 1
+        return self._costs.keys()
 
     @property
     def knows_plain(self) -> bool:
-        """True if the calibration is believed, or plain rounds were measured twice."""
-        is_near = self.is_calibrated and self._speed < FAR
-        return is_near or len(self._times.get(PLAIN, ())) > 1
+        """True if plain rounds were calibrated or measured twice, and seem no slower since then."""
+        if not self._plain_rounds:
+            return self.is_calibrated
+        is_near = self._speed * self._own(PLAIN) < FAR * self._last_plain
+        return is_near and (self.is_calibrated or self._plain_rounds > 1)
 
     def move(self, context: int) -> None:
         """Take the calibrated costs at a context."""
         if context // STRIDE != self._place:
             self._place, calibrated = context // STRIDE, self._calibrated.items()
             self._units = {nodes: line(costs(context), self._most) for nodes, costs in calibrated}
-            self._costs = {}
 
     def measure(self, draft: Candidate, seconds: float) -> None:
         """Take the time of a round."""
-        unit = self._units[draft.nodes][draft.gamma] if self._units else 1.0
-        self._times.setdefault(draft, deque(maxlen=WINDOW)).append(seconds / unit)
-        self._speed = median_low(map(median_low, self._times.values()))
-        self._costs = {}
+        seconds /= self._units[draft.nodes][draft.gamma] if self._units else 1.0
+        self._rounds += 1
+        if draft == PLAIN:
+            self._last_plain, self._plain_rounds = seconds, self._plain_rounds + 1
+        costs = self._costs.setdefault(draft, deque(maxlen=WINDOW))
+        others = sum(each != draft for each, _ in self._latest)
+        is_early = self.is_calibrated and self._rounds < 3 * WINDOW  # a process begins slowly
+        if 2 * others > len(self._latest) and not is_early:
+            costs.append(seconds / self._speed)
+            self._usual[draft] = median_low([self._presumed(draft), *costs])
+            if not self.is_calibrated:
+                self._draw_line()
+        self._latest.append((draft, seconds))
+        self._speed = median_low(time / self._own(each) for each, time in self._latest)
 
-    def of(self, nodes: int) -> Sequence[float]:
-        """Cost of a round by gamma in plain rounds, for chains or for trees of so many nodes."""
-        if nodes not in self._costs:
-            self._costs[nodes] = self._corrected(nodes) if self._units else self._between()
-        return self._costs[nodes]
+    def _draw_line(self) -> None:
+        plain = self._own(PLAIN)
+        measured = {gamma: cost for (_, gamma), cost in self._usual.items()}
+        self._line = line({0: plain, 1: 2 * plain} | measured, self._most)
+        self.reach = min(2 * max(measured) or 1, self._most)
 
-    def _corrected(self, nodes: int) -> list[float]:
-        plain = self._units[0][0] * self._time(PLAIN, self._speed)
-        drafts = (Candidate(nodes, gamma) for gamma in range(1, self._most + 1))
-        ratios = [self._time(draft, self._speed) / plain for draft in drafts]
-        return [1.0, *map(mul, self._units[nodes][1:], ratios)]
+    def of(self, draft: Candidate) -> float:
+        """Cost of a draft's round in plain rounds."""
+        cost = self._own(draft) / self._own(PLAIN)
+        if self._units:
+            cost *= self._units[draft.nodes][draft.gamma] / self._units[0][0]
+        return cost
 
-    def _between(self) -> list[float]:
-        """Costs on the line through those that are known; a single token is presumed to cost 1."""
-        plain = median_low(self._times.get(PLAIN, [1.0]))
-        known = {0, 1} | {gamma for _, gamma in self._times}
-        times = {g: self._time(Candidate(0, g), (1 + g) * plain) for g in known}
-        return [time / plain for time in line(times, self._most)]
+    def _own(self, draft: Candidate) -> float:
+        return self._usual.get(draft) or self._presumed(draft)
 
-    def _time(self, draft: Candidate, guess: float) -> float:
-        """The median of a draft's times, among which a guess counts as one."""
-        times: Sequence[float] = self._times.get(draft, ())
-        return median_low([guess, *times])
+    def _presumed(self, draft: Candidate) -> float:
+        """As much more or less than calibrated as others, or the cost on the line through them."""
+        if not self.is_calibrated:
+            return self._line[draft.gamma]
+        return median_low(self._usual.values()) if self._usual else 1.0
