@@ -125,7 +125,7 @@ class AdaptiveDraftLength:
     def _decide(self) -> Candidate:
         """The best draft that the budget covers, or one to try in its place."""
         self._expected = self._estimate()
-        costs = {draft: self._measured.of(draft) for draft in self._candidates(MAX_AUTO_GAMMA)}
+        costs = {draft: self._measured.of(draft) for draft in self._measured.drafts}
         costs = {draft: cost for draft, cost in costs.items() if cost - 1 <= self._budget}
         rates = {draft: self._expected[draft.nodes][draft.gamma] / costs[draft] for draft in costs}
         safe = [draft for draft, cost in costs.items() if cost - 1 <= self._budget / 2]
@@ -204,8 +204,8 @@ class AdaptiveDraftLength:
 
     def plain_reason(self) -> str | None:
         """A line saying why decoding is plain; None while drafting pays or its cost is unknown."""
-        drafts = self._candidates(MAX_AUTO_GAMMA)
-        if not self._measured.knows_plain or not drafts:
+        drafts = self._measured.drafts
+        if not self._measured.knows_plain:
             return None
         self._expected = self._estimate()
         best = max(drafts, key=self._rate)
@@ -217,11 +217,6 @@ class AdaptiveDraftLength:
             f"gamma auto: decoding plainly, for a round that drafts {best.gamma} would give "
             f"{self._rate(best) * cost:.2f} tokens and cost {cost:.2f} plain rounds"
         )
-
-    def _candidates(self, most: int) -> list[Candidate]:
-        """Drafts of up to `most` tokens or levels; uncalibrated ones twice as long as any known."""
-        kinds, most = self._measured.kinds, min(most, self._measured.reach)
-        return [Candidate(n, gamma) for n in kinds for gamma in range(2 if n else 1, most + 1)]
 
     def _rate(self, draft: Candidate) -> float:
         """Expected tokens per plain round."""

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median_low
 from typing import NamedTuple
 
+from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import Costs, line
 
 WINDOW = 9
@@ -42,15 +43,17 @@ class RoundCosts:
         """
         self._calibrated, self._most = calibrated, most
         self.is_calibrated, self.kinds = bool(calibrated), calibrated.keys() | {0}
-        self.reach = most if calibrated else 1
-        """The longest chain whose cost can be guessed."""
-        self._units: dict[int, Sequence[float]] = {}
-        """Calibrated seconds at the present context, by nodes and gamma."""
+        self.drafts = self._up_to(MAX_AUTO_GAMMA if calibrated else 1)
+        """The drafts whose cost can be guessed: not calibrated, twice as long as any known."""
+        self._units: dict[int, Sequence[float]] = {0: [1.0] * (most + 1)}
+        """Calibrated seconds at the present context, by nodes and gamma; 1 if there are none."""
         self._place = -1
         self._costs: dict[Candidate, deque[float]] = {}
         """Costs of each draft's rounds, divided by the calibrated ones if there are any."""
         self._usual: dict[Candidate, float] = {}
         """The medians of these costs."""
+        self._typical, self._plain = 1.0, 1.0
+        """The median of these medians, which is presumed of other drafts; plain rounds' own."""
         self._line = [1.0 + gamma for gamma in range(most + 1)]
         """Presumed costs if none are calibrated; at first each token costs a plain round."""
         self._latest = deque[tuple[Candidate, float]](maxlen=WINDOW)
@@ -69,18 +72,18 @@ class RoundCosts:
         """True if plain rounds were calibrated or measured twice, and seem no slower since then."""
         if not self._plain_rounds:
             return self.is_calibrated
-        is_near = self._speed * self._own(PLAIN) < FAR * self._last_plain
+        is_near = self._speed * self._plain < FAR * self._last_plain
         return is_near and (self.is_calibrated or self._plain_rounds > 1)
 
     def move(self, context: int) -> None:
         """Take the calibrated costs at a context."""
         if context // STRIDE != self._place:
             self._place, calibrated = context // STRIDE, self._calibrated.items()
-            self._units = {nodes: line(costs(context), self._most) for nodes, costs in calibrated}
+            self._units |= {nodes: line(costs(context), self._most) for nodes, costs in calibrated}
 
     def measure(self, draft: Candidate, seconds: float) -> None:
         """Take the time of a round."""
-        seconds /= self._units[draft.nodes][draft.gamma] if self._units else 1.0
+        seconds /= self._units[draft.nodes][draft.gamma]
         self._rounds += 1
         if draft == PLAIN:
             self._last_plain, self._plain_rounds = seconds, self._plain_rounds + 1
@@ -90,29 +93,29 @@ class RoundCosts:
         if 2 * others > len(self._latest) and not is_early:
             costs.append(seconds / self._speed)
             self._usual[draft] = median_low([self._presumed(draft), *costs])
+            self._typical = median_low(self._usual.values())
+            self._plain = self._own(PLAIN)
             if not self.is_calibrated:
                 self._draw_line()
         self._latest.append((draft, seconds))
         self._speed = median_low(time / self._own(each) for each, time in self._latest)
 
     def _draw_line(self) -> None:
-        plain = self._own(PLAIN)
         measured = {gamma: cost for (_, gamma), cost in self._usual.items()}
-        self._line = line({0: plain, 1: 2 * plain} | measured, self._most)
-        self.reach = min(2 * max(measured) or 1, self._most)
+        self._line = line({0: self._plain, 1: 2 * self._plain} | measured, self._most)
+        self.drafts = self._up_to(min(2 * max(measured) or 1, MAX_AUTO_GAMMA))
+
+    def _up_to(self, most: int) -> list[Candidate]:
+        return [Candidate(n, gamma) for n in self.kinds for gamma in range(2 if n else 1, most + 1)]
 
     def of(self, draft: Candidate) -> float:
         """Cost of a draft's round in plain rounds."""
-        cost = self._own(draft) / self._own(PLAIN)
-        if self._units:
-            cost *= self._units[draft.nodes][draft.gamma] / self._units[0][0]
-        return cost
+        cost = (self._usual.get(draft) or self._presumed(draft)) / self._plain
+        return cost * self._units[draft.nodes][draft.gamma] / self._units[0][0]
 
     def _own(self, draft: Candidate) -> float:
         return self._usual.get(draft) or self._presumed(draft)
 
     def _presumed(self, draft: Candidate) -> float:
         """As much more or less than calibrated as others, or the cost on the line through them."""
-        if not self.is_calibrated:
-            return self._line[draft.gamma]
-        return median_low(self._usual.values()) if self._usual else 1.0
+        return self._typical if self.is_calibrated else self._line[draft.gamma]
