@@ -94,7 +94,7 @@ class AdaptiveDraftLength:
         if drafts of a whole block take little more time, and chains carry estimates too.
         """
         kinds = {0: calibrated} | dict(trees or {}) if calibrated else {}
-        self._measured = RoundCosts(kinds, nodes or MAX_AUTO_GAMMA)
+        self._measured = RoundCosts(kinds, nodes or MAX_AUTO_GAMMA, blocks=cuts)
         self._drafts_as_opened, self._nodes, self._cuts = trees is None, nodes, cuts
         self._acceptance, self._reliability, self._hoped = Acceptance(), Reliability(), [0.0]
         self._budget, self._answered, self._context, self._end = ALLOWANCE, 0, 0, -1

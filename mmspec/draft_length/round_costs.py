@@ -36,14 +36,14 @@ class RoundCosts:
     rounds of one draft become slower, the machine has.
     """
 
-    def __init__(self, calibrated: Mapping[int, Costs], most: int) -> None:
+    def __init__(self, calibrated: Mapping[int, Costs], most: int, *, blocks: bool = False) -> None:
         """calibrated: seconds by a tree's nodes, 0 for chains; empty if none were calibrated.
 
-        most: the longest chain.
+        most: the longest chain.  blocks: True if whole blocks are drafted, whatever is verified.
         """
         self._calibrated, self._most = calibrated, most
         self.is_calibrated, self.kinds = bool(calibrated), calibrated.keys() | {0}
-        self.drafts = self._up_to(MAX_AUTO_GAMMA if calibrated else 1)
+        self.drafts = self._up_to(MAX_AUTO_GAMMA if calibrated or blocks else 1)
         """The drafts whose cost can be guessed: not calibrated, twice as long as any known."""
         self._units: dict[int, Sequence[float]] = {0: [1.0] * (most + 1)}
         """Calibrated seconds at the present context, by nodes and gamma; 1 if there are none."""
@@ -54,8 +54,9 @@ class RoundCosts:
         """The medians of these costs."""
         self._typical, self._plain = 1.0, 1.0
         """The median of these medians, which is presumed of other drafts; plain rounds' own."""
-        self._line = [1.0 + gamma for gamma in range(most + 1)]
-        """Presumed costs if none are calibrated; at first each token costs a plain round."""
+        self._blocks = blocks
+        self._line = [1.0 + (min(gamma, 1) if blocks else gamma) for gamma in range(most + 1)]
+        """Presumed costs if none are calibrated; at first a token or block costs a plain round."""
         self._latest = deque[tuple[Candidate, float]](maxlen=WINDOW)
         """The latest rounds and their seconds, divided by the calibrated ones."""
         self._speed = 1.0
@@ -101,9 +102,13 @@ class RoundCosts:
         self._speed = median_low(time / self._own(each) for each, time in self._latest)
 
     def _draw_line(self) -> None:
-        measured = {gamma: cost for (_, gamma), cost in self._usual.items()}
-        self._line = line({0: self._plain, 1: 2 * self._plain} | measured, self._most)
-        self.drafts = self._up_to(min(2 * max(measured) or 1, MAX_AUTO_GAMMA))
+        known = {1: 2 * self._plain} | {gamma: cost for (_, gamma), cost in self._usual.items()}
+        if self._blocks:
+            known.pop(0, None)
+        else:
+            known[0] = self._plain
+            self.drafts = self._up_to(min(2 * max(g for _, g in self._usual) or 1, MAX_AUTO_GAMMA))
+        self._line = line(known, self._most)
 
     def _up_to(self, most: int) -> list[Candidate]:
         return [Candidate(n, gamma) for n in self.kinds for gamma in range(2 if n else 1, most + 1)]

@@ -167,6 +167,19 @@ def test_a_block_is_cut_where_a_row_costs_more_than_it_brings(calibrated):
     assert rate(cuts=True) > 1.15 * rate(cuts=False)
 
 
+def test_a_block_is_drafted_at_once_although_its_first_round_is_slow():
+    """It takes two plain rounds, of which a row is a hundredth, and the first time four."""
+    each, length, tokens, cost = Machine(0.01, 0.0, 0.95), AdaptiveDraftLength(cuts=True), 0, 0.0
+    for _ in range(100):
+        plan = length.choose(50, 100)
+        size = plan.pays([0.95**place for place in range(1, 9)]) if plan.pays else 0
+        seconds = each.cost(size) + (size > 0) * (3 if tokens < 20 else 1)
+        round_ = replace(each.round(size), cost_seconds=seconds)
+        length.observe(round_)
+        tokens, cost = tokens + len(round_.tokens), cost + seconds
+    assert tokens / cost > 2.5
+
+
 @settings(max_examples=25)
 @given(some.integers(0, 99), some.sampled_from([0.0, 0.2, 1.5]))
 def test_a_draft_that_is_sure_and_wrong_loses_little(seed, row):
