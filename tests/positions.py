@@ -5,7 +5,8 @@
 trains a Qwen3.5 (mtp) or a Qwen3-VL (dspark) of 2 million parameters on the synthetic world for 8
 CPU minutes, then its drafter with each kind of positions: Qwen3.5's own for 3 minutes, a DSpark of
 one layer and blocks of 8 for 1,200 steps. Both run with each kind on held-out questions about one,
-two and five images. FOLDER keeps the checkpoints. All texts are compared with plain decoding's.
+two and five images and the eight frames of a clip. FOLDER keeps the checkpoints. All texts are
+compared with plain decoding's.
 """
 
 import json
@@ -32,8 +33,8 @@ from mmspec.checkpoints.config import read_config
 from mmspec.families.decoder import described_axes
 from support.factory_qwen import IMAGE_ID, SPECIAL_TOKENS, STOP_ID, mtp_layer, tiny_qwen
 
-TASKS = ["general", "detail", "caption", "conversation", "text", "spot", "vist", "chart"]
-ASKED = {1: ["general", "detail", "caption", "text"], 2: ["spot"], 5: ["vist"]}
+TASKS = ["general", "detail", "caption", "conversation", "text", "spot", "vist", "chart", "clip8"]
+ASKED = {1: ["general", "detail", "caption", "text"], 2: ["spot"], 5: ["vist"], 8: ["clip8"]}
 KINDS = "mrope", "index"
 CELLS, CELL, VOCABULARY = 16, 24, 768
 SIZES = {"hidden_size": 160, "intermediate_size": 448, "head_dim": 48, "vocab_size": VOCABULARY}
@@ -46,8 +47,9 @@ OWN = {
 """The target's `model_type` and further sizes by drafter."""
 DISTILL = "-m mmspec_cli train distill --kind dspark --layers 1 --slots 8 --gamma 8 --threads 1"
 DISTILL += " --markov-rank 64 --samples 1024 --held-out 6 --anchors 24 --batch 2048 --steps 1200"
+DISTILL += "".join(f" --task {task}" for task in TASKS)
 GAMMA = {"none": 1, "mtp": 3, "dspark": 5}
-LONGEST, ROWS, ROLLOUT, SAMPLES = 240, 6, 3, 32
+LONGEST, ROWS, ROLLOUT, SAMPLES = 280, 6, 3, 32
 
 
 def write_target(path, drafter):
