@@ -53,6 +53,7 @@ class Memory:
         if self._file and self._unsaved:
             ids = _latest(np.append(self._stored(), np.array(self._unsaved, np.int32)))
             make_directory(self._file.parent)
+            self._file.parent.chmod(0o700)
             with replace_file(self._file, private=True) as partial:
                 partial.write_bytes(HEADER + ids.astype(IDS).tobytes())
             self._unsaved = array("i")

@@ -115,6 +115,27 @@ def test_a_conversation_whose_image_is_away_stays_in_its_file(chat, state, red):
     assert questions(first) == ["which?", "why?"]
 
 
+@pytest.mark.parametrize("line", ["three", "/undo"])
+def test_two_chats_that_go_on_with_one_conversation_lose_nothing(chat, state, monkeypatch, line):
+    chat("one")
+    (file,) = state.iterdir()
+
+    def read(prompt: str) -> str:
+        if (question := read_pipe(prompt)) == line:  # the other chat keeps its answer
+            other = file.with_suffix(".new")
+            other.write_text(file.read_text().replace('"one"', '"other"'))
+            other.replace(file)
+        return question
+
+    monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read)
+    talk = chat("two", line, "four", more=["--resume"])
+    assert talk.err.count("another chat goes on with this conversation too") == 1
+    assert questions(file) == ["other", "two"]
+    (own,) = {*state.iterdir()} - {file}
+    rest = [line, "four"] if line == "three" else ["four"]
+    assert questions(own) == ["one", *(["two"] if line == "three" else []), *rest]
+
+
 @pytest.mark.parametrize("line", ["two", "/undo"])
 def test_a_disk_that_turns_read_only_ends_no_chat(chat, disk, monkeypatch, line):
     if not disk.is_tmpfs:
@@ -125,6 +146,8 @@ def test_a_disk_that_turns_read_only_ends_no_chat(chat, disk, monkeypatch, line)
         def read(prompt: str) -> str:
             if (question := read_pipe(prompt)) == line:
                 stack.enter_context(disk.read_only())
+            elif question == "three":
+                stack.close()
             return question
 
         monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read)
@@ -133,3 +156,6 @@ def test_a_disk_that_turns_read_only_ends_no_chat(chat, disk, monkeypatch, line)
     assert len(talk.ids) == 2 + (line == "two")
     assert talk.err.count("is no longer kept: ") == 1
     assert "Read-only file system" in talk.err
+    assert talk.err.count("is kept again") == 1
+    (file,) = (disk.folder / "mmspec" / "conversations").iterdir()
+    assert questions(file)[-1] == "three"

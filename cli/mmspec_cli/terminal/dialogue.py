@@ -37,6 +37,10 @@ EXPLANATION = (
 )
 """Explains the line under an answer, once."""
 
+SHARED = (
+    "another chat goes on with this conversation too: this one is now kept in a file of its own"
+)
+
 
 @dataclass
 class Dialogue:
@@ -60,6 +64,7 @@ class Dialogue:
     file: Path | None = None
     """The file that the conversation was last saved to or loaded from."""
     _explained: bool = False
+    _keeping_fails: bool = False
     _decodes_plainly: bool = False
     """True if the last answer ended in plain decoding, because drafts do not pay."""
     _shown_notes: set[str] = field(default_factory=set)
@@ -153,7 +158,7 @@ class Dialogue:
             old_file = self.kept.file if self.kept else None
             self._replaced.append((replaced, old_file, len(conversation.turns)))
         if self.kept:
-            self.kept.file = file
+            self.kept.go_on_in(file)
         return bool(replaced.turns)
 
     def switch(self, name: str) -> None:
@@ -255,16 +260,22 @@ class Dialogue:
             self._decodes_plainly = plainly
 
     def _keep(self) -> None:
-        """Write the conversation where it is kept; says so once if that is not possible."""
+        """Write the conversation where it is kept; says so when that begins or ceases to fail."""
         if self.kept is None:
             return
         try:
-            self.kept.keep(self.chat)
+            if self.kept.keep(self.chat):
+                self.screen.note(SHARED)
             if self.chat.models.memory:
                 self.chat.models.memory.save()
         except (WriteError, CheckpointError) as error:
-            self.screen.note(f"this conversation is no longer kept: {error}")
-            self.kept = None
+            if not self._keeping_fails:
+                self.screen.note(f"this conversation is no longer kept: {error}")
+            self._keeping_fails = True
+        else:
+            if self._keeping_fails:
+                self.screen.note("this conversation is kept again")
+            self._keeping_fails = False
 
 
 def in_numbers(pictures: Sequence[Picture]) -> str:

@@ -51,14 +51,29 @@ class KeptConversations:
     folder: Path = field(default_factory=lambda: state_directory() / "conversations")
     file: Path | None = None
     """None until the conversation is kept for the first time."""
+    _stamps: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
+    """Inode and time of each file as this chat read or wrote it."""
 
-    def keep(self, chat: Chat) -> None:
-        """Write the conversation; deletes its file if it has no turn. Raises WriteError."""
+    def go_on_in(self, file: Path | None) -> None:
+        """Keep a conversation that was just read, in its file; None begins a new one."""
+        self.file = file
+        if file:
+            self._stamps[file] = _stamp(file)
+
+    def keep(self, chat: Chat) -> bool:
+        """Write the conversation; deletes its file if it has no turn. Raises WriteError.
+
+        True if it takes a new file, because another chat writes the one that it had.
+        """
+        is_shared = self.file is not None and _stamp(self.file) != self._stamps.get(self.file)
+        if is_shared:
+            self.file = None
         if not chat.conversation.turns:
             if self.file:
                 with write_errors(self.file):
                     self.file.unlink(missing_ok=True)
-            return
+                self._stamps[self.file] = None
+            return is_shared
         make_directory(self.folder)
         with write_errors(self.folder):
             self.folder.chmod(0o700)
@@ -66,11 +81,22 @@ class KeptConversations:
         self.file = self.file or self.folder / name
         record = json.loads(chat.conversation.to_json()) | {"model": _name(chat.models.target)}
         replace_text(self.file, json.dumps(record, ensure_ascii=False), private=True)
+        self._stamps[self.file] = _stamp(self.file)
+        return is_shared
 
     def listed(self) -> list[Kept]:
         """The kept conversations, the latest first, without files that hold none."""
         records = (_read(file) for file in self.folder.glob("*.json"))
         return sorted((kept for kept in records if kept), key=lambda kept: -kept.written)
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    """What changes whenever the file is replaced; None if there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _name(model: LoadedModel) -> str:
