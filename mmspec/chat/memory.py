@@ -11,7 +11,7 @@ from mmspec.drafters.lookup import EARLIER, KnownText
 from mmspec.drafters.text_index import TextIndex
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.input_files import read_errors, read_text, require_file
-from mmspec.ground.output_files import make_directory, replace_file
+from mmspec.ground.output_files import make_directory, replace_file, write_errors
 from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.tokenizer import Tokenizer
 
@@ -53,7 +53,8 @@ class Memory:
         if self._file and self._unsaved:
             ids = _latest(np.append(self._stored(), np.array(self._unsaved, np.int32)))
             make_directory(self._file.parent)
-            self._file.parent.chmod(0o700)
+            with write_errors(self._file.parent):
+                self._file.parent.chmod(0o700)
             with replace_file(self._file, private=True) as partial:
                 partial.write_bytes(HEADER + ids.astype(IDS).tobytes())
             self._unsaved = array("i")
