@@ -137,7 +137,16 @@ function method(plain, drafted) {
   return element("p", "method",
     `How it was timed: ${runs}. One decodes while the other waits, and before that both decode ` +
     `${WARM_UP} tokens that do not count. Seconds are the server's, of decoding alone, without ` +
-    `reading the prompt. ${cached([...plain.runs, ...drafted.runs])}`);
+    `reading the prompt. ${cached([...plain.runs, ...drafted.runs])} ${lookedUp(drafted.runs)}`);
+}
+
+/** How far lookup drafted, which gains most where an answer is repeated. */
+function lookedUp(runs) {
+  const most = Math.max(...runs.map(({ end }) => end.stats.lookup_rounds ?? 0));
+  return most
+    ? `Lookup drafted up to ${count(most, "round")} from what this server answered before, perhaps ` +
+      "the same: a question that is new may gain less."
+    : "";
 }
 
 /** Whether every run found as much of the prompt in the server's cache. */
