@@ -40,10 +40,16 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("red.png red.png twice", "twice", ["red.png", "red.png"]),
         ("{here}/red.png。", "。", ["red.png"]),
         ("red.png\u3000これは何", "これは何", ["red.png"]),
+        ("{here}/my photo (1).png", "", ["my photo (1).png"]),
+        ("(see my photo (1).png.)", "(see.)", ["my photo (1).png"]),
+        ("what is in (red.png)?", "what is in?", ["red.png"]),
+        ("[red.png] `red.png` **red.png**", "", ["red.png"] * 3),
+        ("red.png,blue one.png differ?", ", differ?", ["red.png", "blue one.png"]),
         ("what's 'red.png'? don't guess", "what's? don't guess", ["red.png"]),
     ],
 )
 def test_paths_are_taken_out(here, message, text, names):
+    (here / "my photo (1).png").write_bytes((here / "red.png").read_bytes())
     taken = take_images(message.format(here=here))
     assert taken.text == text
     assert [Path(picture.name).name for picture in taken.pictures] == names
@@ -128,6 +134,8 @@ def test_a_file_or_page_that_stays_words_is_said_to(here, message, remark):
         ("{here}/none.png", "there is no such file"),
         ("~/none.png", "there is no such file"),
         ("./none.jpg", "there is no such file"),
+        ("(none.png)", "there is no such file"),
+        ("**none.png**", "there is no such file"),
         ("bad.png", "not an image that can be read"),
     ],
 )

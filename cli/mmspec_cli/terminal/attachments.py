@@ -23,6 +23,8 @@ AGAIN = "; nothing was sent, and the same again is sent as text"
 
 _STARTS = ("/", "~/", "./", "../")
 _FETCHED = ("http", "https", "ftp")
+_OPENING = "([{<`*\"'\u201c\u201e\u00ab"
+_CLOSING = ")]}>`*\"'"
 
 _NAME = re.compile(r"\w[\w .()+-]{0,254}")
 """Matches a file name without a slash that a person would type."""
@@ -35,6 +37,10 @@ _PIECE = re.compile(
     rf"""{_OPENS}"((?:\\["\\$`]|[^"])+)"|{_OPENS}'([^']+)'|{_CURLY}|\\(.)|([^ \t\r\n])"""
 )
 _WORD = re.compile(rf"(?<![^ \t\r\n])(?:{re.sub(r'[(](?![?])', '(?:', _PIECE.pattern)})+")
+
+_SUFFIX = re.compile(rf"(?:{'|'.join(map(re.escape, VISUAL_SUFFIXES))})(?![\w/]|[.-]\w)", re.I)
+_BEGINS = re.compile(rf"(?<![^\s,;:{re.escape(_OPENING)}])(?!//)\S")
+_LONGEST = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ def take_images(
         taken.remarks += _remark(word)
         return match[0]
 
-    text = _WORD.sub(without_path, message)
+    text = _WORD.sub(without_path, _with_quotes(message))
     taken.text = _tidied(text) if taken.pictures else message
     return taken
 
@@ -95,6 +101,25 @@ def unseen_images(prompt: str) -> list[str]:
         if Path(name).suffix.lower() in VISUAL_SUFFIXES
         and (_scheme(name) in _FETCHED or _is_file(name))
     ]
+
+
+def _with_quotes(message: str) -> str:
+    """The message with quotes around images that exist, also names with spaces or in brackets."""
+    protected = [word.span() for word in _WORD.finditer(message) if _read(word[0]).protected]
+    pieces, done = [], 0
+    for suffix in _SUFFIX.finditer(message):
+        end = suffix.end()
+        if any(first < end <= last for first, last in protected):
+            continue
+        before = [last for _, last in protected if last < end]
+        first = max(done, end - _LONGEST, message.rfind("\n", 0, end) + 1, *before)
+        for start in (begin.start() for begin in _BEGINS.finditer(message, first, end)):
+            if _is_file(message[start:end]):
+                name = re.sub(r"""(["\\$`])""", r"\\\1", message[start:end])
+                pieces += [message[done:start].rstrip(_OPENING), f' "{name}" ']
+                done = end + len(message[end:]) - len(message[end:].lstrip(_CLOSING))
+                break
+    return "".join([*pieces, message[done:]])
 
 
 def typed_path(typed: str) -> str:
@@ -115,14 +140,15 @@ def _read(typed: str) -> _Word:
     """A word as a path or address; its last characters are punctuation unless a file has them."""
     word = typed_path(typed)
     bare = word.rstrip("".join(filter(_closes, word)))
-    name = word if bare != word and _is_file(word) else bare
+    inner = bare.lstrip(_OPENING)
+    name = next(filter(_is_file, (word, bare)), inner)
     protected = len(word) < len(typed) or name.startswith(FILE_URL)
-    return _Word(local_path(name), word[len(name) :], protected)
+    return _Word(local_path(name), word[word.index(name) + len(name) :], protected)
 
 
 def _closes(letter: str) -> bool:
     """True for punctuation behind a word, such as full stops and closing brackets of any script."""
-    return letter in ".,;:!?)" or (
+    return letter in ".,;:!?" + _CLOSING or (
         not letter.isascii() and unicodedata.category(letter) in ("Po", "Pe", "Pf")
     )
 
