@@ -260,7 +260,7 @@ def test_the_targets_own_answers_cost_a_reading_of_its_weights_a_token(settings,
 def test_a_gpu_is_named_and_may_have_no_room(settings, monkeypatch):
     monkeypatch.setitem(GPUS, "tiny", (100.0, 1.0, 8.0))
     head = HeadShape(), HeadMethodSettings(), Budget()
-    assert plan("tiny", "eagle", head, settings)[2].endswith(" GB with any --batch")
+    assert plan("tiny", "eagle", head, settings)[2].endswith(" GB are taken")
     monkeypatch.setitem(GPUS, "large", (100.0, 1.0, 20.0))
     wide = DataSettings(**vars(settings) | {"batch": 1_000_000})
     assert plan("large", "eagle", head, wide)[2].endswith("does not fit: use a smaller --batch")

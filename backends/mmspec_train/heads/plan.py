@@ -53,11 +53,10 @@ def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]
     products += epochs * (6 * parameters * (columns + guesses) + logits)
     seconds = count * (products / tflops + moved / bandwidth) / 1e12 + budget.seconds * (not epochs)
     of_logits = 8 * guesses * settings.batch / columns * vocabulary
-    memory = (2 * weights + 16 * parameters + of_logits) / 1e9
+    memory = (fixed := (2 * weights + 16 * parameters) / 1e9) + of_logits / 1e9
     length = f"{epochs:.1f} epochs" if epochs else f"{budget.seconds / 60:g} minutes of steps"
-    fits = "fits" if memory <= size else "does not fit: use a smaller --batch"
-    if (fixed := (2 * weights + 16 * parameters) / 1e9) > size:
-        fits = f"does not fit: target and head take {fixed:.1f} GB with any --batch"
+    why = "use a smaller --batch" if fixed <= size else f"without a batch {fixed:.1f} GB are taken"
+    fits = "fits" if memory <= size else f"does not fit: {why}"
     return [
         f"plan on {gpu}: {tflops:.3g} TFLOP/s, {bandwidth:.2g} TB/s; nothing was loaded or trained",
         f"data: {count:,} conversations of {columns:.0f} columns, {length}",
