@@ -1,9 +1,9 @@
 """Chooses how many tokens to draft: a fixed number, or by the measured cost and gain of each draft.
 
 A round that drafts gamma tokens gives E(gamma) tokens on average and takes c(gamma) plain rounds;
-the best draft has the largest E / c. Only the sum of drafting and verifying time is used: on an
-asynchronous device the time of drafting shows up in verifying. Where the processor computes, it is
-the time of this process alone: other programs are no cost of a draft.
+the best draft has the largest E / c. Only the time of a whole round is used: on an asynchronous
+device the time of drafting shows up in verifying. Where the processor computes, it is the time of
+this process alone: other programs are no cost of a draft.
 """
 
 from collections.abc import Mapping, Sequence

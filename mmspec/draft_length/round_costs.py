@@ -115,7 +115,7 @@ class RoundCosts:
 
     def of(self, draft: Candidate) -> float:
         """Cost of a draft's round in plain rounds."""
-        cost = (self._usual.get(draft) or self._presumed(draft)) / self._plain
+        cost = self._own(draft) / self._plain
         return cost * self._units[draft.nodes][draft.gamma] / self._units[0][0]
 
     def _own(self, draft: Candidate) -> float:
