@@ -16,6 +16,7 @@ from mmspec_bench.prompts import prompts_for
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.device.quantized import Integers4, Integers8, Unpacked, quantized
 from mmspec_torch.graphs.executor import ReplayedExecutor
+from mmspec_torch.network import attention
 from mmspec_torch.sequence.executor import Executor
 from support import sequence_helpers as helpers
 
@@ -109,6 +110,20 @@ def test_drafting_does_not_wait_for_the_device(pair, views):
     done.record()
     assert not done.query()
     torch.cuda.synchronize()
+
+
+def test_attention_outside_graphs_plans_for_no_shape(monkeypatch):
+    attended, plans = attention._attended, []
+
+    def observed(queries, keys, values, step):
+        plans.append(torch.backends.cuda.cudnn_sdp_enabled() and not step.recurs)
+        return attended(queries, keys, values, step)
+
+    monkeypatch.setattr(attention, "_attended", observed)
+    engine = load("mini", "mini-dspark", backend="torch", device="cuda")
+    engine.chat(Options(gamma=5, max_new_tokens=20)).reply("What is this?")
+    assert plans
+    assert not any(plans)
 
 
 def test_memory_is_flat_over_conversations(pair, views):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mmspec.drafters.heads.injected_layers import InjectedLayers, Visible
 from mmspec_torch.device.device_io import upload
-from mmspec_torch.network.attention import Step, hiding
+from mmspec_torch.network.attention import Step, hiding, kernels
 from mmspec_torch.network.cache import LayerCache
 
 
@@ -25,5 +25,6 @@ class TorchInjectedLayers(InjectedLayers[Tensor]):
     ) -> Tensor:
         views = (part[:, :, low:] for part in (cache.keys, cache.values))
         step = Step(turn, (), mask, context=context)
-        output: Tensor = layer(x, LayerCache(cache.write, *views), step)
+        with kernels(x, step):
+            output: Tensor = layer(x, LayerCache(cache.write, *views), step)
         return output

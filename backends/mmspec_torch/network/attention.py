@@ -5,17 +5,21 @@ Activations are [R * n, H].
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import array_api_compat.torch as xp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmspec.decoding.block_attention import Places, attend
 from mmspec.decoding.layers import AttentionParts
 from mmspec_torch.network import cache
 from mmspec_torch.network.rotary import Angles, rotate
+
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class Step(NamedTuple):
@@ -98,6 +102,14 @@ class Attention(AttentionParts[Tensor]):
         rotate(qkv.narrow(1, 0, heads + kv_heads), angles)
         memory.write(qkv.narrow(1, heads, 2 * kv_heads))
         return qkv.narrow(1, 0, heads), gates
+
+
+def kernels(x: Tensor, step: Step) -> AbstractContextManager[None]:
+    """A context for attention without cuDNN's kernel if shapes are new, which it plans for 40 ms.
+
+    It is the fastest where they recur.
+    """
+    return sdpa_kernel(KERNELS) if x.is_cuda and not step.recurs else nullcontext()
 
 
 def _attended(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tensor:

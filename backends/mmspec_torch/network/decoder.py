@@ -8,13 +8,11 @@ Activations are [R * n, H].
 """
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from itertools import chain, repeat
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmspec.checkpoints.manifest import EMBEDDING, LM_HEAD
 from mmspec.decoding.delta_states import DeltaMemory
@@ -24,11 +22,8 @@ from mmspec.ground.arrays import Positions
 from mmspec_torch.device.products import Product, product
 from mmspec_torch.device.weights import Weights
 from mmspec_torch.network import cache
-from mmspec_torch.network.attention import Attention, Step, causal_mask
+from mmspec_torch.network.attention import Attention, Step, causal_mask, kernels
 from mmspec_torch.network.rotary import Angles, Rotary
-
-KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""CUDA's kernels of attention but cuDNN's: it is the fastest, after 40 ms of planning a shape."""
 
 
 class MLP:
@@ -97,7 +92,7 @@ class Decoder:
         """
         added, captured = chain(step.deepstack, repeat(None)), []
         layers = zip(self.layers, step.layers, added, strict=False)
-        with sdpa_kernel(KERNELS) if x.is_cuda and not step.recurs else nullcontext():
+        with kernels(x, step):
             for before, (layer, memory, extra) in enumerate(layers):
                 if before in step.captured:
                     captured.append(x.clone())
