@@ -9,7 +9,7 @@ from time import perf_counter
 
 from mmspec.chat.answer import Answer, Events, Piece, Stream
 from mmspec.chat.answer_text import Repetition, text_after
-from mmspec.chat.draft_selection import drafting_for, fitting, open_drafter
+from mmspec.chat.draft_selection import TYPICAL_ANSWER, drafting_for, fitting, open_drafter
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter, Session
@@ -106,8 +106,9 @@ class Chat:
 
         images: one or several pictures, PIL images or paths, also of clips; raises ImageError for
         anything else. The stream interrupts the answer when it is dropped; the part generated so
-        far stays in the conversation. If prompt, images and the longest answer exceed the target's
-        positions, iterating removes the question again and raises ContextError before any work.
+        far stays in the conversation. An answer ends where the target's positions do. If prompt and
+        images leave fewer than `max_new_tokens` and than TYPICAL_ANSWER, iterating removes the
+        question again and raises ContextError before any work.
         """
         return self.send(Message("user", (*pictures_of(images), text)))
 
@@ -179,7 +180,8 @@ class Chat:
         chunks = chunks or models.target.chunks(self.conversation)
         answer.notes += models.target.clip_notes(self.conversation.turns[-1])
         answer.statistics.prompt_tokens = length = models.positions(chunks)
-        models.target.require_room(length, self.options.max_new_tokens)
+        asked = self.options.max_new_tokens
+        most = min(asked, models.target.room(length, min(asked, TYPICAL_ANSWER)))
         models.backend.reset_peak_memory()
         try:
             drafter = self._select_drafter(chunks)
@@ -188,7 +190,7 @@ class Chat:
             yield from answer.statistics.timed("prefill", prefill)
             with answer.statistics.timing("prefill"):
                 models.backend.synchronize()
-            yield from self._decoded(drafter)
+            yield from self._decoded(drafter, most)
         finally:
             if answer.plain_reason and not previous.plain_reason:
                 answer.notes.append(answer.plain_reason)
@@ -246,7 +248,7 @@ class Chat:
                 compute(picture)
                 self.models.backend.synchronize()
 
-    def _decoded(self, drafter: OpenDrafter | None) -> Iterator[Piece]:
+    def _decoded(self, drafter: OpenDrafter | None, max_tokens: int) -> Iterator[Piece]:
         options, answer = self.options, self.answer
         target = self.models.target
         text = text_after(answer, self.context, target.tokenizer, options.stop_strings)
@@ -260,7 +262,7 @@ class Chat:
         )
         rounds = self._session.decode(
             draft_length,
-            max_tokens=options.max_new_tokens,
+            max_tokens=max_tokens,
             stop=target.stop,
             seed=options.seed,
             likeliest=options.logprobs,

@@ -182,16 +182,18 @@ class LoadedModel:
                 " load the model that gave it first"
             )
 
-    def require_room(self, length: int, max_new_tokens: int) -> None:
-        """Raise ContextError if so long an answer has no room after `length` positions."""
-        room = self.model.config.text.max_position_embeddings
-        if length + max_new_tokens > room:
+    def room(self, length: int, least: int) -> int:
+        """Positions left after `length`; raises ContextError if there are fewer than `least`."""
+        positions = self.model.config.text.max_position_embeddings
+        left = positions - length
+        if left < least:
             raise ContextError(
-                f"prompt and images take {length} positions and the answer may take "
-                f"{max_new_tokens}: {self.name} has {room}; use fewer images, "
-                "a shorter prompt or a smaller `max_new_tokens`",
-                length + max_new_tokens - room,
+                f"prompt and images take {length} positions and an answer needs {least}: "
+                f"{self.name} has {positions}; use fewer images, a shorter prompt or a "
+                "smaller `max_new_tokens`",
+                least - left,
             )
+        return left
 
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
         """Converts prompts to what this model is fed; `caption` gives the token ids for view C."""

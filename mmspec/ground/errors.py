@@ -36,7 +36,7 @@ class AbsentError(HubError):
 
 
 class ContextError(MmspecError):
-    """A prompt with its images and the longest answer exceeds the model's positions."""
+    """A prompt with its images leaves too few of the model's positions for an answer."""
 
     def __init__(self, message: str, excess: int) -> None:
         """excess: by how many positions."""

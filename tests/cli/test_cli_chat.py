@@ -255,14 +255,20 @@ def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
     talk = ["/max-new-tokens 12", long, "/max-new-tokens 7000", more]
     refused = chat(*talk)
     assert len(refused.ids) == 1, refused.err
-    assert refused.notices[1].endswith("tokens: more do not fit beside this conversation")
-    assert len(chat(*talk[:3], "two").ids) == 2
     offers = re.findall(r"(/drop 1|/max-new-tokens \d+|/reset) [fs]", refused.err)
     assert [offer.split()[0] for offer in offers] == ["/max-new-tokens", "/drop", "/reset"], (
         refused.err
     )
     for offer in offers:
         assert len(chat(*talk, offer, more).ids) == 2
+
+
+def test_an_answer_ends_with_the_context_and_the_number_that_was_asked_stays(chat):
+    result = chat("/max-new-tokens 7000", "one red.png", "/max-new-tokens", "/reset", "two red.png")
+    assert result.notices[1] == "an answer has at most 7000 tokens"
+    sizes = [answer["prompt_tokens"] + len(answer["token_ids"]) for answer in result.answers]
+    assert sizes == [1024, 1024], result.err
+    assert "the context is full" in chat("/max-new-tokens 7000", "one", as_json=False).err
 
 
 def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):

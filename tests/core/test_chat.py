@@ -170,17 +170,18 @@ def test_a_prompt_beyond_the_target_is_said_before_any_work(engine):
     chat = engine.chat(OPTIONS)
     asked(chat, "What is this?", A)
     before = list(chat.conversation.turns), fed(chat)
-    with pytest.raises(ContextError, match=r"take \d+ positions .* may take 8: scripted has 600"):
+    with pytest.raises(ContextError, match=r"take \d+ positions .* needs 8: scripted has 600"):
         chat.reply("What are these?", [picture(seed) for seed in range(40)])
     assert (chat.conversation.turns, fed(chat)) == before
     assert engine.target.model.encoded == 1
     check(chat, "Why?")
 
 
-def test_an_answer_that_cannot_be_tried_again_stays(engine):
+def test_an_answer_that_cannot_be_tried_again_stays(engine, monkeypatch):
     chat = engine.chat(OPTIONS)
     asked(chat, "What is this?", A)
     before = list(chat.conversation.turns)
+    monkeypatch.setattr("mmspec.chat.chat.TYPICAL_ANSWER", 599)
     chat.options = replace(OPTIONS, max_new_tokens=599)
     with pytest.raises(ContextError):
         list(chat.retry())

@@ -8,7 +8,6 @@ from mmspec.ground.errors import UsageError, choice
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.terminal.answer import stats_report
 from mmspec_cli.terminal.dialogue import Dialogue
-from mmspec_cli.terminal.room import room_left
 from mmspec_terminal.wording import counted
 
 BACK = "; /undo brings the conversation back"
@@ -162,11 +161,9 @@ def max_new_tokens(dialogue: Dialogue, argument: str) -> None:
     """Show or set the most tokens of an answer."""
     chat = dialogue.chat
     if argument:
-        asked, room = whole_number("/max-new-tokens", argument), room_left(chat, dialogue.staged)
-        chat.change(replace(chat.options, max_new_tokens=min(asked, room)))
-    most = chat.options.max_new_tokens
-    limit = ": more do not fit beside this conversation" if argument and asked > most else ""
-    dialogue.notice(f"an answer has at most {counted(most, 'token')}{limit}")
+        asked = whole_number("/max-new-tokens", argument)
+        chat.change(replace(chat.options, max_new_tokens=asked))
+    dialogue.notice(f"an answer has at most {counted(chat.options.max_new_tokens, 'token')}")
 
 
 def temperature(dialogue: Dialogue, argument: str) -> None:

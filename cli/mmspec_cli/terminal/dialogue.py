@@ -27,6 +27,7 @@ from mmspec_terminal.wording import counted
 
 UNFINISHED = {
     "length": "cut at {} tokens; /continue goes on, /max-new-tokens allows longer answers",
+    "full": "cut at {} tokens: the context is full; /drop N forgets the first questions",
     "interrupted": "stopped; /retry answers again, /continue goes on",
 }
 """What is said of answers that did not end by themselves."""
@@ -234,8 +235,11 @@ class Dialogue:
     def _remark(self, first_token: float | None) -> None:
         """Show how the answer ended, notes that were not shown before, and its cost."""
         screen, answer, details = self.screen, self.chat.answer, self.setup.details
-        if answer.finish_reason in UNFINISHED:
-            screen.note(UNFINISHED[answer.finish_reason].format(len(answer.token_ids)))
+        tokens, ended = len(answer.token_ids), answer.finish_reason
+        if ended == "length" and tokens < self.chat.options.max_new_tokens:
+            ended = "full"
+        if ended in UNFINISHED:
+            screen.note(UNFINISHED[ended].format(tokens))
         for note in remarks(answer, details=details):
             words = re.sub(r"\d+(\.\d+)?", "#", note)
             if words not in self._shown_notes:  # one that differs in its numbers alone is no news

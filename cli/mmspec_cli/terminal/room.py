@@ -1,23 +1,12 @@
-"""Room for an answer in the context: how much there is, and which questions to forget for more."""
+"""Room for an answer in the context: which questions to forget for more."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
 from mmspec.chat.chat import Chat
-from mmspec.prompt.conversation import Message, Turn
-from mmspec.prompt.images import Picture
-
-NEXT = "What else is to be seen in this picture, and where? " * 2
-"""Text for which room is left: that of a next question."""
-
-
-def room_left(chat: Chat, pictures: Sequence[Picture]) -> int:
-    """The tokens that an answer to a next question with pictures may have; 1 at least."""
-    question = Turn(Message("user", (*pictures, NEXT)))
-    after = replace(chat.conversation, turns=[*chat.conversation.turns, question])
-    most = chat.models.target.model.config.text.max_position_embeddings
-    return max(most - chat.positions(after), 1)
+from mmspec.chat.draft_selection import TYPICAL_ANSWER
+from mmspec.prompt.conversation import Turn
 
 
 def first_questions(turns: Sequence[Turn]) -> str:
@@ -29,7 +18,7 @@ def first_questions(turns: Sequence[Turn]) -> str:
 
 def room_offers(chat: Chat, excess: int) -> str:
     """The commands that would free `excess` positions or more, the one that loses nothing first."""
-    fitting = chat.options.max_new_tokens - excess
+    fitting = min(chat.options.max_new_tokens, TYPICAL_ANSWER) - excess
     shorter = [f"/max-new-tokens {fitting} shortens the answer"] if fitting > 0 else []
     dropping = [
         f"/drop {number} forgets {first_questions(chat.conversation.turns[:number])} "
