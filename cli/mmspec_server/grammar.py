@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One line of JSON as most programs write it: free spaces let a model write them without end."""
 
+SUPPORTED = "https://github.com/guidance-ai/llguidance/blob/main/docs/json_schema.md"
+"""Where llguidance lists the keywords that it enforces."""
+
+WRAPPING = re.compile(r"^(at \d+\(\d+\): )?(failed to compile JSON schema: )?| \d+ \| start: .*")
+"""What llguidance writes around its reason: places in a grammar, and the grammar."""
+
 
 class Grammars:
     """The constraints that schemas and tools put on one target's answers."""
@@ -45,6 +51,8 @@ class Grammars:
         most: 1 for one call; None for any number.  Raises ApiError for parameters of a tool that
         cannot be enforced.
         """
+        for tool in tools:  # each alone, so that one which no text obeys is refused before a call
+            self.json(_parameters(tool["function"]), "tools")
         several = "" if most else f"({_text(SEPARATOR)} call)*"
         before, after = self._with_tokens(form.before), self._with_tokens(form.after)
         called = " | ".join(_called(tool["function"], form.key) for tool in tools)
@@ -69,10 +77,18 @@ class Grammars:
             vocabulary = self._vocabulary
         grammar = LLMatcher.grammar_from_lark(lark)
         failed, reasons = LLMatcher.validate_grammar_with_warnings(grammar, vocabulary)
-        if failed:
-            reason = " ".join(reasons[0].split())[:300]
-            raise ApiError(400, f"{param} cannot be enforced: {reason}", param, "invalid_value")
-        return lambda: GrammarConstraint(LLMatcher(vocabulary, grammar), self._size)
+
+        def opened() -> GrammarConstraint:
+            return GrammarConstraint(LLMatcher(vocabulary, grammar, log_level=0), self._size)
+
+        try:
+            if failed:
+                raise UsageError(WRAPPING.sub("", " ".join(reasons[0].split()))[:300])
+            opened().allowed()
+        except UsageError as error:
+            reason = f"{param} cannot be enforced: {error}; {SUPPORTED} lists what is allowed"
+            raise ApiError(400, reason, param, "invalid_value") from error
+        return opened
 
     @cached_property
     def _vocabulary(self) -> "LLTokenizer":
@@ -98,7 +114,12 @@ class GrammarConstraint:
         """[V] True for each token that may come next."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error():
-            raise UsageError(f"the grammar of the answer: {self._matcher.get_error()}")
+            nothing = self._matcher.get_error().startswith("NoExtensionBias")
+            raise UsageError(
+                "no JSON text obeys the schema: does a `$ref` lead only to itself?"
+                if nothing
+                else "the schema is too large: give fewer properties"
+            )
         return np.unpackbits(bits, count=self._size, bitorder="little").astype(bool)
 
     def advance(self, token: int) -> None:
@@ -112,10 +133,14 @@ def _object(schema: Mapping[str, Any]) -> str:
 
 def _called(function: Mapping[str, Any], key: str) -> str:
     """A function's name and arguments, as a call writes them."""
-    schema = function.get("parameters")
-    arguments = _object(schema if isinstance(schema, dict) else {"type": "object"})
+    arguments = _object(_parameters(function))
     start = f'{{"name": {json.dumps(function["name"], ensure_ascii=False)}, "{key}": '
     return f"{_text(start)} {arguments} {_text('}')}"
+
+
+def _parameters(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    schema = function.get("parameters")
+    return schema if isinstance(schema, dict) else {"type": "object"}
 
 
 def _text(text: str) -> str:

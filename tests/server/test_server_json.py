@@ -107,3 +107,19 @@ def test_what_cannot_be_enforced_is_refused(server: Live):
         assert reply.status_code == 400
         place = "type" if form["type"] == "yaml" else "json_schema.schema"
         assert reply.json()["error"]["param"] == f"response_format.{place}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({"$ref": "#"}, "no JSON text obeys the schema"),
+        ({"not": {"type": "string"}}, "not"),
+        ({"type": "string", "pattern": "("}, "unclosed group"),
+        ({"type": "object", "properties": {str(n): {} for n in range(3000)}}, "large"),
+    ],
+)
+def test_a_refusal_says_what_is_wrong_and_shows_no_grammar(server: Live, schema, reason):
+    reply = server.client.post(CHAT, json={"messages": ASKED, "response_format": obeying(schema)})
+    message = reply.json()["error"]["message"]
+    assert reason in message
+    assert "x-guidance" not in message

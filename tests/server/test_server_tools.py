@@ -168,12 +168,14 @@ def test_what_cannot_be_done_is_refused(server: Live, caller, scripted: Live):
     """As arguments of earlier calls that are no JSON; a model without tools says so."""
     function = {"name": "weather", "arguments": "{broken"}
     called = {"role": "assistant", "tool_calls": [{"type": "function", "function": function}]}
+    endless = {"type": "function", "function": {"name": "x", "parameters": {"$ref": "#"}}}
     for fields, param in (
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": {"function": {"name": "time"}}}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": "required", "response_format": ANY}, "tool_choice"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [endless], "tool_choice": "required"}, "tools"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
         (
             {"messages": [*ASKED, called, *ASKED]},
