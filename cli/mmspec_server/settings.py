@@ -1,5 +1,6 @@
 """The options of `mmspec serve`. The command line is generated from the fields of this class."""
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -20,8 +21,8 @@ class ServerSettings(Settings):
         "127.0.0.1", "Address to listen on; one that other machines reach needs --api-key."
     )
     port: int = option(8585, "Port to listen on; 0 takes a free one.", least=0, most=65535)
-    api_key: str = option(
-        "",
+    api_key: str | None = option(
+        None,
         "Answer only requests with this key. Also read from MMSPEC_API_KEY, which other users of "
         "the machine cannot see.",
         metavar="KEY",
@@ -72,6 +73,11 @@ class ServerSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.api_key is not None and not re.fullmatch("[!-~]([ -~]*[!-~])?", self.api_key):
+            raise UsageError(
+                f"--api-key {self.api_key!r}: give ASCII letters, digits and signs, no outer "
+                "space, or leave it and MMSPEC_API_KEY out"
+            )
         if not is_loopback(self.host) and not self.api_key:
             raise UsageError(
                 f"--host {self.host} is reachable from other machines: give --api-key too, or set "

@@ -45,7 +45,13 @@ def test_an_address_that_others_reach_needs_a_key():
             ServerSettings(host=host)
         assert ServerSettings(host=host, api_key=KEY).host == host
     for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost"):
-        assert ServerSettings(host=host).api_key == ""
+        assert ServerSettings(host=host).api_key is None
+
+
+@pytest.mark.parametrize("key", ["", " ", f" {KEY}", "schlüssel", "line\n"])
+def test_a_key_that_no_request_can_show_is_refused(key):
+    with pytest.raises(UsageError, match="--api-key"):
+        ServerSettings(api_key=key)
 
 
 WRONG = ("", KEY, "Bearer", f"Bearer {KEY}x", f"Bearer {KEY[:-1]}", f"Basic {KEY}")
