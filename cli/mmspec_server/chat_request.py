@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from mmspec.chat.options import Options
 from mmspec.ground.json_file import Length, Range
+from mmspec.ground.settings import SEEDS
 from mmspec.prompt.chat_template import THINKING, Tool
 from mmspec_server.endpoint import Fields
 
@@ -182,7 +183,7 @@ def _asked(fields: Fields, defaults: Options) -> ChatRequest:
     options = replace(
         defaults,
         sampling=replace(defaults.sampling, temperature=temperature, top_p=top_p),
-        seed=fields.integer("seed", defaults.seed, -(2**63), 2**63 - 1),
+        seed=fields.integer("seed", defaults.seed, SEEDS[0], SEEDS[-1]),
         repeat_limit=own.integer("repeat_limit", defaults.repeat_limit, 0, MOST_TOKENS),
         stop_strings=(stops,) if isinstance(stops, str) else tuple(stops),
     )

@@ -12,6 +12,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import AND_LOOKUP, OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
 from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import UsageError, choice
+from mmspec.ground.settings import require_seed
 
 Gamma = int | Literal["auto"]
 """Tokens drafted per round, or 'auto', which adapts to measured costs and acceptance."""
@@ -90,7 +91,7 @@ class Options:
         _require("adaptive", self.adaptive, bool, "True or False")
         _require("pool", self.pool, int | None, "a whole number or None")
         _require("sampling", self.sampling, Sampling, "a Sampling, such as Sampling(0.7)")
-        _require("seed", self.seed, int, "a whole number")
+        require_seed("seed", self.seed)
         _require("stop_strings", self.stop_strings, tuple, "a tuple of texts")
         for text in self.stop_strings:
             _require("stop_strings", text or None, str, "texts that are not empty")

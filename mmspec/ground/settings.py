@@ -5,6 +5,16 @@ from typing import Any
 
 from mmspec.ground import errors
 
+SEEDS = range(-(2**63), 2**63)
+"""Seeds everywhere: 64 bits, so that no two give the same noise."""
+
+
+def require_seed(name: str, value: object) -> None:
+    """Raise UsageError, naming the option, unless `value` is one of SEEDS."""
+    if not (isinstance(value, int) and value in SEEDS):
+        allowed = f"give a whole number from {SEEDS[0]} to {SEEDS[-1]}"
+        raise errors.UsageError(f"`{name}={value!r}`: {allowed}")
+
 
 def option(default: Any, help_: str, **metadata: Any) -> Any:
     """Declare a settings field as an option with a default, or MISSING for a required one.
@@ -17,10 +27,12 @@ def option(default: Any, help_: str, **metadata: Any) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """Base of the option classes: checks every field that has a list of choices."""
+    """Base of the option classes: checks seeds, and every field that has a list of choices."""
 
     def __post_init__(self) -> None:
         for declared in fields(self):
             allowed, value = declared.metadata.get("choices"), getattr(self, declared.name)
             if allowed and value is not None and value not in allowed:
                 raise errors.choice(declared.name, value, allowed)
+            if declared.name.endswith("seed"):
+                require_seed(declared.name, value)

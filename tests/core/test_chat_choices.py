@@ -56,6 +56,8 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
         ({"sampling": Sampling(1.0, top_k=1.5)}, "a whole number of at least 0"),
         ({"sampling": 0.7}, r"a Sampling, such as Sampling\(0.7\)"),
         ({"tree": "dynamic"}, r"a Tree, such as Tree\(\), None or 'auto'"),
+        ({"seed": 0.5}, f"a whole number from {-(2**63)} to {2**63 - 1}"),
+        ({"seed": 2**63}, "a whole number from"),
         ({"adaptive": "yes"}, "True or False"),
         ({"drafting": 5}, "letters such as MTC"),
         ({"drafting": "MP", "pool": 4.0}, "a whole number or None"),
