@@ -311,7 +311,7 @@ def test_auto_is_never_slower_than_allowed_and_mostly_near_the_best_choice(every
 
 
 REAL = json.loads((SUPPORT / "right_tokens.json").read_text(encoding="utf-8"))
-"""How many of eight tokens drafted at each position of mini's answers are right: right_tokens.py."""
+"""Right tokens of eight drafted at each position of answers of mini: tests/right_tokens.py."""
 
 
 def real_costs(backend, prompts):
