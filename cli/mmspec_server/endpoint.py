@@ -123,8 +123,7 @@ class Fields(JsonObject):
     def wrong(self, error: MismatchError) -> ApiError:
         """The error for the client, which names the field."""
         name = self.path + error.place.removeprefix(".")
-        got = "is missing" if error.value is None else f"is {shown(error.value)}"
-        reason = f"{name} {got}: it must be {error.allowed}"
+        reason = f"{name} is {shown(error.value)}: it must be {error.allowed}"
         return ApiError(400, reason, name, "invalid_value")
 
     def refuse(self, allowed: Mapping[str, str]) -> None:

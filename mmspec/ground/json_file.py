@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -101,13 +101,16 @@ class JsonObject(ABC):
 
     def error(self, key: str, allowed: str) -> Exception:
         """The error for the value of `key`; `allowed` completes the sentence "must be …"."""
-        return self.wrong(MismatchError(self.values.get(key), allowed, f".{key}"))
+        return self.wrong(MismatchError(self.get(key, MISSING), allowed, f".{key}"))
 
     def read(self, key: str, kind: Any, default: Any) -> Any:
         """The value of `key` as the annotation `kind` describes it; see `json_reader`."""
+        value = self.get(key, default)
         try:
-            return read_value(kind, self.get(key, default))
+            return read_value(kind, value)
         except MismatchError as error:
+            if value is default:
+                raise self.error(key, error.allowed) from error
             raise self.wrong(error.within(f".{key}")) from error
 
     def flag(self, key: str, default: bool = False) -> bool:

@@ -113,7 +113,7 @@ def inside(block: str, **values: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, 'model_type is null, but must be "llava" or "llama"'),
+        ({}, 'model_type is missing, but must be "llava" or "llama"'),
         (inside("text_config", model_type="mistral"), 'text_config.model_type is "mistral"'),
         (inside("text_config", hidden_act="gelu"), 'hidden_act is "gelu", but must be "silu"'),
         (LLAVA | {"multimodal_projector_bias": False}, "multimodal_projector_bias is false"),

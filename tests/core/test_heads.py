@@ -113,8 +113,8 @@ def everything(directory):
 
 WINDOW = {"layer_types": [SLIDING, FULL], "sliding_window": 6, "use_sliding_window": True}
 REFUSED = [
-    ("msd", {"hidden_size": None}, "hidden_size is null, but must be there"),
-    ("eagle", {"num_attention_heads": None}, "num_attention_heads is null, but must be there"),
+    ("msd", {"hidden_size": None}, "hidden_size is missing, but must be there"),
+    ("eagle", {"num_attention_heads": None}, "num_attention_heads is missing, but must be there"),
     ("eagle", {"num_attention_heads": 5}, "hidden_size is 64, but must be a multiple"),
     ("eagle", {"rope_scaling": {"type": "mrope"}}, "rope_scaling.type"),
     ("medusa", {"slots": 0}, "slots is 0, but must be an integer >= 1"),
@@ -127,7 +127,7 @@ REFUSED = [
     ("speculators", {"draft_vocab_size": 400}, "draft_vocab_size is 400"),
     ("speculators", {"layer": {"num_hidden_layers": 2}}, "num_hidden_layers is 2"),
     ("specforge", {"rope_scaling": {"rope_type": "yarn"}}, 'rope_type is "yarn"'),
-    ("specforge", {"rope_scaling": {"type": "mrope"}}, "mrope_section is null"),
+    ("specforge", {"rope_scaling": {"type": "mrope"}}, "mrope_section is missing"),
     ("specforge", {"rope_scaling": {"mrope_section": [4, 4, 4]}}, "three numbers of sum 8"),
     ("specforge", {"eagle_aux_hidden_state_layer_ids": [2, 1, 3]}, "in ascending order"),
     ("specforge", {"eagle_aux_hidden_state_layer_ids": [-2]}, ">= -1"),
