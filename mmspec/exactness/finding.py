@@ -139,9 +139,9 @@ def _measured(model: Model, mode: str, name: str, progress: Progress) -> Finding
     finding = Finding(price_of(model, LEAST, DEAR if mode == "auto" else inf))
     if finding.suffices(mode):
         return finding
-    minutes = PROBE * (perf_counter() - started) / 60
-    if minutes > 1:
-        progress(Notice(f"{work}: about {minutes:.0f} min; `exact=off` decodes at once"))
+    seconds = PROBE * (perf_counter() - started)
+    about = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    progress(Notice(f"{work}: about {about}; `exact=off` decodes at once"))
     rows = find_exact_rows(model)
     price = price_of(model, rows) if rows else finding.price
     return replace(finding, price=price, is_probed=True, rows=rows)
