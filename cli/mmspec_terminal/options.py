@@ -84,7 +84,7 @@ HELP = {
     "made smaller, with a note. Qwen only. Default: 1280, about 1.3 megapixels.",
     "drafting": "Views of the prompt to draft from: M images, T text only, C captions, P pooled "
     "images, or several, such as MTC; a head's own kind, such as msd; lookup finds the last words "
-    "in earlier text and needs no draft; msd+lookup takes the surer. Default: a head's kind, "
+    "in earlier text and needs no draft; msd+lookup takes the surer; auto is a head's kind, "
     "or M with one or two images, else T, with lookup; without a draft lookup alone.",
     "weights": "One per letter, such as 2,1,1. Default: equal.",
     "adaptive": "Before every round fit the weights to the target's answer so far.",
@@ -166,7 +166,7 @@ def gamma_option(default: int | str) -> Decorator:
 
 EXACT = option("exact", "auto", "auto|on|off")
 DECODING = together(
-    option("drafting", None, "LETTERS|KIND|[...+]lookup|none"),
+    option("drafting", "auto", "LETTERS|KIND|[...+]lookup|none|auto"),
     option("weights", "", "N,N,...", type=parse_weights),
     flag("adaptive"),
     option("pool", None, "N", type=int),

@@ -28,7 +28,7 @@ class Options:
     drafting: str | None = None
     """View letters from M, T, C, P, or a head's kind, perhaps with '+lookup'; 'lookup' or 'none'.
 
-    None is the default: the head's kind; for a draft model M with one or two images (MT if
+    None, or 'auto', is the default: the head's kind; for a draft model M with one or two images (MT if
     `adaptive`), else T; lookup if no draft was found.
     """
     weights: tuple[float, ...] = ()
@@ -72,6 +72,8 @@ class Options:
 
     def __post_init__(self) -> None:
         self._check_kinds()
+        if self.drafting == "auto":
+            object.__setattr__(self, "drafting", None)
         lettered = self.drafting not in (None, *UNLETTERED) and not self.names_head
         views = read_letters(self.model_drafting) if lettered else []
         if self.overflow not in OVERFLOWS:

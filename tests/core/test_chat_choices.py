@@ -67,3 +67,7 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
 def test_an_option_of_another_kind_is_refused_by_name(wrong, allowed):
     with pytest.raises(UsageError, match=rf"^`\w+=.+`: give {allowed}"):
         Options(**wrong)
+
+
+def test_the_default_drafting_has_a_name():
+    assert Options(drafting="auto") == Options()

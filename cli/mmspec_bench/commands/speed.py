@@ -83,7 +83,7 @@ def speed(
     methods = {"plain": replace(options, drafting=PLAIN_DRAFTING.spec, gamma=1)}
     asked = split(drafting or (engine.head.kind if engine.head else VIEWS))
     for spec, gamma in product(asked, lengths):
-        if spec != PLAIN_DRAFTING.spec and (engine.drafts or spec in UNLETTERED):
+        if spec != PLAIN_DRAFTING.spec and (engine.drafts or spec in (*UNLETTERED, "auto")):
             methods[f"{spec} gamma {gamma}"] = replace(options, drafting=spec, gamma=gamma)
     model, disturbance = engine.target.model, watch(engine.target.model.device)
     answers = {name: partial(timed, engine, own) for name, own in methods.items()}

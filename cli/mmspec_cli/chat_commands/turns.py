@@ -184,7 +184,7 @@ def drafting(dialogue: Dialogue, argument: str) -> None:
     """Show or set what is drafted from, such as M, MT, lookup, auto."""
     chat = dialogue.chat
     if argument:
-        chat.change(replace(chat.options, drafting=None if argument == "auto" else argument))
+        chat.change(replace(chat.options, drafting=argument))
     chosen = chat.options.drafting or "auto"
     last = f"; the last answer: {chat.answer.drafting.spec}" * bool(chat.answer.rounds)
     dialogue.notice(f"drafting {chosen}{last}")
