@@ -92,7 +92,6 @@ without_cuda = pytest.mark.skipif(torch.version.cuda is not None, reason="this P
         (["--drafting", "msd"], ["--drafting msd needs a head"]),
         (["--draft", "none", "--adaptive"], ["--adaptive needs a draft"]),
         (["--tree-nodes", "5"], ["--tree-nodes needs --tree"]),
-        (["--max-new-tokens", "99999"], ["99999", "--max-new-tokens"]),
         (["--draft", "none", "--drafting", "M"], ["--drafting M needs a draft", "--draft"]),
         pytest.param(["--device", "cuda"], ["'cuda'", "use cpu"], marks=without_cuda),
         (["--device", "cuba"], ["'cuba'", "nearest: cuda"]),
@@ -100,7 +99,7 @@ without_cuda = pytest.mark.skipif(torch.version.cuda is not None, reason="this P
     ],
 )
 def test_choices_that_cannot_be_had_are_named(run, pair, red, extra, words, monkeypatch):
-    if not {"--max-new-tokens", "cuda"} & {*extra}:  # the others need no framework
+    if "cuda" not in extra:  # the others need no framework
         monkeypatch.setattr("mmspec.chat.engine.load_backend", None)
     status, out, err = run("generate", red, "--prompt", "x", *pair, *extra)
     assert (status, out, err.count("\n")) == (2, "", 1)
