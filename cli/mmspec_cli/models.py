@@ -13,12 +13,12 @@ from mmspec.checkpoints.head_config import is_head, read_head_config
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.hub_cache import delete
-from mmspec.checkpoints.hub_download import amount
 from mmspec.checkpoints.manifest import PRECISIONS, weight_bytes
 from mmspec.checkpoints.recommendation import advice, size
 from mmspec.decoding.inspection import Quantizer
 from mmspec.drafters.views import LOOKUP
 from mmspec.ground.errors import UsageError
+from mmspec.ground.sizes import amount
 from mmspec_cli.terminal.absent_models import pull_pair
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.options import BACKEND, JSON

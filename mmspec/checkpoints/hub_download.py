@@ -16,6 +16,7 @@ from mmspec.checkpoints.hub_cache import PULLED
 from mmspec.ground.errors import HubError, WriteError
 from mmspec.ground.output_files import delete_abandoned, replace_text
 from mmspec.ground.progress import Progress
+from mmspec.ground.sizes import apart
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Git's SHA-1 of a small file, SHA-256 of a large one."""
@@ -118,18 +119,14 @@ def _require_disk(download: Download, missing: list[HubFile], note: Progress) ->
     cache = download.folder.parent
     there = next(path for path in (cache, *cache.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
-    line = f"{amount(size)} in {len(missing)} files, {amount(free)} free in {cache}"
+    needed, there_is = apart(size, free)
+    line = f"{needed} in {len(missing)} files, {there_is} free in {cache}"
     if size > free:
         raise WriteError(
             f"{download.repository} does not fit the disk: {line}; make room, or name a folder on "
             "another disk with HF_HOME"
         )
     note(f"{download.repository}: {line}")
-
-
-def amount(size: int) -> str:
-    """A number of bytes in words: `1.2 GB`, `34.5 MB`."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 def _fetch_blob(download: Download, file: HubFile) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from io import BytesIO
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from mmspec.ground.errors import ImageError
 from mmspec.ground.input_files import expand_home, open_file
+from mmspec.ground.sizes import apart
 from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif, other_kind
 from mmspec.prompt.rgb import rgb_bands, upright
 
@@ -169,7 +171,7 @@ def _check_file(source: Path | BytesIO, label: str) -> None:
     """Raise ImageError for a file of which reading takes too much memory."""
     size = source.getbuffer().nbytes if isinstance(source, BytesIO) else source.stat().st_size
     if size > MAX_FILE:
-        raise _too_large(label, f"a file of {size / 1e9:.1f} GB may take twice that to open")
+        raise _too_large(label, f"a file of {size:,} bytes may take {{}} to open", 2 * size)
 
 
 @contextmanager
@@ -198,7 +200,7 @@ def _opened(source: Path | BytesIO, formats: tuple[str, ...], label: str) -> Ima
         try:
             return JpegImageFile(source)  # which a smaller scale may fit into memory
         except SyntaxError:
-            raise _too_large(label, "over 178 megapixels may take more to open") from error
+            raise _too_large(label, "over 178 megapixels may take more to open", inf) from error
 
 
 def needed_memory(image: Image.Image) -> int:
@@ -216,7 +218,7 @@ def _check_size(image: Image.Image, label: str) -> None:
         if needed <= MAX_MEMORY * scale**2:
             image.draft(None, (width // scale, height // scale))
             return
-    raise _too_large(label, f"{width} x {height} pixels take {needed / 1e9:.1f} GB to open")
+    raise _too_large(label, f"{width} x {height} pixels take {{}} to open", needed)
 
 
 def require_shape(width: int, height: int, label: str) -> None:
@@ -227,9 +229,10 @@ def require_shape(width: int, height: int, label: str) -> None:
         raise ImageError(f"{label}: one side is over {MAX_ASPECT} times the other; crop it first")
 
 
-def _too_large(label: str, needed: str) -> ImageError:
-    allowed = f"{MAX_MEMORY / 1e9:.1f} GB of memory is allowed"
-    return ImageError(f"{label}: {needed}, and {allowed}; make it smaller first")
+def _too_large(label: str, what: str, needed: float) -> ImageError:
+    shown, allowed = apart(needed, MAX_MEMORY)
+    allowed = f"{allowed} of memory is allowed"
+    return ImageError(f"{label}: {what.format(shown)}, and {allowed}; make it smaller first")
 
 
 def picture_from(image: Image.Image, name: str = "") -> Picture:

@@ -75,16 +75,18 @@ def test_what_takes_too_much_memory_is_refused_with_both_figures(tmp_path, monke
     monkeypatch.setattr(images, "MAX_MEMORY", 50_000_000)
     path = saved(tmp_path / "a.png", Image.new("RGB", (3000, 2500)))
     assert refusal(path).endswith(
-        "a.png: 3000 x 2500 pixels take 0.1 GB to open, and 0.1 GB of memory is allowed; "
+        "a.png: 3000 x 2500 pixels take 60.0 MB to open, and 50.0 MB of memory is allowed; "
         "make it smaller first"
     )
     assert open_picture(saved(tmp_path / "b.png", Image.new("RGB", (3000, 2000))))
+    monkeypatch.setattr(images, "MAX_MEMORY", 59_999_000)
+    assert "take 60.000 MB to open, and 59.999 MB of memory is allowed" in refusal(path)
 
 
 def test_a_progressive_jpeg_is_decoded_at_no_smaller_scale(tmp_path, monkeypatch):
     path = saved(tmp_path / "a.jpg", smooth(320, 200), progressive=True)
     monkeypatch.setattr(images, "MAX_MEMORY", 320 * 200 * 13)
-    assert "320 x 200 pixels take 0.0 GB to open" in refusal(path)
+    assert "320 x 200 pixels take 0.9 MB to open, and 0.8 MB of memory" in refusal(path)
     monkeypatch.setattr(images, "MAX_MEMORY", 320 * 200 * 14)
     assert open_picture(path).image.size == (320, 200)
 
