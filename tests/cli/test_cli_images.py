@@ -35,7 +35,7 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ('"blue one.png" colour?', "colour?", ["blue one.png"]),
         (r"colour of blue\ one.png?", "colour of?", ["blue one.png"]),
         ("in \u201cblue one.png\u201d?", "in?", ["blue one.png"]),
-        ("~/red.png: what?", ": what?", ["red.png"]),
+        ("~/red.png: what?", "what?", ["red.png"]),
         ("file://{here}/blue%20one.png what?", "what?", ["blue one.png"]),
         ("red.png red.png twice", "twice", ["red.png", "red.png"]),
         ("{here}/red.png。", "。", ["red.png"]),
@@ -44,7 +44,9 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("(see my photo (1).png.)", "(see.)", ["my photo (1).png"]),
         ("what is in (red.png)?", "what is in?", ["red.png"]),
         ("[red.png] `red.png` **red.png**", "", ["red.png"] * 3),
-        ("red.png,blue one.png differ?", ", differ?", ["red.png", "blue one.png"]),
+        ("red.png,blue one.png differ?", "differ?", ["red.png", "blue one.png"]),
+        ("is red.png, red.png, brown?", "is, brown?", ["red.png"] * 2),
+        ("![a cat](red.png) f(a,,b)  c", "f(a,,b)  c", ["red.png"]),
         ("what's 'red.png'? don't guess", "what's? don't guess", ["red.png"]),
     ],
 )
@@ -136,6 +138,8 @@ def test_a_file_or_page_that_stays_words_is_said_to(here, message, remark):
         ("./none.jpg", "there is no such file"),
         ("(none.png)", "there is no such file"),
         ("**none.png**", "there is no such file"),
+        ("none.png,no.png", "none.png: there is no such file"),
+        ("no photo.png", "a name with spaces needs quotes"),
         ("bad.png", "not an image that can be read"),
     ],
 )
@@ -150,6 +154,16 @@ def test_what_is_no_readable_image_is_refused_once_and_then_text(here, word, hel
     assert str(caught.value).endswith(AGAIN)
     taken = take_images(message, words=True)
     assert (taken.text, taken.pictures) == (message, [])
+
+
+def test_a_long_list_of_names_asks_for_few_files(monkeypatch):
+    asked = []
+    module = "mmspec_cli.terminal.attachments"
+    monkeypatch.setattr(f"{module}.expand_home", lambda path: asked.append(path) or Path(path))
+    monkeypatch.setattr(f"{module}._nearest", None)
+    names = ",".join(f"none{number}.png" for number in range(300))
+    assert take_images(names, words=True).text == names
+    assert len(asked) < 300 * 12
 
 
 @pytest.fixture

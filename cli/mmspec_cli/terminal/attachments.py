@@ -4,6 +4,7 @@ import difflib
 import glob
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,9 @@ _WORD = re.compile(rf"(?<![^ \t\r\n])(?:{re.sub(r'[(](?![?])', '(?:', _PIECE.pat
 _SUFFIX = re.compile(rf"(?:{'|'.join(map(re.escape, VISUAL_SUFFIXES))})(?![\w/]|[.-]\w)", re.I)
 _BEGINS = re.compile(rf"(?<![^\s,;:{re.escape(_OPENING)}])(?!//)\S")
 _LONGEST = 1024
+_LABEL = re.compile(r"!?\[[^\]\n]*\]\($")  # of an image or link in Markdown
+_PARTS = re.compile(r"[^\s,;]+")
+_TAKEN = "\ufdd0"  # in place of a path: no text has this character
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +80,16 @@ def take_images(
     def without_path(match: re.Match[str]) -> str:
         word = _read(match[0])
         try:
-            if _is_image(word):
+            if _is_image(word, words=words):
                 taken.pictures.append(open_visual(Path(word.name), sampling))
-                return word.rest
+                return _TAKEN + word.rest
         except ImageError as error:
             if not words:
                 raise ImageError(f"{error}{AGAIN}") from error
-        if len(match[0].split()) > 1 and not word.protected:  # by other spaces than ordinary
-            return re.sub(r"\S+", without_path, match[0])
-        taken.remarks += _remark(word)
-        return match[0]
+        remarks = _remark(word)
+        one = remarks or word.protected or "://" in word.name or _PARTS.fullmatch(match[0])
+        taken.remarks += remarks
+        return match[0] if one else _PARTS.sub(without_path, match[0])  # at commas, other spaces
 
     text = _WORD.sub(without_path, _with_quotes(message))
     taken.text = _tidied(text) if taken.pictures else message
@@ -94,7 +98,7 @@ def take_images(
 
 def unseen_images(prompt: str) -> list[str]:
     """Remarks on images that a prompt names, where a command takes none from it."""
-    names = [_read(match[0]).name for match in _WORD.finditer(prompt)]
+    names = [_read(match[0]).name for match in _WORD.finditer(_with_quotes(prompt))]
     return [
         f"{name}: the model reads the name alone; name an image before --prompt to show it"
         for name in names
@@ -106,18 +110,19 @@ def unseen_images(prompt: str) -> list[str]:
 def _with_quotes(message: str) -> str:
     """The message with quotes around images that exist, also names with spaces or in brackets."""
     protected = [word.span() for word in _WORD.finditer(message) if _read(word[0]).protected]
+    lasts, ends = [last for _, last in protected], [m.end() for m in _SUFFIX.finditer(message)]
     pieces, done = [], 0
-    for suffix in _SUFFIX.finditer(message):
-        end = suffix.end()
-        if any(first < end <= last for first, last in protected):
+    for earlier, end in zip([0, 0, *ends], ends, strict=False):  # a name has two suffixes at most
+        at, far = bisect_left(lasts, end), max(0, end - _LONGEST)
+        if any(first < end for first, _ in protected[at : at + 1]):
             continue
-        before = [last for _, last in protected if last < end]
-        first = max(done, end - _LONGEST, message.rfind("\n", 0, end) + 1, *before)
+        first = max(done, earlier, far, message.rfind("\n", far, end) + 1, *lasts[:at][-1:])
         for start in (begin.start() for begin in _BEGINS.finditer(message, first, end)):
             if _is_file(message[start:end]):
                 name = re.sub(r"""(["\\$`])""", r"\\\1", message[start:end])
-                pieces += [message[done:start].rstrip(_OPENING), f' "{name}" ']
-                done = end + len(message[end:]) - len(message[end:].lstrip(_CLOSING))
+                before, behind = message[done:start], message[end : end + _LONGEST]
+                pieces += [_LABEL.sub("", before).rstrip(_OPENING), f' "{name}" ']
+                done = end + len(behind) - len(behind.lstrip(_CLOSING))
                 break
     return "".join([*pieces, message[done:]])
 
@@ -158,17 +163,23 @@ def local_path(name: str) -> str:
     return unquote(urlsplit(name).path) if name.startswith(FILE_URL) else name
 
 
-def _is_image(word: _Word) -> bool:
-    """True if a word is a path that must be an image's; ImageError if it names another thing."""
+def _is_image(word: _Word, *, words: bool) -> bool:
+    """True if a word is a path that must be an image's; ImageError if it names another thing.
+
+    words: whether it is text then.
+    """
     name, explicit = word.name, _is_explicit(word)
     if _scheme(name) in (*_FETCHED, "data"):
         _refuse_address(name)
     elif _is_path(word, VISUAL_SUFFIXES):
         if _is_file(name, Path.exists):  # what is no regular file is refused when it is opened
             return True
+        if words:
+            return False  # before a search for the nearest name
         if glob.has_magic(name):
             raise ImageError(f"{name}: a question takes no pattern; /image {name} does")
-        raise ImageError(f"{name}: there is no such file{_nearest(name)}")
+        quotes = "" if word.protected else "; a name with spaces needs quotes"
+        raise ImageError(f"{name}: there is no such file{_nearest(name)}{quotes}")
     elif (advice := conversion(name)) and _is_path(word, (Path(name).suffix.lower(),)):
         raise ImageError(f"{name}: {advice}")
     elif explicit and _is_file(name):
@@ -247,5 +258,8 @@ def _is_file(path: str, is_it: Callable[[Path], bool] = Path.is_file) -> bool:
 
 
 def _tidied(text: str) -> str:
-    """The text without the gaps that removed paths leave."""
-    return re.sub(r" +([.,;:!?)]|$)", r"\1", re.sub(r"[ \t]{2,}", " ", text), flags=re.M).strip()
+    """The text without the marks of paths, and without the gaps and commas that they leave."""
+    first, *between, last = (part.strip(" \t") for part in text.split(_TAKEN))
+    others = [*filter(lambda part: part.strip(",; \t"), between), last]
+    spaced = (part if part[:1] in ".,;:!?)\n" else f" {part}" for part in others)
+    return "".join([first, *spaced]).strip().lstrip(",;: ")
