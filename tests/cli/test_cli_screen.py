@@ -70,6 +70,15 @@ def test_a_table_breaks_no_words_and_loses_no_column(terminal, capsys, plain, co
     assert out.count("acceptance") == (1 if columns > 60 else 2)
 
 
+def test_a_gain_from_repeated_text_is_called_so():
+    answer = Answer(plain_seconds=0.05)
+    answer.add(Round([1, 2, 3, 4], 5, 5, 3, by_lookup=True))
+    answer.statistics.seconds["decode"] = 0.1
+    assert short_footer(answer, None, 100).endswith("faster, repeating earlier text")
+    answer.add(Round([1], 5, 5, 0))
+    assert short_footer(answer, None, 100).endswith("faster")
+
+
 @pytest.mark.parametrize(
     ("drafted", "plain_seconds", "context", "end"),
     [

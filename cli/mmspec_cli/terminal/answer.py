@@ -66,7 +66,8 @@ def remarks(answer: Answer, *, details: bool) -> list[str]:
 def short_footer(answer: Answer, first_token: float | None, context: int) -> str:
     """The line under an answer for people who chat: tokens, speed and seconds.
 
-    It ends with the gain of drafting where that is known, and with the share of the context's
+    It ends with the gain of drafting where that is known, and whether lookup made most of it, which
+    drafts an answer to a repeated question almost whole; and with the share of the context's
     positions that are used if it is large.  first_token: as for `footer`.
     """
     statistics, gain = answer.statistics, answer.speed_up
@@ -76,7 +77,9 @@ def short_footer(answer: Answer, first_token: float | None, context: int) -> str
         parts.append(f"first after {first_token:.1f} s")
     parts.append(f"{statistics.seconds['total']:.1f} s in all")
     if gain is not None:
-        parts.append(f"{gain:.1f} × faster" if gain >= FASTER else "no faster")  # noqa: RUF001
+        known = ", repeating earlier text" * (2 * statistics.lookup_rounds > statistics.rounds)
+        faster = f"{gain:.1f} × faster{known}"  # noqa: RUF001
+        parts.append(faster if gain >= FASTER else "no faster")
     used = (statistics.prompt_tokens + statistics.tokens) / context
     if used > MUCH:
         parts.append(f"{used:.0%} of the context used")
