@@ -12,6 +12,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.config import read_config
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.sampling import GREEDY
 from mmspec_mlx.backend import MlxBackend
 from support.conformance_cases import in_turn, logits, prompt_of
@@ -88,6 +89,17 @@ def test_a_target_rewound_anywhere_continues_like_a_cold_one(engine):
         target.rewind(0)
         target.extend(whole)
     np.testing.assert_allclose(target.logits(), expected, atol=1e-5)
+
+
+def test_a_draft_after_a_rewind_has_nothing_of_the_image_that_stood_there(engine):
+    model, image = engine.target.model, engine.target.features(*shown(1, 40, 24))
+    rewound, cold = model.open_target(GREEDY), model.open_target(GREEDY)
+    rewound.extend(Segment([[20, 21, 22], image, [23]]))
+    rewound.rewind(3)
+    cold.extend(Segment([[20, 21, 22]]))
+    rows = [target.fed_rows(HostDraft([24, 25, 26])) for target in (rewound, cold)]
+    for got, expected in zip(*rows, strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
