@@ -8,6 +8,7 @@ import pytest
 from pyarrow import Table, parquet
 
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
+from support.suite_row import without_times
 
 
 def short(out, *more, methods="M,MTC,none", gamma="2"):
@@ -72,6 +73,20 @@ def test_a_second_run_must_say_so_and_be_the_same(run, models, tmp_path):
     assert run(*short(tmp_path, *few, "--resume"), *models).status == 0
     assert (tmp_path / ROWS).read_bytes() == before
     assert len(provenance_of(tmp_path)["resumed"]) == 1
+
+
+def test_a_deleted_line_is_told_and_its_sample_answered_again(run, models, tmp_path):
+    asked = [*short(tmp_path, "--tasks", "caption"), *models]
+    assert run(*asked).status == 0
+    rows = (tmp_path / ROWS).read_text().splitlines(keepends=True)
+    whole = [without_times(row) for row in read_rows(tmp_path / ROWS)]
+    (tmp_path / ROWS).write_text("".join(rows[1:]))
+    assert "(M 1)" in json.loads(run("bench", "report", tmp_path, "--json").out)["problem"]
+    assert "(M 1)" in run("bench", "report", tmp_path).out
+    assert run(*asked, "--resume").status == 0
+    again = sorted(read_rows(tmp_path / ROWS), key=lambda row: row.sample)
+    assert [without_times(row) for row in again] == whole
+    assert "(M 1)" not in run("bench", "report", tmp_path).out
 
 
 def test_sampled_answers_are_measured_and_their_settings_kept(run, models, tmp_path):

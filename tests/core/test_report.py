@@ -102,6 +102,20 @@ def test_the_number_of_samples_that_were_left_out_is_said(run):
     assert "left out" not in tables.title(run(FAST, PLAIN))
 
 
+@pytest.mark.parametrize(
+    ("rows", "missing"),
+    [
+        ([FAST, SLOW, PLAIN, *LATER], ""),
+        ([FAST, PLAIN, *LATER], "of 2 questions answers are missing (MT 1)"),
+        ([FAST, LATER[1]], "(M 1, MT 1, none 2)"),
+    ],
+)
+def test_methods_that_answered_other_questions_are_named(run, rows, missing):
+    problem = run(*rows).problem
+    assert missing in problem
+    assert bool(problem) == bool(missing)
+
+
 def test_a_row_of_an_unknown_method_is_named(run):
     with pytest.raises(UsageError, match=r"rows\.jsonl has a row of MT, which the run has not"):
         run(FAST, SLOW, methods=("M", "none"))

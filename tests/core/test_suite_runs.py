@@ -15,7 +15,7 @@ from mmspec_bench.suite.answerer import open_answerer
 from mmspec_bench.suite.drafts import drafted_share
 from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.offline import OFFLINE_TASKS, offline
-from mmspec_bench.suite.rows import read_rows
+from mmspec_bench.suite.rows import read_rows, rewrite
 from mmspec_bench.suite.runner import Runner
 from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample, shard
 from mmspec_world.wording import prompts
@@ -152,20 +152,36 @@ def test_with_exact_rows_no_difference_is_a_near_tie(engine, tmp_path, monkeypat
     assert drafted.divergence["outcome"] == outcome
 
 
-@pytest.mark.parametrize("length", [1, 3, 5, 8])
-def test_wherever_a_kill_cuts_the_file_resuming_completes_it(engine, tmp_path, length):
+@pytest.mark.parametrize(
+    ("left", "whole_samples"),
+    [
+        *(("0", 0), ("012", 0), ("01234", 1), ("01234567", 2)),  # killed
+        *(("1234567", 1), ("0246", 0), ("4567", 1), ("4567012", 1), ("001234567", 1)),
+    ],
+)
+def test_whichever_lines_are_lost_resuming_completes_the_rows(
+    engine, tmp_path, left, whole_samples
+):
     bench = runner(engine, "M,none", tmp_path, conversation(1, 2), conversation(2, 2))
-    whole = [row for rows in bench.run([]) for row in rows]
-    lines = bench.file.read_bytes().splitlines(keepends=True)
-    bench.file.write_bytes(b"".join(lines[:length]) + lines[-1][:20])
-    left = read_rows(bench.file)
-    done = bench.drop_partial(left)
-    assert len(done) in (0, 4, 8)
-    assert len(left) - len(done) < 4
-    if len(done) == len(left):  # as opening a run does, which drops the torn line
-        bench.file.write_bytes(b"".join(lines[:length]))
+    whole = [without_times(row) for rows in bench.run([]) for row in rows]
+    lines = bench.file.read_text().splitlines(keepends=True)
+    bench.file.write_text("".join(lines[int(n)] for n in left) + lines[-1][:20])
+    rewrite(bench.file, read_rows(bench.file))  # as opening a run does, which drops the torn line
+    done = bench.drop_partial(read_rows(bench.file))
+    assert len(done) == 4 * whole_samples
     list(bench.run(done))
-    assert list(map(without_times, read_rows(bench.file))) == list(map(without_times, whole))
+    rows = sorted(read_rows(bench.file), key=lambda row: row.sample)
+    assert list(map(without_times, rows)) == whole
+
+
+def test_answers_to_a_sample_that_cannot_be_read_any_more_stay(engine, tmp_path):
+    rows = rows_of(engine, "M,none", tmp_path, conversation(1))
+
+    def gone():
+        raise UsageError("no image")
+
+    bench = runner(engine, "M,none", tmp_path, SuiteSample("t/1", "t", gone))
+    assert bench.drop_partial(rows) == rows
 
 
 # Two answers: rounds (drafted, accepted, emitted) of gamma 3.

@@ -28,7 +28,7 @@ def report(screen: Screen, directories: tuple[Path, ...]) -> None:
     files = [directory / name for name in texts]
     if screen.as_json:
         summaries = [line for line in lines if line["task"] == ALL]
-        screen.json({"methods": summaries, "files": list(map(str, files))})
+        screen.json({"methods": summaries, "problem": run.problem, "files": list(map(str, files))})
         return
     screen.say(title(run), *filter(None, [run.problem]))
     show_tables(screen, report_tables(run, lines))

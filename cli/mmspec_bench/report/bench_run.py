@@ -10,6 +10,7 @@ from mmspec_bench.suite.confidence import tokens_per_round
 from mmspec_bench.suite.metrics import Summary, summarise
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, AnswerRow, read_rows
 from mmspec_bench.suite.run_folder import SuiteSettings, read_provenance
+from mmspec_terminal.wording import counted
 
 ALL = "all"
 SETTINGS = SuiteSettings.__dataclass_fields__.keys() - {"shard"}
@@ -63,8 +64,18 @@ class BenchRun:
 
     @property
     def problem(self) -> str:
-        """A line on the programs that disturbed the run; '' if none did."""
-        return str(self.settings.get("problem", ""))
+        """A line on programs that disturbed the run and on missing answers; '' without either."""
+        questions = {row.key for row in self.rows}
+        missing = {
+            name: len(questions - {row.key for row in self.of(name)})
+            for name in self.settings["methods"]
+        }
+        lacking = ", ".join(f"{name} {number}" for name, number in missing.items() if number)
+        unequal = (
+            f"methods do not compare: of {counted(len(questions), 'question')} answers are missing "
+            f"({lacking}); `bench run --resume` adds them"
+        )
+        return "; ".join(filter(None, [self.settings.get("problem"), lacking and unequal]))
 
     @property
     def is_replay(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from mmspec.chat.engine import Engine
@@ -36,7 +37,7 @@ class Runner:
     """Shows each broken sample, which is recorded; None raises the sample's error."""
 
     def run(self, done: Sequence[AnswerRow]) -> Iterator[list[AnswerRow]]:
-        """Answer every sample without a row in `done`; yield its rows once they are on disk."""
+        """Answer every sample that has no row in `done`; yield its rows once they are on disk."""
         finished = {row.sample for row in done}
         for place, sample in enumerate(self.samples):
             if sample.name in finished:
@@ -54,15 +55,29 @@ class Runner:
             yield rows
 
     def drop_partial(self, rows: Sequence[AnswerRow]) -> list[AnswerRow]:
-        """Drop the last sample's rows, also from the file, if a kill left only some of them."""
-        last = [row for row in rows if row.sample == rows[-1].sample]
-        names = {sample.name: sample for sample in self.samples}
-        sample = names.get(last[0].sample) if last else None
-        if sample is None or len(last) == len(sample.read()) * len(self.answerers):
-            return list(rows)
-        complete = list(rows[: -len(last)])
-        rewrite(self.file, complete)
+        """Drop all rows of each sample that lacks some, also from the file.
+
+        A kill or a deleted line leaves such a sample.  All its methods answer again, because their
+        times are compared.
+        """
+        answers: dict[str, list[tuple[str, int]]] = {}
+        for row in rows:
+            answers.setdefault(row.sample, []).append((row.method, row.turn))
+        samples = [sample for sample in self.samples if sample.name in answers]
+        partial = {each.name for each in samples if self._lacks_some(each, answers[each.name])}
+        complete = [row for row in rows if row.sample not in partial]
+        if partial:
+            rewrite(self.file, complete)
         return complete
+
+    def _lacks_some(self, sample: SuiteSample, answers: list[tuple[str, int]]) -> bool:
+        """True unless every method has one answer to each question, or nobody can read them."""
+        try:
+            turns = range(len(sample.read()))
+        except MmspecError:
+            return False
+        methods = (answerer.method.name for answerer in self.answerers)
+        return sorted(answers) != sorted(product(methods, turns))
 
     def warm_up(self) -> None:
         """Answer the first sample that is not broken by every method, without rows."""
@@ -117,9 +132,11 @@ def prepare(
     runner = Runner(answerers, samples, folder / ROWS, note_skipped)
     progress("warming up")
     runner.warm_up()
+    progress("comparing rows and samples")
+    done = runner.drop_partial(rows)
     if settings.memory:  # opened now, so that the warm-up is not remembered
         runner = replace(runner, answerers=[each.with_memory() for each in answerers])
-    return runner, runner.drop_partial(rows)
+    return runner, done
 
 
 def _samples(engine: Engine, settings: SuiteSettings) -> list[SuiteSample]:
