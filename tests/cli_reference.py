@@ -18,8 +18,8 @@ Written from the commands by `make docs-cli`. An option is described at the firs
 it; `mmspec COMMAND --help` shows those of one command, of `chat`, `generate` and `serve` the ones
 of every day, and `--help-all` all. `mmspec --version` shows the version. A command exits with 0
 when it is done, with 2 after one line on stderr about what to change, with 130 after Ctrl-C, with
-143 after SIGTERM and with 129 after SIGHUP, as when the terminal is closed. Where another status is
-possible, its text says so.
+143 after SIGTERM, with 129 after SIGHUP, as when the terminal is closed, and with 141 if the reader
+of its output is gone, as after `| head`. Where another status is possible, its text says so.
 """
 
 MANY = 5

@@ -39,7 +39,8 @@ COMMANDS = {
 ELSEWHERE = {"bench": "mmspec_bench.commands.group"}
 """Modules of commands in other packages, by the command's name."""
 
-INTERRUPTED = 130
+INTERRUPTED, CLOSED_PIPE = 130, 141
+"""A shell's statuses for SIGINT and SIGPIPE."""
 
 ERASED_LINE = "\r\x1b[K"
 
@@ -96,8 +97,8 @@ def cli(ctx: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; every error becomes one line on stderr.
 
-    The status is 2 for a usage error and 130 for an interrupt; `check` defines others.
-    An error that nobody foresaw keeps its traceback, and the status is 1.
+    The status is 2 for a usage error, 130 for an interrupt and 141 for output that nobody reads any
+    more; `check` defines others.  An unforeseen error keeps its traceback, and the status is 1.
     """
     _fill_standard_descriptors()
     sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())  # closed: nothing to read
@@ -125,9 +126,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(f"{error}{source(str(error), given)}", error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _failed("interrupted", INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != 1:  # click's and rich's for a closed pipe
+            raise
         _drop_output()
-        return 1
+        return CLOSED_PIPE
     except OSError as error:
         if error.filename is None:
             _drop_output()  # it was the output that could not be written
