@@ -5,9 +5,10 @@ from typing import Protocol
 
 from mmspec.decoding.acceptance import accept
 from mmspec.decoding.contract import Drafter, Verifier
-from mmspec.decoding.draft import Plan
+from mmspec.decoding.draft import Draft, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.statistics import Round
+from mmspec.ground.errors import DraftError
 
 
 class DraftLengthPolicy(Protocol):
@@ -21,6 +22,18 @@ class DraftLengthPolicy(Protocol):
 
     def observe(self, round_: Round) -> None:
         """Observe a finished round; it may have drafted fewer tokens than were chosen."""
+
+
+def draft_of(drafter: Drafter, plan: Plan, noise: Noise) -> Draft | None:
+    """A drafter's draft.  Raises DraftError for one that is deeper than the plan allows."""
+    draft = drafter.draft(plan, noise)
+    most = max(plan.gamma, plan.lookup.gamma if plan.lookup else 0)
+    if draft and draft.depth > most:  # the answer would be longer than its limit
+        raise DraftError(
+            f"{type(drafter).__name__} drafted {draft.depth} tokens on a path, and the plan allows "
+            f"{most}: draft `plan.gamma` at most"
+        )
+    return draft
 
 
 def decode(
@@ -41,7 +54,7 @@ def decode(
     while left > 0:
         noise = Noise(seed, target.length)
         plan = draft_length.choose(left - 1, target.length)
-        draft = drafter.draft(plan, noise) if drafter and (plan.gamma or plan.lookup) else None
+        draft = draft_of(drafter, plan, noise) if drafter and (plan.gamma or plan.lookup) else None
         verdict = target.verify(draft, noise)
         path, tokens = accept(verdict, stop)
         target.commit(path, tokens[-1])

@@ -48,6 +48,10 @@ class BackendError(MmspecError):
     """A backend or device that is not installed or not present; the message says how to get it."""
 
 
+class DraftError(MmspecError):
+    """A draft that no target may verify: the fault of its drafter, which the message names."""
+
+
 class WriteError(MmspecError):
     """A file or directory that cannot be written; the message names it and the disk's reason."""
 

@@ -1,6 +1,10 @@
 """The loop against plain decoding, on a host-only target."""
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mmspec.decoding.acceptance import Verdict, accept
 from mmspec.decoding.contract import Segment
@@ -8,6 +12,9 @@ from mmspec.decoding.loop import decode
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.drafters.lookup import LookupDrafter
+from mmspec.drafters.surer_drafter import SurerDrafter
+from mmspec.ground.errors import DraftError
 from support.scripted import ScriptedDrafter, ScriptedTarget, logits
 
 PROMPT = [3, 1, 4, 1, 5]
@@ -77,6 +84,36 @@ def test_the_budget_is_exact(budget, tree):
     target, drafter = opened(tree=tree)
     assert tokens(target, drafter, gamma=5, max_tokens=budget) == greedy(budget)
     assert target.length == drafter.length == len(PROMPT) + budget
+
+
+class DeepDrafter(ScriptedDrafter):
+    """Knows the answer, and drafts more of it than the plan allows."""
+
+    def __init__(self, excess, tree):
+        super().__init__(other_seed=0, tree=tree)
+        self.excess = excess
+
+    def draft(self, plan, noise):
+        return super().draft(plan._replace(gamma=plan.gamma + self.excess), noise)
+
+
+@chain_and_trees
+@pytest.mark.parametrize("beside_lookup", [False, True])
+@settings(max_examples=20)
+@given(st.integers(0, 9), st.integers(1, 6), st.integers(1, 20))
+def test_a_draft_that_is_too_deep_never_exceeds_the_budget(
+    tree, beside_lookup, excess, gamma, budget
+):
+    target, drafter = opened()[0], DeepDrafter(excess, tree)
+    drafter.extend([Segment([PROMPT])])
+    lookup = LookupDrafter(GREEDY)
+    lookup.extend([Segment([PROMPT])])
+    both = SurerDrafter(lookup, drafter) if beside_lookup else drafter
+    refused = tree is None and excess and budget > 1
+    with pytest.raises(DraftError, match="DeepDrafter") if refused else suppress(DraftError):
+        assert tokens(target, both, gamma=gamma, max_tokens=budget) == greedy(budget)
+    assert target.sequence == drafter.sequences[0]
+    assert target.sequence == (PROMPT + greedy(budget))[: target.length]
 
 
 @chain_and_trees
