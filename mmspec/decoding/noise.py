@@ -8,7 +8,9 @@ not depend on how it was drafted (Daliri, Musco and Suresh 2024, arXiv 2408.0797
 Shape letters: n positions, c tokens.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log1p
 from typing import Any
 
 Array = Any
@@ -32,17 +34,16 @@ class Noise:
 
     def keys(self, count: int) -> list[list[int]]:
         """Keys [count, 2] of this and the next positions: two unsigned 32-bit integers each."""
-        return [_key(self.seed, self.position + depth) for depth in range(count)]
+        return [self.key(depth) for depth in range(count)]
+
+    def key(self, depth: int) -> list[int]:
+        """The key of the position `depth` tokens on: an odd multiplier and an offset."""
+        bits = _mixed(_mixed(self.seed & _64_BITS) ^ (self.position + depth))
+        return [bits & _32_BITS | 1, bits >> 32]
 
 
 NO_NOISE = Noise(seed=0, position=0)
 """Placeholder noise for greedy rounds, which never read it."""
-
-
-def _key(seed: int, position: int) -> list[int]:
-    """Two integers derived from seed and position: an odd multiplier and an offset."""
-    bits = _mixed(_mixed(seed & _64_BITS) ^ position)
-    return [bits & _32_BITS | 1, bits >> 32]
 
 
 def _mixed(bits: int) -> int:
@@ -61,19 +62,27 @@ def exponentials(xp: Any, keys: Array, tokens: Array) -> Array:
     """
     h = _hash(keys[:, :1] * tokens + keys[:, 1:])
     # w = (h + 0.5) / 2^32, rounded once: float32 holds each half of h exactly.
-    high, low = (xp.astype(half, xp.float32) for half in (_shifted(h, 16), h & 0xFFFF))
+    high, low = (xp.astype(half, xp.float32) for half in ((h >> 16) & 0xFFFF, h & 0xFFFF))
     w = high * 2.0**-16 + (low + 0.5) * 2.0**-32
     # The small ones win and keep their relative precision; -log(1 - w) would lose it.
     return -xp.log1p(-xp.where(w < _BELOW_ONE, w, _BELOW_ONE))
 
 
+def exponential(key: Sequence[int], token: int) -> float:
+    """The variable of one token, not rounded to float32: for a few tokens faster than arrays are.
+
+    key: [2] from `Noise.key`.
+    """
+    h = _hash((key[0] * token + key[1]) & _32_BITS) & _32_BITS
+    return -log1p(-(h + 0.5) * 2.0**-32)
+
+
 def _hash(x: Array) -> Array:
-    """Two rounds of xorshift and multiplication: each bit of x flips half of the result's bits."""
-    x = (x ^ _shifted(x, 16)) * 0x21F0AAAD
-    x = (x ^ _shifted(x, 15)) * 0x735A2D97
-    return x ^ _shifted(x, 15)
+    """Two rounds of xorshift and multiplication: each bit of x flips half of the result's bits.
 
-
-def _shifted(x: Array, bits: int) -> Array:
-    """Logical shift right by `bits`, also for signed integers."""
-    return (x >> bits) & (2 ** (32 - bits) - 1)
+    The masks make shifts logical for signed integers, and for those of Python, whose 32 low bits
+    are the result.
+    """
+    x = (x ^ ((x >> 16) & 0xFFFF)) * 0x21F0AAAD
+    x = (x ^ ((x >> 15) & 0x1FFFF)) * 0x735A2D97
+    return x ^ ((x >> 15) & 0x1FFFF)

@@ -8,15 +8,12 @@ a tree, which is searched best first.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import chain, count, zip_longest
-
-import numpy as np
+from itertools import count
 
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft, Plan
-from mmspec.decoding.host_framework import HOST
-from mmspec.decoding.noise import Noise
+from mmspec.decoding.noise import Noise, exponential
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.text_index import LONGEST, TextIndex
@@ -59,7 +56,7 @@ class LookupDrafter:
         """
         self._text = TextIndex()
         self._texts = [KnownText(self._text), *texts]
-        self._sampler, self._tree = HOST.sampler(sampling), tree
+        self._sampling, self._tree = sampling, tree
 
     @property
     def length(self) -> int:
@@ -84,18 +81,18 @@ class LookupDrafter:
         tree = self._tree and self._tree.within(plan.nodes, plan.gamma)
         tree = tree or Tree((1,) * plan.gamma, nodes=plan.gamma)
         depth = tree.depth(plan.gamma)
+        greedy = self._sampling.greedy
         least, serial = min(LEAST, 8 * LEAST / tree.nodes), count()
         tokens: list[int] = []
         parents: list[int] = []
         chances: list[float] = []
         nodes: list[Node] = []
         chance, parent, at, levels = 1.0, -1, 0, self._levels(depth)
-        draws = self._draws(levels, noise)
         while len(tokens) < tree.nodes:
             if at < depth and levels:
                 width = tree.branching[at] if tree.branching else tree.width
                 shares, below = successors(levels, at)
-                for token, share in ranked(shares, draws[at] if draws else {})[:width]:
+                for token, share in ranked(shares, None if greedy else noise.key(at))[:width]:
                     if chance * share >= least:
                         longer = below.get(token, [])
                         node = (-chance * share, next(serial), token, parent, at + 1, longer)
@@ -119,26 +116,14 @@ class LookupDrafter:
                 level += [(text.weight, tokens[at : at + depth]) for at in places]
         return [level for level in reversed(levels) if level]
 
-    def _draws(self, levels: Levels, noise: Noise) -> list[dict[int, float]]:
-        """The noise of all tokens that may follow, by position; empty if decoding is greedy."""
-        if not levels or self._sampler.sampling.greedy:
-            return []
-        rows = zip_longest(*(tokens for level in levels for _, tokens in level), fillvalue=0)
-        columns = [list(set(row)) for row in rows]
-        at = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
-        keys = HOST.keys(noise, len(columns))[at]
-        ids = np.fromiter(chain.from_iterable(columns), np.int64, len(at)).astype(np.uint32)
-        draws = iter(self._sampler.exponentials(keys, ids[:, None])[:, 0].tolist())
-        return [dict(zip(column, draws, strict=False)) for column in columns]
 
-
-def ranked(chances: dict[int, float], draws: dict[int, float]) -> list[tuple[int, float]]:
+def ranked(chances: dict[int, float], key: Sequence[int] | None) -> list[tuple[int, float]]:
     """Tokens, the likeliest first, and their chances of being the target's own.
 
-    draws: the noise of each; then chances are q / E over the sum of all that may follow.
+    key: that of their noise; then chances are q / E over the sum of all that may follow.
     """
-    if draws and chances:
-        scores = {token: chance / draws[token] for token, chance in chances.items()}
+    if key and chances:
+        scores = {token: chance / exponential(key, token) for token, chance in chances.items()}
         total = sum(scores.values()) + 1 - sum(chances.values())
         chances = {token: score / total for token, score in scores.items()}
     return sorted(chances.items(), key=lambda pair: -pair[1])

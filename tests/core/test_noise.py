@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from mmspec.decoding.host_framework import keys, sampler
-from mmspec.decoding.noise import Noise, exponentials
+from mmspec.decoding.noise import Noise, exponential, exponentials
 from mmspec.decoding.sampling import Sampling
 from support.chi_square import check_fit, warped
 
@@ -146,3 +148,10 @@ def test_the_smallest_temperatures_are_greedy(temperature):
     confidence, children = chosen.children(logits, own, 2)
     assert np.isfinite(confidence).all()
     assert children[:, 0].tolist() == [1, 0]
+
+
+@given(some.integers(0, 2**64 - 1), some.integers(0, 2**20), some.integers(0, 2**31 - 1))
+def test_one_variable_is_that_of_arrays(seed, position, token):
+    noise = Noise(seed, position)
+    (of_arrays,) = exponentials(np, keys(noise, 1), np.array([token], dtype=np.uint32))[0]
+    assert exponential(noise.key(0), token) == pytest.approx(of_arrays, rel=1e-5)
