@@ -170,3 +170,16 @@ def test_processes_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
     assert drafted["figures"]["text"]["tokens_per_round"] >= 1
     assert all(each["figures"] == {} for each in missing)
     assert run(*tiny, "--peers", "vllm").status == 1
+
+
+@pytest.mark.parametrize(("command", "work"), [("speed", "measure"), ("peers", "compare")])
+def test_a_measurement_that_is_stopped_says_that_nothing_is_kept(
+    run, models, monkeypatch, command, work
+):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"mmspec_bench.commands.{command}.{work}", stopped)
+    result = run("bench", command, *models[:4])
+    assert result.status == 130
+    assert "nothing is kept" in result.err

@@ -1,11 +1,13 @@
 """What the measuring commands share: models, tables, and lists of values."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.hub import resolve
 from mmspec.drafters.views import PLAIN
+from mmspec.ground.errors import WriteError
 from mmspec_bench.table import Table
 from mmspec_terminal.render import Screen
 
@@ -25,6 +27,18 @@ def show_tables(screen: Screen, tables: Iterable[Table]) -> None:
         screen.table(table.columns, table.rows)
         if table.note:
             screen.say(table.note)
+
+
+@contextmanager
+def note_when_stopped(
+    screen: Screen, kept: str = "nothing is kept; a smaller --count or --repeats takes less time"
+) -> Iterator[None]:
+    """Say what is kept and how to go on if Ctrl-C, a signal or a full disk ends the block."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, WriteError):
+        screen.note(f"stopped: {kept}")
+        raise
 
 
 def split(text: str) -> list[str]:

@@ -10,7 +10,7 @@ import click
 from mmspec.chat.engine import Engine
 from mmspec.chat.plugins import load_backend
 from mmspec.ground.errors import WriteError
-from mmspec_bench.commands.output import show_tables, split
+from mmspec_bench.commands.output import note_when_stopped, show_tables, split
 from mmspec_bench.measure.steadiness import watch
 from mmspec_bench.report.bench_run import read_run
 from mmspec_bench.report.tables import drafting
@@ -142,11 +142,10 @@ def _run(screen: Screen, runner: Runner, done: Sequence[AnswerRow], out: Path) -
     """Run all samples, showing the tokens per round of all drafting methods so far."""
     rows = [row for row in done if row.drafted]
     samples = len({row.sample for row in done})
-    try:
-        with screen.bar(len(runner.samples), done=samples) as advance:
-            for more in runner.run(done):
-                rows += [row for row in more if row.drafted]
-                advance(f"{block_efficiency(rows):.2f} tokens per round")
-    except (KeyboardInterrupt, SystemExit, WriteError):
-        screen.note(f"stopped: the rows so far are in {out}; go on with --resume")
-        raise
+    with (
+        note_when_stopped(screen, f"the rows so far are in {out}; go on with --resume"),
+        screen.bar(len(runner.samples), done=samples) as advance,
+    ):
+        for more in runner.run(done):
+            rows += [row for row in more if row.drafted]
+            advance(f"{block_efficiency(rows):.2f} tokens per round")

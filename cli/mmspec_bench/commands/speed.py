@@ -14,7 +14,7 @@ from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
 from mmspec.drafters.views import UNLETTERED
-from mmspec_bench.commands.output import show_tables, split
+from mmspec_bench.commands.output import note_when_stopped, show_tables, split
 from mmspec_bench.measure.speed import measure, timed
 from mmspec_bench.measure.steadiness import watch
 from mmspec_bench.measure.timing import Figures
@@ -87,7 +87,8 @@ def speed(
             methods[f"{spec} gamma {gamma}"] = replace(options, drafting=spec, gamma=gamma)
     model, disturbance = engine.target.model, watch(engine.target.model.device)
     answers = {name: partial(timed, engine, own) for name, own in methods.items()}
-    figures = measure(answers, questions, repeats, screen.progress)
+    with note_when_stopped(screen):
+        figures = measure(answers, questions, repeats, screen.progress)
     problem = with_flags(disturbance())
     report = {
         "model": engine.target.name,
