@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, Protocol
 
+import numpy as np
+
 from mmspec.decoding import formulas
 from mmspec.ground.arrays import A
+from mmspec.ground.errors import DraftError
 
 
 class Draft(Protocol):
@@ -85,9 +88,12 @@ class DeviceDraft(Generic[A]):
         return Ancestry(visible, xp.sum(visible, axis=-1) - 1)
 
 
+INTEGERS = (int, np.integer)
+
+
 @dataclass(frozen=True, slots=True)
 class HostDraft:
-    """A chain or tree proposed on the host, as by lookup, for any backend's target."""
+    """A chain or tree proposed on the host, for any backend's target; raises DraftError."""
 
     tokens: list[int]
     """[n] token ids of the target, n >= 1, parents before children."""
@@ -96,6 +102,17 @@ class HostDraft:
     chances: list[float] = field(default_factory=list, compare=False)
     """[n] the drafter's estimates that nodes are accepted, the largest first; empty without any."""
     by_lookup: bool = field(default=False, compare=False)
+    depth: int = field(init=False, compare=False)
+    """The most nodes on one path from the root."""
+
+    def __post_init__(self) -> None:
+        if not len(self.tokens):
+            raise DraftError("a HostDraft has no tokens: return None if there is nothing to draft")
+        for token in self.tokens:
+            if not isinstance(token, INTEGERS):
+                raise DraftError(f"a HostDraft has the token {token!r}: give a list of integers")
+        depth = self.size if self.parents is None else deepest(self.parents, self.size)
+        object.__setattr__(self, "depth", depth)
 
     @property
     def size(self) -> int:
@@ -110,15 +127,20 @@ class HostDraft:
         tokens, chances = self.tokens[:count], self.chances[:count]
         return HostDraft(tokens, parents, chances, self.by_lookup) if count else None
 
-    @property
-    def depth(self) -> int:
-        """The most nodes on one path from the root."""
-        if self.parents is None:
-            return self.size
-        depths: list[int] = []
-        for parent in self.parents:
-            depths.append(1 + (depths[parent] if parent >= 0 else 0))
-        return max(depths)
+
+def deepest(parents: Sequence[Any], count: int) -> int:
+    """The most nodes on one path of a tree; raises DraftError unless its `count` nodes make one."""
+    depths: list[int] = []
+    for node, parent in enumerate(parents):
+        if not isinstance(parent, INTEGERS) or not -1 <= parent < node:
+            raise DraftError(
+                f"in a HostDraft the parent of node {node} is {parent!r}: give the index of an "
+                "earlier node, or -1 for the root"
+            )
+        depths.append(1 + (depths[parent] if parent >= 0 else 0))
+    if len(depths) != count:
+        raise DraftError(f"a HostDraft has {count} tokens and {len(depths)} parents: give as many")
+    return max(depths)
 
 
 def require_path(draft: Draft | None, path: Sequence[int], tokens: Sequence[int]) -> None:

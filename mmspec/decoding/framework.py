@@ -20,6 +20,7 @@ from mmspec.decoding.sampling import Sampler, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander, TreeArrays, draft_chain, draft_tree
 from mmspec.ground.arrays import A, Map
+from mmspec.ground.errors import DraftError
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +72,22 @@ class Framework(Generic[A]):
         numbers = iter(joined.tolist())
         return (list(islice(numbers, len(part))) for part in parts)
 
-    def own_draft(self, draft: Draft | None) -> DeviceDraft[A] | None:
-        """The draft on the device; raises TypeError for one that another backend drafted."""
+    def own_draft(self, draft: Draft | None, vocabulary: int) -> DeviceDraft[A] | None:
+        """The draft on the device; raises DraftError for one that is not this target's."""
         if isinstance(draft, HostDraft):
+            if not 0 <= min(draft.tokens) <= max(draft.tokens) < vocabulary:
+                raise DraftError(
+                    f"a HostDraft has tokens from {min(draft.tokens)} to {max(draft.tokens)}, and "
+                    f"the target those from 0 to {vocabulary - 1}"
+                )
             ids = self.integers(draft.tokens)
             parents = None if draft.parents is None else self.integers(draft.parents)
             return self.draft_type(ids, draft.depth, parents)
         if draft is not None and not isinstance(draft, self.draft_type):
-            raise TypeError(f"a {type(draft).__name__} was not drafted by this backend")
+            raise DraftError(
+                f"a {type(draft).__name__} is no draft of this backend's: return "
+                f"{self.draft_type.__name__}, HostDraft or None"
+            )
         return draft
 
     def draft(

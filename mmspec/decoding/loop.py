@@ -25,13 +25,16 @@ class DraftLengthPolicy(Protocol):
 
 
 def draft_of(drafter: Drafter, plan: Plan, noise: Noise) -> Draft | None:
-    """A drafter's draft.  Raises DraftError for one that is deeper than the plan allows."""
+    """A drafter's draft.  Raises DraftError for a list, or more depth than the plan's."""
     draft = drafter.draft(plan, noise)
     most = max(plan.gamma, plan.lookup.gamma if plan.lookup else 0)
+    name = type(drafter).__name__
+    if isinstance(draft, list):
+        raise DraftError(f"{name} drafted a list: return HostDraft(tokens), or None")
     if draft and draft.depth > most:  # the answer would be longer than its limit
         raise DraftError(
-            f"{type(drafter).__name__} drafted {draft.depth} tokens on a path, and the plan allows "
-            f"{most}: draft `plan.gamma` at most"
+            f"{name} drafted {draft.depth} tokens on a path, and the plan allows {most}: draft "
+            "`plan.gamma` at most"
         )
     return draft
 

@@ -84,7 +84,7 @@ class TargetSequence(ABC, Generic[A]):
         state = self._state = self._state._replace(verified=None)
         framework = self._framework
         with framework.inference():
-            own = framework.own_draft(draft)
+            own = framework.own_draft(draft, self._language.config.vocab_size)
             ancestry = own.ancestry(framework.xp) if own else None
             logits = self._feed(own, ancestry).logits
             keys = framework.keys(noise, 1 + (own.depth if own else 0))
@@ -120,7 +120,7 @@ class TargetSequence(ABC, Generic[A]):
         """Hidden states, logits, and keys and values of the last token and a draft.  Blocks."""
         framework, start = self._framework, self.length - 1
         with framework.inference():
-            own = framework.own_draft(draft)
+            own = framework.own_draft(draft, self._language.config.vocab_size)
             states, logits = self._feed(own, own.ancestry(framework.xp) if own else None)
             keys_values = self._cache.read(start, start + len(logits))
             to_host = framework.to_host

@@ -105,7 +105,7 @@ class LookupDrafter:
             chances.append(-minus_chance)
             chance, parent = chances[-1], len(tokens) - 1
         size = plan.pays(chances) if plan.pays else len(tokens)
-        return HostDraft(tokens, parents, chances, by_lookup=True).first(size)
+        return HostDraft(tokens, parents, chances, by_lookup=True).first(size) if size else None
 
     def _levels(self, depth: int) -> Levels:
         """The places after the last tokens, with continuations of `depth` tokens."""

@@ -16,11 +16,13 @@ from test_conformance_sequences import (
 )
 
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.host_framework import keys, sampler
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import draft_tree
+from mmspec.ground.errors import DraftError
 from support import sequence_helpers as helpers
 from support.adaptive_oracle import softmax
 from support.conformance_cases import TREES
@@ -182,6 +184,16 @@ def test_what_is_no_path_is_refused_and_changes_nothing(engine, views):  # noqa:
     helpers.draft(drafter, 2, *MIXED)
     with pytest.raises(ValueError, match="deep"):
         drafter.commit([0, 1, 2], [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("token", [-1, 10**6, 2**70])
+def test_a_token_beyond_the_vocabulary_is_refused_and_changes_nothing(engine, views, token):  # noqa: F811
+    target = target_of(engine, views, CHUNKS)
+    length, logits = target.length, target.logits()
+    with pytest.raises(DraftError, match=str(token)):
+        target.verify(HostDraft([3, token]), NO_NOISE)
+    assert target.length == length
+    np.testing.assert_array_equal(target.logits(), logits)
 
 
 @pytest.mark.parametrize("nodes", [1, 8, 40])

@@ -2,12 +2,14 @@
 
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmspec.decoding.acceptance import Verdict, accept
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.loop import decode
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
@@ -114,6 +116,38 @@ def test_a_draft_that_is_too_deep_never_exceeds_the_budget(
         assert tokens(target, both, gamma=gamma, max_tokens=budget) == greedy(budget)
     assert target.sequence == drafter.sequences[0]
     assert target.sequence == (PROMPT + greedy(budget))[: target.length]
+
+
+MALFORMED = {
+    "a list": lambda: [3],
+    "no tokens": lambda: HostDraft([]),
+    "floats": lambda: HostDraft([1.0]),
+    "an array of floats": lambda: HostDraft(np.ones(2)),
+    "characters": lambda: HostDraft("ab"),
+    "rows": lambda: HostDraft([[1, 2]]),
+    "an array of rows": lambda: HostDraft(np.ones((1, 2), int)),
+    "beyond the vocabulary": lambda: HostDraft([3, 11]),
+    "negative": lambda: HostDraft([3, -1]),
+    "beyond 64 bits": lambda: HostDraft([2**70]),
+    "a cycle": lambda: HostDraft([1, 2], [1, 0]),
+    "a later parent": lambda: HostDraft([1, 2], [-1, 5]),
+    "its own parent": lambda: HostDraft([1, 2], [-1, 1]),
+    "a parent before the root": lambda: HostDraft([1, 2], [-1, -2]),
+    "a parent that is a float": lambda: HostDraft([1, 2], [-1, 0.0]),
+    "few parents": lambda: HostDraft([1, 2], [-1]),
+    "no parents": lambda: HostDraft([1, 2], []),
+}
+
+
+@pytest.mark.parametrize("draft", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_draft_is_refused_and_changes_nothing(draft, monkeypatch):
+    target, drafter = opened()
+    monkeypatch.setattr(drafter, "draft", lambda *_: draft())
+    with pytest.raises(DraftError, match="Draft"):
+        tokens(target, drafter, gamma=4, max_tokens=9)
+    assert target.sequence == drafter.sequences[0] == PROMPT
+    monkeypatch.setattr(drafter, "draft", lambda *_: HostDraft(np.array([1])))
+    assert tokens(target, drafter, gamma=4, max_tokens=9) == greedy(9)
 
 
 @chain_and_trees

@@ -88,7 +88,7 @@ class ScriptedTarget:
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         self.fault("target.verify")
         assert noise.position == self.length or self.sampling.greedy
-        own = HOST.own_draft(draft)
+        own = HOST.own_draft(draft, self.vocabulary)
         drafted = own.ids.tolist() if own else []
         tree = own.parents if own else None
         parents = list(range(-1, len(drafted) - 1)) if tree is None else tree.tolist()
