@@ -34,6 +34,8 @@ from mmspec_cli.main import COMMANDS, main
         (["check", "--prompt", "x", "--drafting", "none"], ["--draft"]),
         (["chat", "no\x1bwhere.png"], ["where.png", "cannot be read"]),
         (["bench", "peers", "--peers", "mlx,tgi"], ["unknown peer 'tgi'"]),
+        (["bench", "peers", "--drafting", "M,XQ"], ["unknown drafting 'XQ'"]),
+        (["bench", "peers", "--gamma", "0"], ["--gamma 0"]),
         (["bench", "speed", "--captions", "no.jsonl"], ["cannot read no.jsonl"]),
         (["bench", "speed", "--repeats", "0"], ["--repeats"]),
     ],

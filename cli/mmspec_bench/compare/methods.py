@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from mmspec.chat.options import Gamma
+from mmspec.chat.options import Gamma, Options
 from mmspec.checkpoints.head_export import SPECULATIVE_TOKENS
 from mmspec.drafters.views import UNLETTERED
-from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import choice
 
 PEERS = ("torch", "mlx", "transformers", "mlx-lm", "mlx-vlm", "vllm", "llama.cpp")
@@ -49,12 +48,10 @@ def peer_methods(
     exact: str = "auto",
     pythons: Mapping[str, str | None] = MappingProxyType({}),
 ) -> list[PeerMethod]:
-    """All methods of the named peers, with Pythons by peer; raises UsageError for another name."""
+    """All methods of the named peers, with Pythons by peer; raises UsageError for wrong values."""
     for peer in peers:
         if peer not in PEERS:
             raise choice("peer", peer, PEERS)
-    if exact not in MODES:
-        raise choice("exact mode", exact, MODES)
     script = "run_transformers.Transformers"
     assisted = PeerMethod("transformers, assistant_model", script, drafts=True)
     lookup = {"lookup": LOOKUP_TOKENS}
@@ -86,11 +83,10 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
     methods = []
     for drafting in ("none", *draftings):
         name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
-        options = {"backend": backend, "drafting": drafting, "gamma": gamma, "exact": exact}
-        drafts = drafting not in UNLETTERED
-        methods.append(
-            PeerMethod(f"mmspec {backend}, {name}", "run_mmspec.Mmspec", drafts, options)
-        )
+        options: dict[str, Any] = {"drafting": drafting, "gamma": gamma, "exact": exact}
+        Options(**options)  # refuses what its process would, before any starts
+        drafts, own = drafting not in UNLETTERED, options | {"backend": backend}
+        methods.append(PeerMethod(f"mmspec {backend}, {name}", "run_mmspec.Mmspec", drafts, own))
     return methods
 
 
