@@ -27,14 +27,12 @@ def prompts_for(config: ModelConfig, count: int, tasks: Sequence[str] = ()) -> l
     return world_prompts(count, size=config.vision.image_size, tasks=tasks or ONE_IMAGE_TASKS)
 
 
-def world_prompts(
-    count: int, *, size: int, tasks: Sequence[str] = ONE_IMAGE_TASKS, seed: int = 0
-) -> list[Prompt]:
+def world_prompts(count: int, *, size: int, tasks: Sequence[str] = ONE_IMAGE_TASKS) -> list[Prompt]:
     """First questions of held-out samples, task by task; images of `size` x `size` pixels."""
     for task in tasks:
         if task not in TASKS:
             raise UsageError(f"no task {task!r}: use {', '.join(TASKS)}")
-    turns = enumerate(islice(cycle(tasks), count), start=seed)
+    turns = enumerate(islice(cycle(tasks), count))
     return [Prompt(f"{task}-{n}", world_questions(task, n, size)[0]) for n, task in turns]
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isnan
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +16,8 @@ class Table:
 
 
 def number(value: float | None) -> str:
-    """A number with two digits; empty for None and nan."""
-    return "" if value is None or isnan(value) else f"{value:.2f}"
+    """A number with two digits; empty for None."""
+    return "" if value is None else f"{value:.2f}"
 
 
 def positive(value: float) -> str:

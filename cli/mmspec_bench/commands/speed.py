@@ -12,8 +12,7 @@ from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import computed
 from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.diagnostics.provenance import provenance
-from mmspec.drafters.views import PLAIN as PLAIN_DRAFTING
-from mmspec.drafters.views import UNLETTERED
+from mmspec.drafters.views import PLAIN, UNLETTERED
 from mmspec_bench.commands.output import note_when_stopped, show_tables, split
 from mmspec_bench.measure.speed import measure, timed
 from mmspec_bench.measure.steadiness import watch
@@ -80,10 +79,10 @@ def speed(
     engine = Setup(screen, loading, options).load()
     screen.note(*engine.notes)
     questions = given or prompts_for(engine.target.model.config, count, split(tasks))
-    methods = {"plain": replace(options, drafting=PLAIN_DRAFTING.spec, gamma=1)}
+    methods = {"plain": replace(options, drafting=PLAIN.spec, gamma=1)}
     asked = split(drafting or (engine.head.kind if engine.head else VIEWS))
     for spec, gamma in product(asked, lengths):
-        if spec != PLAIN_DRAFTING.spec and (engine.drafts or spec in (*UNLETTERED, "auto")):
+        if spec != PLAIN.spec and (engine.drafts or spec in (*UNLETTERED, "auto")):
             methods[f"{spec} gamma {gamma}"] = replace(options, drafting=spec, gamma=gamma)
     model, disturbance = engine.target.model, watch(engine.target.model.device)
     answers = {name: partial(timed, engine, own) for name, own in methods.items()}

@@ -34,14 +34,12 @@ def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Cells by column: one per position of a list, one per key of a dictionary."""
+    """Cells by column: one per position of a list."""
     line: dict[str, Any] = {}
     for name, value in values.items():
         match value:
             case list():
                 line |= {f"{name}_{i}": entry for i, entry in enumerate(value, start=1)}
-            case dict():
-                line |= {f"{name}_{key}": entry for key, entry in value.items()}
             case str() if value.startswith(("=", "+", "-", "@")):
                 line[name] = f"'{value}"  # spreadsheets would read it as a formula
             case _:
