@@ -21,6 +21,7 @@ from mmspec.chat.plugins import (
     load_head,
     preferred,
     require_device,
+    whole_head,
 )
 from mmspec.checkpoints import mtp
 from mmspec.checkpoints.cards import load_cards, pair_of
@@ -172,7 +173,10 @@ def _find_target(
     """The target's name and directory."""
     if isinstance(model, LoadedModel):
         return model.name, model.directory
-    name = _text("model", model, "another engine's `target`")
+    if not isinstance(model, str | Path):
+        got = type(model).__name__
+        raise UsageError(f"`model` is a {got}: give a name, a path or another engine's `target`")
+    name = str(model)
     name = _auto_model(backend, notes) if name == "auto" else _with_id(name)
     directory = resolve(name, backend)
     if is_head(directory):
@@ -183,13 +187,6 @@ def _find_target(
 def _with_id(name: str) -> str:
     """A model's name; of `.`, `..` and the like the directory's whole path, which says more."""
     return str(Path(name).resolve()) if Path(name).name in ("", "..") else name
-
-
-def _text(argument: str, value: str | Path, other: str) -> str:
-    """A name or a directory as text; raises UsageError for anything else."""
-    if isinstance(value, str | Path):
-        return str(value)
-    raise UsageError(f"`{argument}` is a {type(value).__name__}: give a name, a path or {other}")
 
 
 def _auto_model(backend: str, notes: list[str]) -> str:
@@ -206,9 +203,10 @@ def _find_draft(
 
     'auto' takes the drafter in the files of the target, which are in `directory`, if it has one.
     """
-    if isinstance(draft, Head):
-        return LoadedHead(draft.config.kind, None, draft)
-    draft = _text("draft", draft, 'a Head, or "none"')
+    if not isinstance(draft, str | Path):
+        head = whole_head(draft, "`draft`", 'a name, a path, a Head or "none"')
+        return LoadedHead(head.config.kind, None, head)
+    draft = str(draft)
     if draft == "none":
         return None
     if draft == "auto" and mtp.has_mtp(directory):

@@ -1,19 +1,17 @@
 """Finds backends, captioners and drafters by entry point; imports only what it loads."""
 
 import sys
-from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
 from mmspec.chat.captions import Captioner
 from mmspec.checkpoints.config import model_type
-from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
+from mmspec.checkpoints.head_config import KINDS, HeadConfig, is_head, read_head_config
 from mmspec.decoding.contract import Backend, Head, Model
 from mmspec.drafters.views import LETTERS
-from mmspec.ground.errors import BackendError, choice, not_installed
+from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, loading, registered
+from mmspec.ground.errors import BackendError, UsageError, choice
 
-BACKENDS = "mmspec.backends"
-CAPTIONERS = "mmspec.captioners"
 DRAFTERS = "mmspec.drafters"
 """Entry-point group for drafters from other packages; see docs/extending.md."""
 
@@ -22,11 +20,6 @@ FRAMEWORKS = {"mlx": "mlx", "torch": "torch"}
 
 DEVICES = {"mlx": ("cpu", "gpu"), "torch": ("cpu", "cuda", "mps")}
 """Kinds of devices of each backend of this project, whether or not this machine has them."""
-
-
-def registered(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name."""
-    return {point.name: point for point in entry_points(group=group)}
 
 
 def installed_backends() -> list[str]:
@@ -55,7 +48,8 @@ def load_backend(name: str) -> Backend:
         raise BackendError(
             f'backend {name} is not installed: run pip install "mmspec[{name}]", or use another'
         )
-    backend: Backend = plugins[name].load()()
+    with loading(plugins[name]):
+        backend: Backend = plugins[name].load()()
     return backend
 
 
@@ -91,10 +85,8 @@ def load_captioner(kind: str, directory: Path) -> Captioner:
     plugins = registered(CAPTIONERS)
     if kind not in plugins:
         raise choice("captioner type", kind, ["llava", *sorted(plugins)])
-    try:
+    with loading(plugins[kind]):
         captioner: Captioner = plugins[kind].load()(directory)
-    except ModuleNotFoundError as error:
-        raise not_installed(f"the captioner {directory} ({kind})", error, "train") from error
     return captioner
 
 
@@ -116,10 +108,29 @@ def head_kind(directory: Path) -> str | None:
 def load_head(backend: Backend, kind: str, directory: Path, model: Model) -> Head:
     """Load the head of a kind in a checkpoint directory for `model`.
 
-    Another package loads it if the kind is one of that package's. Raises CheckpointError or
-    UsageError for a head that cannot be loaded.
+    Another package loads it if the kind is one of that package's. Raises CheckpointError,
+    UsageError or BackendError for a head that cannot be loaded.
     """
-    plugins = registered(DRAFTERS)
-    load = plugins[kind].load() if kind in plugins else backend.load_head
-    head: Head = load(directory, model)
+    point = registered(DRAFTERS).get(kind)
+    if point is None:
+        return backend.load_head(directory, model)
+    with loading(point):
+        head: Head = point.load()(directory, model)
+    return whole_head(head, f"the draft {directory}", "a mmspec.Head")
+
+
+def whole_head(head: Head, name: str, allowed: str) -> Head:
+    """A head with all members.  Raises UsageError for another object; allowed: said in it."""
+    require_members(head, Head, name, allowed)
+    if not isinstance(head.config, HeadConfig):
+        got = type(head.config).__name__
+        raise UsageError(f"the `config` of {name} is a {got}: give a mmspec.HeadConfig")
     return head
+
+
+def require_members(made: object, protocol: type, name: str, allowed: str) -> None:
+    """Raise UsageError for an object that lacks a member of a protocol."""
+    members = {member for member in vars(protocol) if not member.startswith("_")}
+    if lacking := ", ".join(sorted(members - {*dir(made)})):
+        got = type(made).__name__
+        raise UsageError(f"{name} is a {got} without {lacking}: give {allowed}")

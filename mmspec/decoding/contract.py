@@ -31,7 +31,7 @@ column.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,7 +230,6 @@ class Model(Protocol):
         """
 
 
-@runtime_checkable
 class Head(Protocol):
     """A drafter that reads one target's hidden states and drafts for that target only."""
 

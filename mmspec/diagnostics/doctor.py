@@ -5,10 +5,11 @@ from importlib.util import find_spec
 from typing import Any, TypedDict
 
 from mmspec.chat.calibration import finding_lines
-from mmspec.chat.plugins import BACKENDS, CAPTIONERS, installed_backends, load_backend, registered
+from mmspec.chat.plugins import installed_backends, load_backend
 from mmspec.checkpoints.cards import Card, load_cards, present
 from mmspec.checkpoints.recommendation import advice, memory_bytes
 from mmspec.diagnostics.provenance import environment
+from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, registered
 from mmspec.ground.errors import MmspecError
 
 OPTIONAL = {

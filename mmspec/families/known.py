@@ -1,13 +1,12 @@
 """The families that mmspec knows, and those of other packages, by config.json's `model_type`."""
 
-from importlib.metadata import entry_points
-
 from mmspec.families.family import Family
 from mmspec.families.llava import LLAVA
 from mmspec.families.qwen2_5_vl import QWEN2_5_VL
 from mmspec.families.qwen3_5 import QWEN3_5, QWEN3_5_TEXT
 from mmspec.families.qwen3_vl import QWEN3_VL
 from mmspec.families.text_families import LLAMA, QWEN2, QWEN3
+from mmspec.ground.entry_points import loading, registered
 from mmspec.ground.json_file import Block
 
 GROUP = "mmspec.families"
@@ -22,8 +21,11 @@ def find_family(model_type: str) -> Family | None:
     """The family of a `model_type`; None if no package has one."""
     if model_type in FAMILIES:
         return FAMILIES[model_type]
-    points = (point for point in entry_points(group=GROUP) if point.name == model_type)
-    return next((point.load() for point in points), None)
+    family: Family | None = None
+    if point := registered(GROUP).get(model_type):
+        with loading(point):
+            family = point.load()
+    return family
 
 
 def family_of(whole: Block) -> Family:

@@ -57,9 +57,10 @@ class WriteError(MmspecError):
 
 
 def not_installed(what: str, error: ImportError, extra: str) -> BackendError:
-    """The error for a feature whose package, named by `error`, comes with an extra of mmspec."""
+    """The error for a feature that lacks a package; extra: mmspec's that brings it, if one does."""
+    package = f'"mmspec[{extra}]"' if extra else error.name
     return BackendError(
-        f'{what} needs {error.name}, which is not installed: run pip install "mmspec[{extra}]"'
+        f"{what} needs {error.name}, which is not installed: run pip install {package}"
     )
 
 

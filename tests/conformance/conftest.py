@@ -9,8 +9,9 @@ import os
 import pytest
 
 from mmspec.chat.engine import Engine, load
-from mmspec.chat.plugins import BACKENDS, installed_backends, registered
+from mmspec.chat.plugins import installed_backends
 from mmspec.exactness import probe
+from mmspec.ground.entry_points import BACKENDS, registered
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 

@@ -10,11 +10,12 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.chat.plugins import BACKENDS, load_backend, registered
+from mmspec.chat.plugins import load_backend
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
+from mmspec.ground.entry_points import BACKENDS, registered
 from mmspec.ground.threads import VARIABLES
 from support import factory
 from support import sequence_helpers as helpers

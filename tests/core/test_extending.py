@@ -39,6 +39,7 @@ def installed(tmp_path, monkeypatch):
     (information / "entry_points.txt").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(site)
     invalidate_caches()
+    sys.modules.pop("repeat_drafter", None)
     yield
     sys.modules.pop("repeat_drafter", None)
 
@@ -77,6 +78,38 @@ def test_it_stands_beside_other_drafts_in_one_table_and_a_report_needs_no_plug_i
     assert any(line.startswith("repeat ") for line in capsys.readouterr().out.splitlines())
 
 
+def test_a_module_that_a_package_lacks_is_named_in_one_line(
+    installed, directory, pair_paths, tmp_path, capsys
+):
+    (tmp_path / "site" / "repeat_drafter.py").write_text("import no_such_module")
+    words = ["generate", "--model", pair_paths[0], "--draft", directory, "--prompt", "Hi"]
+    assert main([*map(str, words), "--backend", "torch"]) == 2
+    line = "repeat (mmspec.drafters) needs no_such_module, which is not installed: run pip install"
+    assert f"{line} no_such_module" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    "member",
+    ["RepeatHead.config", "RepeatHead.open_drafter"]
+    + [f"RepeatDrafter.{name}" for name in ("length", "extend", "rewind", "draft", "commit")],
+)
+def test_a_member_that_is_missing_is_named_on_loading(pair_paths, member):
+    page = {}
+    exec(block("python"), page)
+    owner, name = member.split(".")
+    delattr(page[owner], name)
+    with pytest.raises(UsageError, match=f"is a {owner} without {name}: give a"):
+        load(str(pair_paths[0]), page["RepeatHead"](), backend="torch")
+
+
+def test_a_head_without_a_kind_is_refused(pair_paths):
+    page = {}
+    exec(block("python"), page)
+    page["RepeatHead"].config = {}
+    with pytest.raises(UsageError, match="`config` of `draft` is a dict: give a"):
+        load(str(pair_paths[0]), page["RepeatHead"](), backend="torch")
+
+
 def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
     page = {}
     exec(block("python"), page)
@@ -90,7 +123,9 @@ def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
         load(
             str(pair_paths[0]), page["RepeatHead"](), backend="torch", options=Options(drafting="T")
         )
-    with pytest.raises(UsageError, match="`draft` is a int: give a name"):
+    with pytest.raises(
+        UsageError, match="`draft` is a int without config, open_drafter: give a name"
+    ):
         load(pair_paths[0], 3, backend="torch")
     with pytest.raises(UsageError, match="`model` is a int: give a name, a path or another"):
         load(3, backend="torch")

@@ -14,8 +14,8 @@ from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
-from mmspec.chat.plugins import BACKENDS, registered
 from mmspec.decoding.tree import Tree
+from mmspec.ground.entry_points import BACKENDS, registered
 from mmspec.prompt.chunks import Chunk, render
 from mmspec.prompt.conversation import Conversation, Turn
 from mmspec.prompt.images import Picture, picture_from
