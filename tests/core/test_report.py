@@ -144,11 +144,15 @@ def test_csv_reads_back_and_holds_no_formulas(tmp_path):
 def test_shards_are_one_run(tmp_path):
     rows = [plain(f"chart/{place}", 4) for place in range(4)]
     settings = provenance(["none"])
+    second = {"skipped": [{"sample": "chart/7", "reason": "no image"}], "problem": "busy"}
     folders = [
-        write(tmp_path / str(at), rows[at - 1 :: 2], settings | {"shard": f"{at}/2"})
-        for at in (1, 2)
+        write(tmp_path / str(at), rows[at - 1 :: 2], settings | more | {"shard": f"{at}/2"})
+        for at, more in ((1, {}), (2, second))
     ]
-    assert {each.sample for each in read_run(*folders).rows} == {each.sample for each in rows}
+    both = read_run(*folders)
+    assert {each.sample for each in both.rows} == {each.sample for each in rows}
+    assert "1 sample left out" in tables.title(both)
+    assert both.problem == "busy"
     with pytest.raises(UsageError, match="give each shard once"):
         read_run(folders[0], folders[0])
     other = write(tmp_path / "3", rows[:1], settings | {"gamma": 9})

@@ -32,7 +32,7 @@ class BenchRun:
     tasks: list[str]
     """Names of tasks in the order of the suite."""
     settings: dict[str, Any]
-    """The content of the `provenance.json` of the first folder."""
+    """The content of the first folder's `provenance.json`; `skipped` and `problem` of all."""
 
     @property
     def drafting(self) -> list[str]:
@@ -116,11 +116,13 @@ def read_run(*folders: Path) -> BenchRun:
     if not rows:
         raise UsageError(f"{folders[0] / ROWS} has no rows: no sample was answered")
     methods = {row.method for row in rows.values()}
+    skipped = [sample for each in provenances for sample in each["skipped"]]
+    problems = dict.fromkeys(each.get("problem") for each in provenances)
     return BenchRun(
         sorted(rows.values(), key=lambda row: order.index(row.method)),
         [name for name in order if name in methods],
         [*tasks],
-        settings,
+        settings | {"skipped": skipped, "problem": "; ".join(filter(None, problems))},
     )
 
 
