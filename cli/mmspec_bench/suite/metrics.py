@@ -9,6 +9,7 @@ from typing import Any
 
 from mmspec_bench.suite.rows import AnswerRow
 
+Pair = tuple[AnswerRow, AnswerRow]
 Summary = dict[str, Any]
 """`method` and all its measures by name, JSON-serializable."""
 
@@ -86,7 +87,12 @@ def throughput(rows: Sequence[AnswerRow]) -> float:
     return ratio(sum(row.emitted for row in rows), sum(row.seconds["decode"] for row in rows))
 
 
+def pairs(rows: Iterable[AnswerRow], plain: Iterable[AnswerRow]) -> list[Pair]:
+    """Each row whose question plain decoding answered too, with that answer."""
+    others = {row.key: row for row in plain}
+    return [(row, others[row.key]) for row in rows if row.key in others]
+
+
 def speed_up(rows: Iterable[AnswerRow], plain: Iterable[AnswerRow]) -> float:
     """Throughput over plain decoding's: the mean over the questions that both answered."""
-    others = {row.key: throughput([row]) for row in plain}
-    return mean(ratio(throughput([row]), others[row.key]) for row in rows if row.key in others)
+    return mean(ratio(throughput([row]), throughput([other])) for row, other in pairs(rows, plain))
