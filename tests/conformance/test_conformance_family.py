@@ -14,6 +14,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
+from mmspec.ground.errors import MmspecError
 from mmspec.prompt.images import picture_from
 from mmspec_cli.main import main
 from support import factory
@@ -105,6 +106,12 @@ def test_the_backend_of_the_page_answers_as_the_others_do(installed, path, sampl
                 answers.append(str([answer.token_ids for answer in said]))
                 assert way in ("plain", "lookup") or sum(len(each.rounds) for each in said) < 16
     assert len(set(answers)) == 1
+
+
+@pytest.mark.parametrize("option", [{"dtype": "float16"}, {"quantize": "int8"}, {"device": "cuda"}])
+def test_the_backend_of_the_page_refuses_options_that_it_lacks(installed, path, option):
+    with pytest.raises(MmspecError, match="leave other options out"):
+        load(str(path), backend="numpy", **option)
 
 
 def test_check_runs_on_the_backend_of_the_page(installed, path, tmp_path, capsys):
