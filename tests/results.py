@@ -26,6 +26,7 @@ from mmspec_bench.report.csv_files import csv_text
 from mmspec_bench.suite.metrics import (
     acceptance_by_position,
     block_efficiency,
+    pairs,
     ratio,
     throughput,
 )
@@ -186,8 +187,7 @@ def answers(place: Path, name: str, kind: str, options: str) -> dict[str, list[A
 
 def cell(rows: list[AnswerRow], plain: list[AnswerRow]) -> str:
     """Tokens per round, and the median over answers of the speed in times plain decoding."""
-    others = {row.key: throughput([row]) for row in plain}
-    times = [ratio(throughput([row]), others[row.key]) for row in rows if row.key in others]
+    times = [ratio(throughput([own]), throughput([other])) for own, other in pairs(rows, plain)]
     return f"{block_efficiency(rows):.2f}, {median(times):.2f} \N{MULTIPLICATION SIGN}"
 
 
