@@ -100,6 +100,7 @@ def refuse(options: Options, place: DraftPlace | LoadedHead | None, draftless: s
 
 def _lettered(options: Options, spec: str, config: ModelConfig) -> Drafting:
     """Parse `spec` for a draft model with `config`; raises UsageError if it cannot draft so."""
+    options.require_known()
     if options.names_head:
         raise UsageError(f"`drafting={spec}` needs a head of that kind: name one with `draft`")
     if config.text.delta_net and (options.adaptive or len(spec) > 1):

@@ -9,7 +9,15 @@ from mmspec.chat.plugins import is_kind
 from mmspec.decoding.constraint import OpenConstraint
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.views import AND_LOOKUP, OVERFLOWS, PLAIN, UNLETTERED, normalised, read_letters
+from mmspec.drafters.views import (
+    AND_LOOKUP,
+    LETTERS,
+    OVERFLOWS,
+    PLAIN,
+    UNLETTERED,
+    normalised,
+    read_letters,
+)
 from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import UsageError, choice
 from mmspec.ground.settings import require_seed
@@ -131,11 +139,17 @@ class Options:
 
     @property
     def names_head(self) -> bool:
-        """True if `drafting` is a head's kind."""
-        return is_kind(self.model_drafting)
+        """True if `drafting` is a word, not letters: a head's kind, perhaps of an object."""
+        return not set(self.model_drafting.upper()) <= LETTERS.keys()
+
+    def require_known(self) -> None:
+        """Raise UsageError for a drafting that is neither letters nor an installed head's kind."""
+        if self.drafting not in (None, *UNLETTERED) and not is_kind(self.model_drafting):
+            read_letters(self.model_drafting)
 
     def require_draft(self, default: str) -> None:
         """Raise UsageError for an option that needs a draft.  default: the drafting without one."""
+        self.require_known()
         if self.drafting:
             needing = "" if self.drafting in UNLETTERED else f"`drafting={self.drafting}`"
         else:

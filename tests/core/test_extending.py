@@ -129,3 +129,16 @@ def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
         load(pair_paths[0], 3, backend="torch")
     with pytest.raises(UsageError, match="`model` is a int: give a name, a path or another"):
         load(3, backend="torch")
+
+
+def test_options_may_name_the_kind_of_an_object(pair_paths):
+    page = {}
+    exec(block("python"), page)
+    page["RepeatHead"].config = replace(page["RepeatHead"].config, kind="mine")
+    with load(str(pair_paths[0]), page["RepeatHead"](), backend="torch", ready=False) as engine:
+        for drafting in ("mine", "mine+lookup"):
+            chat = engine.chat(Options(drafting=drafting, max_new_tokens=12))
+            answer = chat.reply("What is this?", picture(1))
+            assert answer.drafting.spec == drafting
+        with pytest.raises(UsageError, match="is a head of the kind mine: use"):
+            engine.chat(Options(drafting="other"))

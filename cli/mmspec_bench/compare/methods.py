@@ -84,7 +84,7 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
     for drafting in ("none", *draftings):
         name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
         options: dict[str, Any] = {"drafting": drafting, "gamma": gamma, "exact": exact}
-        Options(**options)  # refuses what its process would, before any starts
+        Options(**options).require_known()  # refuses what its process would, before any starts
         drafts, own = drafting not in UNLETTERED, options | {"backend": backend}
         methods.append(PeerMethod(f"mmspec {backend}, {name}", "run_mmspec.Mmspec", drafts, own))
     return methods
