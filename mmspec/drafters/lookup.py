@@ -21,16 +21,19 @@ from mmspec.ground.tokens import NO_TOKEN
 
 OWN = 4.0
 """Weight of a place in the conversation itself, in places of other texts."""
-DISCOUNT = 0.75
-"""Weight that shorter contexts take from each kind of continuation (Kneser and Ney 1995)."""
-LEAST = 0.1
-"""The least chance of a drafted node; less, 0.8 / n, if more than eight nodes may be drafted."""
+DOUBT, SHORTEST = 12.0, 0.25
+"""Weight of shorter contexts beside the places after n tokens: DOUBT / (n + SHORTEST), by which
+estimates came true in recorded answers."""
+LEAST = 0.075
+"""The least chance of a drafted node; less, 0.8 / n, if more than ten nodes may be drafted."""
 
 EARLIER = 1.0
 """Weight of a place in earlier conversations."""
 
-Levels = list[list[tuple[float, Sequence[int]]]]
-"""Weights and continuations of places: those with the longest contexts come first."""
+Places = list[tuple[float, Sequence[int]]]
+"""Weights and continuations of places."""
+Levels = list[tuple[int, Places]]
+"""Places by the number of tokens that agree before them: those with the most come first."""
 Node = tuple[float, int, int, int, int, Levels]
 """A node that may be drafted: the negated chance, so that the likeliest comes first, a serial
 number, the token, its parent's index or -1, the nodes on its path, and the places after it."""
@@ -82,12 +85,14 @@ class LookupDrafter:
         tree = tree or Tree((1,) * plan.gamma, nodes=plan.gamma)
         depth = tree.depth(plan.gamma)
         greedy = self._sampling.greedy
-        least, serial = min(LEAST, 8 * LEAST / tree.nodes), count()
+        least, serial = min(LEAST, 0.8 / tree.nodes), count()
         tokens: list[int] = []
         parents: list[int] = []
         chances: list[float] = []
         nodes: list[Node] = []
         chance, parent, at, levels = 1.0, -1, 0, self._levels(depth)
+        if plan.pays and levels and not levels[0][0]:
+            return None  # no context is found: to learn how seldom such a draft pays would cost
         while len(tokens) < tree.nodes:
             if at < depth and levels:
                 width = tree.branching[at] if tree.branching else tree.width
@@ -109,12 +114,12 @@ class LookupDrafter:
 
     def _levels(self, depth: int) -> Levels:
         """The places after the last tokens, with continuations of `depth` tokens."""
-        levels: Levels = [[] for _ in range(LONGEST + 1)]
+        levels: list[Places] = [[] for _ in range(LONGEST + 1)]
         for text in self._texts:
             tokens = text.index.tokens
             for level, places in zip(levels, text.index.places(self._text.context), strict=True):
                 level += [(text.weight, tokens[at : at + depth]) for at in places]
-        return [level for level in reversed(levels) if level]
+        return [(size, levels[size]) for size in range(LONGEST, -1, -1) if levels[size]]
 
 
 def ranked(chances: dict[int, float], key: Sequence[int] | None) -> list[tuple[int, float]]:
@@ -122,7 +127,7 @@ def ranked(chances: dict[int, float], key: Sequence[int] | None) -> list[tuple[i
 
     key: that of their noise; then chances are q / E over the sum of all that may follow.
     """
-    if key and chances:
+    if key:
         scores = {token: chance / exponential(key, token) for token, chance in chances.items()}
         total = sum(scores.values()) + 1 - sum(chances.values())
         chances = {token: score / total for token, score in scores.items()}
@@ -134,15 +139,15 @@ def successors(levels: Levels, at: int) -> tuple[dict[int, float], dict[int, Lev
 
     And, for each token, the places that lead through it, where their continuations are longer.
 
-    Each level counts what followed at it and above, and leaves DISCOUNT of every token's weight to
-    the shorter contexts below (absolute discounting with interpolation).
+    Each level counts what followed at it and above, and gives the shorter contexts below a weight
+    too (a hierarchical Dirichlet model, MacKay and Peto 1995).
     """
     weights: dict[int, float] = {}
     chances: dict[int, float] = {}
     below: dict[int, Levels] = {}
     left, total, after = 1.0, 0.0, at + 1
-    for level in levels:
-        longer: dict[int, list[tuple[float, Sequence[int]]]] = {}
+    for size, level in levels:
+        longer: dict[int, Places] = {}
         for place in level:
             weight, continuation = place
             token = continuation[at]
@@ -155,14 +160,13 @@ def successors(levels: Levels, at: int) -> tuple[dict[int, float], dict[int, Lev
                     longer[token] = [place]
         for token, places in longer.items():
             if token in below:
-                below[token].append(places)
+                below[token].append((size, places))
             else:
-                below[token] = [places]
-        unit, rest = left / total, 0.0
+                below[token] = [(size, places)]
+        doubt = DOUBT / (size + at + SHORTEST)
+        unit = left / (total + doubt)
         for token, weight in weights.items():
-            given = weight if weight < DISCOUNT else DISCOUNT
-            chances[token] = chances.get(token, 0.0) + unit * (weight - given)
-            rest += given
-        left *= rest / total
+            chances[token] = chances.get(token, 0.0) + unit * weight
+        left = unit * doubt
     chances.pop(NO_TOKEN, None)
     return chances, below

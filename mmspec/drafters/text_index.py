@@ -19,6 +19,8 @@ STEPS = (16, 24, 48)
 """Places that a search visits in each table at most, the latest first, whatever the text is."""
 LONGEST = 8
 """The most tokens before a place that are compared."""
+REACH, MOST_NEW = 512, 64
+"""Latest tokens that are searched where no context is found, and the most places among them."""
 BUCKETS = 1024
 """Buckets of a table at first, and tokens of half as many at any time."""
 NO_PLACE = 0
@@ -69,6 +71,12 @@ class _Table:
         while place and steps:
             yield place
             place, steps = links[place], steps - 1
+
+    def firsts(self, start: int) -> list[int]:
+        """The places from `start` on whose buckets were empty before them, the latest first."""
+        is_first = np.array(self._links[start:]) == NO_PLACE
+        places: list[int] = (start + np.flatnonzero(is_first))[::-1].tolist()
+        return places
 
 
 class TextIndex:
@@ -125,7 +133,10 @@ class TextIndex:
             del self.tokens[place]
 
     def places(self, context: Sequence[int]) -> list[list[int]]:
-        """The latest places whose contexts end as `context`, by the number of tokens that agree."""
+        """The latest places whose contexts end as `context`, by the number of tokens that agree.
+
+        If there are none, then places after any token that was new there, with an agreement of 0.
+        """
         found: list[list[int]] = [[] for _ in range(LONGEST + 1)]
         tokens, most = self.tokens, LONGEST + 1
         backwards = list(enumerate(reversed(context), start=1))
@@ -140,6 +151,9 @@ class TextIndex:
                 if size <= back < most:
                     found[back].append(place)
             most = size
+        if not any(found):
+            start = max(CONTEXTS[0] + 1, len(self.tokens) - REACH)
+            found[0] = self._tables[-1].firsts(start)[:MOST_NEW]
         return found
 
 

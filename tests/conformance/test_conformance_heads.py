@@ -113,8 +113,7 @@ def test_beside_lookup_the_head_follows_the_text(engine, gamma):
         assert chat.answer.drafting.spec == options.drafting
         rounds += [each.by_lookup for each in chat.answer.rounds if each.drafted]
         assert question is None or proposals(chat) == proposals(again(chat))
-    assert True in rounds
-    assert False in rounds or gamma == "auto"
+    assert gamma == "auto" or {*rounds} == {True, False}  # with auto, measured times decide
 
 
 def test_a_head_drafts_by_default_and_costs_the_whole_prompt_if_it_is_opened_late(engine):
@@ -223,9 +222,10 @@ def test_where_a_block_is_cut_changes_no_token(headed, backend, variant, name):
 
 @pytest.mark.parametrize("variant", HEADS)
 def test_the_same_seed_gives_the_same_rounds_on_every_backend(backends, headed, variant):
-    """Greedy trees, and drawn chains, in turn."""
-    drawn = [*HEADS].index(variant) % 2
-    options = short(sampling=(GREEDY, WARM)[drawn], tree=TREES[("dynamic", "chain")[drawn]], seed=3)
+    """Greedy trees, and drawn chains, in turn; without lookup, which learns from every answer."""
+    drawn, kind = [*HEADS].index(variant) % 2, headed[backends[0], variant].head.kind
+    tree = TREES[("dynamic", "chain")[drawn]]
+    options = short(drafting=kind, sampling=(GREEDY, WARM)[drawn], tree=tree, seed=3)
     asked, told = list(questions(Case("", 0, 2, 2), 4)), []
     for name in backends:
         chat = headed[name, variant].chat(options)

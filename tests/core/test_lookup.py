@@ -3,6 +3,7 @@
 import stat
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import NO_NOISE, Noise, exponentials
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.lookup import DISCOUNT, OWN, LookupDrafter, successors
+from mmspec.drafters.lookup import DOUBT, OWN, SHORTEST, LookupDrafter, successors
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.tokens import NO_TOKEN
 from support.chat_turns import OPTIONS, A, check
@@ -43,12 +44,13 @@ def proposed(drafter, gamma=5):
         ([], None),
         ([1], None),
         ([1, 2, 3], None),
-        ([1, 2, 9, 8, 7, 1, 2], [9, 8, 7, 1, 2]),
+        ([1, 2, 9, 8, 7, 1, 2], [9, 8, 7, 1]),
         ([0, 1, 2, 9, 3, 1, 2, 8, 0, 1, 2], [9, 3, 1, 2, 8]),
         ([4, 4, 4, 4], [4, 4, 4]),
-        ([1, 5, 8, 1, 5, 9, 1, 6, 1], [5, 9, 1, 6, 1]),
+        ([1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6], [0]),
+        ([1, 5, 8, 1, 5, 9, 1, 6, 1], [5, 9]),
     ],
-    ids=["empty", "one", "new", "before", "longest", "run", "most"],
+    ids=["empty", "one", "new", "before", "longest", "run", "new, too", "most"],
 )
 def test_a_chain_is_the_likeliest_continuation(tokens, expected):
     assert proposed(drafter_of(tokens)) == (expected and (expected, None))
@@ -88,29 +90,28 @@ LEVELS = some.lists(
 
 
 @settings(max_examples=40)
-@given(LEVELS)
-def test_probabilities_are_interpolated_absolute_discounting(levels):
-    """By Kneser and Ney's recursion from the shortest context on, in exact fractions."""
-    discount = Fraction(DISCOUNT)
-    expected = dict.fromkeys(range(5), Fraction(0))
-    for size in range(len(levels), 0, -1):
-        places = [pair for level in levels[:size] for pair in level]
-        weights = dict.fromkeys(range(5), Fraction(0))
-        for weight, continuation in places:
-            weights[continuation[0]] += Fraction(weight)
-        total, kinds = sum(weights.values()), sum(map(bool, weights.values()))
+@given(LEVELS, some.integers(0, 2))
+def test_probabilities_are_those_of_a_hierarchical_dirichlet_model(groups, shortest):
+    """By MacKay and Peto's recursion from the shortest context on, in exact fractions."""
+    levels = [(size, group) for size, group in enumerate(groups, shortest)][::-1]
+    expected, places = dict.fromkeys(range(5), Fraction(0)), [*chain(*groups)]
+    for size, group in reversed(levels):
+        doubt = Fraction(DOUBT) / (size + Fraction(SHORTEST))
+        total = sum(Fraction(weight) for weight, _ in places)
         expected = {
-            token: (max(weight - discount, 0) + discount * kinds * expected[token]) / total
-            for token, weight in weights.items()
+            token: (sum(Fraction(w) for w, then in places if then[0] == token) + doubt * before)
+            / (total + doubt)
+            for token, before in expected.items()
         }
+        places = places[len(group) :]
     chances, below = successors(levels, 0)
-    assert set(chances) == {pair[1][0] for level in levels for pair in level}
+    assert set(chances) == {then[0] for _, group in levels for _, then in group}
     for token, chance in chances.items():
         assert chance == pytest.approx(float(expected[token]))
     assert sum(chances.values()) <= 1
-    for token, places in below.items():
-        longer = [[p for p in level if p[1][0] == token and p[1][1:]] for level in levels]
-        assert places == [level for level in longer if level]
+    for token, found in below.items():
+        longer = [(n, [p for p in group if p[1][0] == token and p[1][1:]]) for n, group in levels]
+        assert found == [(n, group) for n, group in longer if group]
 
 
 @settings(max_examples=60)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from mmspec.drafters.text_index import BUCKETS, CONTEXTS, LONGEST, STEPS, TextIndex
+from mmspec.drafters.text_index import BUCKETS, CONTEXTS, LONGEST, MOST_NEW, REACH, STEPS, TextIndex
 from mmspec.ground.tokens import NO_TOKEN
 
 
@@ -35,6 +35,10 @@ def searched(tokens, context):
                 if agree < most and steps >= 0:
                     groups[agree].append(place)
         most = size
+    if not any(groups):
+        latest = range(len(tokens) - 1, max(0, len(tokens) - REACH - 1), -1)
+        new = [at for at in latest if tokens[at - 1] not in [NO_TOKEN, *tokens[: at - 1]]]
+        groups[0] = new[:MOST_NEW]
     return groups
 
 
@@ -78,6 +82,13 @@ def test_an_index_that_is_made_at_once_finds_the_same_and_goes_on(tokens, more):
     index.extend(more)
     whole = index_of([*tokens, *more])
     assert index.places(whole.context) == whole.places(whole.context)
+
+
+@pytest.mark.parametrize("length", [9, REACH - 9, REACH + 9])
+def test_after_a_new_token_it_finds_what_followed_new_tokens(length):
+    tokens = [*range(8), *[7, 8] * (length // 2), *range(20, 26)]
+    assert found(index_of(tokens)) == searched(tokens, tokens[-LONGEST:])
+    assert any(found(index_of(tokens))[0])
 
 
 def test_tables_that_grew_shrink_again():
