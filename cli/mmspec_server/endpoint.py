@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from mmspec.ground.errors import ContextError, ImageError, MmspecError, UsageError
+from mmspec.ground.errors import ContextError, DraftError, ImageError, MmspecError, UsageError
 from mmspec.ground.json_file import JsonObject, Length
 from mmspec.ground.json_reader import MismatchError, parse_json, shown
 
@@ -63,6 +63,8 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(400, str(error))
     place = traceback.extract_tb(error.__traceback__)[-1]
     log.error("%s at %s:%s", type(error).__name__, place.filename, place.lineno)
+    if isinstance(error, DraftError):  # it names a drafter and tokens, and no path
+        return ApiError(500, str(error))
     if isinstance(error, MmspecError):
         return ApiError(500, "the model's files cannot serve this request: see the server's log")
     return ApiError(500, "the server failed: see its log")

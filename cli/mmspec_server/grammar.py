@@ -2,23 +2,21 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from llguidance import LLMatcher, LLTokenizer
 from numpy.typing import NDArray
 
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.decoding.constraint import OpenConstraint
-from mmspec.ground.errors import UsageError, not_installed
+from mmspec.ground.errors import UsageError
 from mmspec.prompt.chat_template import Tool
 from mmspec.prompt.tool_calls import SEPARATOR, CallForm
 from mmspec_server.endpoint import ApiError
-
-if TYPE_CHECKING:
-    from llguidance import LLMatcher, LLTokenizer
 
 LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One line of JSON as most programs write it: free spaces let a model write them without end."""
@@ -36,14 +34,24 @@ class Grammars:
     def __init__(self, target: LoadedModel) -> None:
         self._target = target
         self._size = target.model.config.text.vocab_size
-        self._lock = Lock()
 
     def json(self, schema: Mapping[str, Any], param: str) -> OpenConstraint:
         """What opens a constraint to JSON texts of a schema.
 
         Raises ApiError, naming the field `param`, for a schema that cannot be enforced.
         """
-        return self._constraint(f"start: {_object(schema)}", param)
+        constraint = self._constraint(f"start: {_object(schema)}", param)
+        largest = max(_objects(schema), key=_optional, default=[])
+        if not self._holds(largest):
+            counts = range(len(largest))
+            most = bisect_left(counts, True, key=lambda n: not self._holds(largest[:n])) - 1
+            reason = (
+                f"{param} cannot be enforced: of one object's properties {_optional(largest)} may "
+                f"be left out, and a grammar holds {_optional(largest[:most])} of them: require "
+                "more of the properties, or give fewer"
+            )
+            raise ApiError(400, reason, param, "invalid_value")
+        return constraint
 
     def calls(self, form: CallForm, tools: Sequence[Tool], most: int | None) -> OpenConstraint:
         """What opens a constraint to calls of tools, one at least, each with its own arguments.
@@ -67,15 +75,22 @@ class Grammars:
         parts = re.split(f"({'|'.join(map(re.escape, marks)) or '(?!)'})", text)
         return " ".join(marks.get(part, _text(part)) for part in parts if part)
 
+    def _holds(self, properties: Sequence[bool]) -> bool:
+        """True if an object's grammar has room for its choices among the properties.
+
+        properties: of each whether it is required.
+        """
+        names = [*map(str, range(len(properties)))]
+        required = [name for name, needed in zip(names, properties, strict=True) if needed]
+        schema = {"type": "object", "properties": dict.fromkeys(names, True)}
+        lark = f"start: {_object(schema | {'required': required})}"
+        matcher = LLMatcher(self._vocabulary, LLMatcher.grammar_from_lark(lark), log_level=0)
+        # The most choices are before a required property and, in the end, before the last one.
+        text = json.dumps(dict.fromkeys([*required, *names[-1:]]))
+        return bool(matcher.consume_tokens(self._vocabulary.greedy_tokenize(text)))
+
     def _constraint(self, lark: str, param: str) -> OpenConstraint:
-        try:
-            from llguidance import LLMatcher
-        except ModuleNotFoundError as error:
-            reason = str(not_installed(f"{param}: a grammar", error, "server"))
-            raise ApiError(400, reason, param) from error
-        with self._lock:
-            vocabulary = self._vocabulary
-        grammar = LLMatcher.grammar_from_lark(lark)
+        grammar, vocabulary = LLMatcher.grammar_from_lark(lark), self._vocabulary
         failed, reasons = LLMatcher.validate_grammar_with_warnings(grammar, vocabulary)
 
         def opened() -> GrammarConstraint:
@@ -91,10 +106,8 @@ class Grammars:
         return opened
 
     @cached_property
-    def _vocabulary(self) -> "LLTokenizer":
+    def _vocabulary(self) -> LLTokenizer:
         """The target's tokens as llguidance reads them, which takes a second for large ones."""
-        from llguidance import LLTokenizer
-
         target, size = self._target, self._size
         stop = sorted(token for token in target.stop if token < size)
         if not stop:
@@ -106,7 +119,7 @@ class Grammars:
 class GrammarConstraint:
     """Implements `mmspec.decoding.constraint.Constraint` with a matcher at its beginning."""
 
-    def __init__(self, matcher: "LLMatcher", size: int) -> None:
+    def __init__(self, matcher: LLMatcher, size: int) -> None:
         """size: V."""
         self._matcher, self._size = matcher, size
 
@@ -129,6 +142,25 @@ class GrammarConstraint:
 
 def _object(schema: Mapping[str, Any]) -> str:
     return f"%json {json.dumps({'x-guidance': LAYOUT, **schema})}"
+
+
+def _objects(schema: Mapping[str, Any]) -> Iterator[list[bool]]:
+    """Of every object in a schema, which of its properties are required."""
+    parts: list[Any] = [schema]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list):
+            parts += part
+        elif isinstance(part, dict):
+            parts += part.values()
+            properties, required = part.get("properties"), part.get("required")
+            if isinstance(properties, dict):
+                needed = {*map(str, required if isinstance(required, list) else [])}
+                yield [name in needed for name in properties]
+
+
+def _optional(properties: Sequence[bool]) -> int:
+    return properties.count(False)
 
 
 def _called(function: Mapping[str, Any], key: str) -> str:

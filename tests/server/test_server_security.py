@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from mmspec.chat.options import Options
-from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.errors import CheckpointError, DraftError, UsageError
 from mmspec_server.settings import ServerSettings
 from support.live_server import CHAT, Live, live, shown, until, words
 from support.scripted_engine import scripted_engine
@@ -184,6 +184,19 @@ def test_errors_name_no_path_of_this_machine(directory, monkeypatch):
     assert reply.status_code == 500
     assert str(directory) not in reply.text
     assert reply.json()["error"]["type"] == "server_error"
+
+
+def test_a_faulty_drafter_is_named_as_in_the_terminal(directory):
+    def faulty(call):
+        if call == "target.verify":
+            raise DraftError("Mine drafted a list: return HostDraft(tokens), or None")
+
+    engine = scripted_engine(directory)
+    engine.target.model.fault = faulty
+    with live(lambda: engine) as server:
+        reply = server.chat([{"role": "user", "content": "What?"}])
+    assert reply.status_code == 500
+    assert reply.json()["error"]["message"].startswith("Mine drafted a list: return HostDraft")
 
 
 @pytest.fixture(scope="module")

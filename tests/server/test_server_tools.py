@@ -74,7 +74,6 @@ def server(directory):
 @pytest.fixture(scope="module")
 def bundled():
     """A server of the bundled pair, with a template that writes calls."""
-    pytest.importorskip("llguidance")
 
     def load():
         engine = load_engine("mini", backend="torch")
