@@ -27,14 +27,7 @@ from mmspec_torch.model import TorchModel
 from support import factory, transformers_oracle
 from support import sequence_helpers as helpers
 from support.meta_weights import meta_weights
-from support.quantized_oracle import (
-    GROUPS,
-    LINEAR,
-    Held,
-    half_steps,
-    round_linear_layers,
-    rounded,
-)
+from support.quantized_oracle import GROUPS, LINEAR, Held, half_steps, round_linear_layers, rounded
 from support.replayed import Recording
 from support.segments import flat
 

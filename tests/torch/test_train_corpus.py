@@ -9,19 +9,10 @@ from PIL import Image
 from mmspec.checkpoints.config import read_config
 from mmspec.ground import errors
 from mmspec.ground.errors import UsageError
-from mmspec_train.data.conversation_file import (
-    HELD_OUT_ONE_IN,
-    ConversationFile,
-    read_instructions,
-)
+from mmspec_train.data.conversation_file import HELD_OUT_ONE_IN, ConversationFile, read_instructions
 from mmspec_train.data.corpus import FileCorpus, in_turn, open_corpora
 from mmspec_train.heads.plan import GPUS, plan
-from mmspec_train.settings import (
-    Budget,
-    DataSettings,
-    HeadMethodSettings,
-    HeadShape,
-)
+from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape
 
 TURNS = [
     ("human", "<image>\nWhat is it?"),

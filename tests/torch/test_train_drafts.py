@@ -18,13 +18,8 @@ from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.distillation.objective import target_log_probabilities
 from mmspec_train.distillation.training import train
-from mmspec_train.drafts.draft_model import (
-    read_draft,
-    save_draft,
-    untrained_draft,
-)
-from mmspec_train.drafts.draft_trainee import DraftTrainee
-from mmspec_train.drafts.train_drafts import Baselines, image_positions
+from mmspec_train.drafts.draft_model import DraftModel, read_draft, save_draft
+from mmspec_train.drafts.train_drafts import Baselines, DraftTrainee, image_positions
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.run.log import Log
 from mmspec_train.settings import BASELINES, Budget, LlamaShape, MethodSettings
@@ -52,7 +47,7 @@ def draft_of(data, positions, seed=0):
     """A draft whose every tensor is one that float16 holds."""
     vision = data.teacher.config.vision
     text = llama_of_shape(TINY, data.teacher.config.text.vocab_size)
-    draft = untrained_draft(text, seed, vision.hidden_size if positions else 0, positions)
+    draft = DraftModel(text, seed, vision.hidden_size if positions else 0, positions)
     with torch.no_grad():
         for weight in draft.parameters():
             weight.copy_((5 * weight if weight.ndim > 1 else weight).half())

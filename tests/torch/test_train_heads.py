@@ -17,12 +17,7 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.ground import errors
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import gather_columns
-from mmspec_train.distillation.objective import (
-    DraftStarts,
-    all_starts,
-    divergence,
-    drawn_starts,
-)
+from mmspec_train.distillation.objective import DraftStarts, all_starts, divergence, drawn_starts
 from mmspec_train.distillation.training import train
 from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
 from mmspec_train.heads.train_heads import new_trainee

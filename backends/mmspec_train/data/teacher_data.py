@@ -18,12 +18,7 @@ from mmspec_train.data.answers import answer_all
 from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.corpus import Corpus, open_corpora
 from mmspec_train.data.record import ConversationRecord, tokenize
-from mmspec_train.data.stored import (
-    Content,
-    ConversationBatches,
-    StoredConversations,
-    TeacherCache,
-)
+from mmspec_train.data.stored import Content, ConversationBatches, StoredConversations, TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
 from mmspec_train.run.machine import Machine

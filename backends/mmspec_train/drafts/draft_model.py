@@ -47,9 +47,13 @@ def projector(features: int, width: int) -> nn.Sequential:
 class DraftModel(nn.Module):
     """A Llama and, for a draft with vision, a projector; tensors have their canonical names."""
 
-    def __init__(self, text: TextConfig, features: int = 0, positions: int = 0) -> None:
-        """Build random weights; `features` is D, or 0 for a text-only draft, `positions` is P."""
+    def __init__(self, text: TextConfig, seed: int, features: int = 0, positions: int = 0) -> None:
+        """Build random weights, the same for the same seed.
+
+        features: D, or 0 for a text-only draft.  positions: P.
+        """
         super().__init__()
+        torch.manual_seed(seed)
         self.text, self.positions = text, positions
         self.language_model = LlamaModel(llama_config(text))
         self.language_model.set_attn_implementation(ATTENTION)
@@ -74,14 +78,6 @@ class DraftModel(nn.Module):
             x = x.masked_scatter(columns.visual.unsqueeze(-1), images.to(x.dtype))
         states: Tensor = self.language_model(inputs_embeds=x, use_cache=False).last_hidden_state
         return states
-
-
-def untrained_draft(
-    text: TextConfig, seed: int, features: int = 0, positions: int = 0
-) -> DraftModel:
-    """Build a draft with random weights, the same for the same seed."""
-    torch.manual_seed(seed)
-    return DraftModel(text, features, positions)
 
 
 def read_draft(
@@ -114,7 +110,7 @@ def read_draft(
     text = replace(config.text, vocab_size=target.text.vocab_size)
     vision = config.vision or (target.vision if sees else None)
     features = vision.hidden_size if vision and sees is not False else 0
-    model = untrained_draft(text, seed, features, positions if features else 0)
+    model = DraftModel(text, seed, features, positions if features else 0)
     weights = model.state_dict()
     sources = plan(directory, config).items()
     weights |= {n: read_tensor(source, torch.float32) for n, source in sources if n in weights}

@@ -1,21 +1,40 @@
-"""The drafts of `mmspec train draft` and of `mmspec train distill --kind draft`."""
+"""The drafts of `mmspec train draft` and of `mmspec train distill --kind draft`.
+
+Shape letters: B sequences, P positions of one image, W width of the tower, n learned columns,
+V vocabulary.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.hub import resolve
 from mmspec.drafters.views import pooled_positions
 from mmspec.families.llava import LlavaVision
 from mmspec.ground import errors
+from mmspec_torch.network.vision import TorchFeatures
+from mmspec_train.data.batch import Batch, in_columns
+from mmspec_train.data.stored import SCHEDULES
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
-from mmspec_train.distillation.objective import DraftScore
-from mmspec_train.distillation.training import REPORT_FILE, distill, open_run, train
-from mmspec_train.drafts.draft_model import read_draft, untrained_draft
-from mmspec_train.drafts.draft_trainee import DraftTrainee
+from mmspec_train.distillation.objective import (
+    DraftScore,
+    DraftStarts,
+    all_starts,
+    divergence,
+    log_probabilities,
+    target_log_probabilities,
+)
+from mmspec_train.distillation.training import REPORT_FILE, Trainee, distill, open_run, train
+from mmspec_train.drafts.draft_model import DraftModel, read_draft, save_draft
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.run.log import Log
+from mmspec_train.run.loop import Phase
 from mmspec_train.settings import (
     BASELINES,
     Budget,
@@ -25,6 +44,9 @@ from mmspec_train.settings import (
     RunSettings,
 )
 
+PROJECTOR_SHARE = 0.1
+"""Share of the training budget that the projector's phase gets."""
+
 PLANS: dict[str, tuple[str | None, bool, Sequence[str]]] = {
     "pretrained": (None, False, ["pretraining"]),
     "finetuned": ("pretrained", False, ["tuning"]),
@@ -32,6 +54,106 @@ PLANS: dict[str, tuple[str | None, bool, Sequence[str]]] = {
     "language": ("llava", False, []),
 }
 """For each baseline: the one it starts from or None, whether it has vision, its stages."""
+
+
+@dataclass
+class DraftTrainee(Trainee):
+    """A draft model that is trained from a teacher.
+
+    Conversations longer than the draft's positions are left out.
+    """
+
+    module: DraftModel
+    phase_names: Sequence[str] = ("tuning",)
+    """Phases to run: "pretraining" (text only, every token), "projector", "tuning"."""
+
+    def __post_init__(self) -> None:
+        limit = self.module.text.max_position_embeddings, self.module.positions or 1
+        self.data = replace(self.data, limit=limit, always_pixels=self.module.sees)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The draft's sizes, its stages and the method."""
+        return {
+            "text": asdict(self.module.text),
+            "positions": self.module.positions,
+            "stages": list(self.phase_names),
+            **self.method.options,
+        }
+
+    def phases(self) -> Sequence[Phase[Batch]]:
+        """Return those named by `phase_names`."""
+        rate, projector = self.method.rate, self.module.multi_modal_projector
+        head_rate = 0.0 if self.module.text.tie_word_embeddings else rate
+        text = [(self.module.language_model, rate), (self.module.lm_head, head_rate)]
+        alone = [(projector, rate)] if projector else []
+        mixed = SCHEDULES[self.method.schedule or "mixed"]
+        own = {
+            "pretraining": partial(self.phase, ["text"], text, self.text_loss, is_evaluated=False),
+            "projector": partial(self.phase, ["images"], alone, self.loss, PROJECTOR_SHARE),
+            "tuning": partial(self.phase, mixed, [*text, *alone], self.loss),
+        }
+        return [own[name](name=name) for name in self.phase_names]
+
+    def save(self, directory: Path) -> None:
+        """Write the draft's checkpoint, with the target's tower if the draft has vision."""
+        save_draft(self.module, self.data.teacher.directory, directory)
+
+    def text_loss(self, conversations: Batch) -> Tensor:
+        """Return the mean cross-entropy of every token but the first."""
+        columns = self._columns(conversations)
+        after = columns.ids[:, 1:]
+        ends = torch.tensor(columns.lengths, device=after.device).unsqueeze(1) - 1
+        inside = torch.arange(after.shape[1], device=after.device) < ends
+        states = self.module(columns, ())[:, :-1][inside]
+        q = log_probabilities(states, self.module.lm_head.weight)
+        return divergence("ce", q, q, after[inside]).mean()
+
+    def loss(self, conversations: Batch) -> Tensor:
+        """Return the mean loss over learned columns."""
+        teacher = self.data.teacher
+        if self.method.loss == "ce":  # which needs no forward of the target
+            images = self._pooled(teacher.features(conversations.pixels))
+            p = q = self.log_probabilities(conversations, images)
+        else:
+            batch, images = self.read(conversations)
+            p = target_log_probabilities(batch, teacher.output_matrix)
+            q = self.log_probabilities(batch, images)
+        tokens = conversations.targets[conversations.learned]
+        return divergence(self.method.loss, p, q, tokens).mean()
+
+    def read(self, conversations: Batch) -> tuple[Batch, list[Tensor]]:
+        """Return the batch with the target's states, and each image's features [P, W]."""
+        teacher = self.data.teacher
+        features = teacher.features(conversations.pixels) if conversations.pixels else []
+        return teacher.read(conversations, features), self._pooled(features)
+
+    def _pooled(self, features: Sequence[TorchFeatures]) -> list[Tensor]:
+        if not self.module.sees:
+            return []
+        # Clones: tensors that the tower computed in inference mode take part in no backward pass.
+        return [image.pooled(self.module.positions).rows.clone().float() for image in features]
+
+    def _columns(self, conversations: Batch) -> Batch:
+        """Return the conversations in the draft's columns: an image has P, or one if P is 0."""
+        teacher, positions = self.data.teacher, self.module.positions
+        blank = teacher.image_id if self.module.sees else teacher.tokenizer.newline_id
+        records = conversations.records
+        sizes = [[positions] * record.images if positions else [] for record in records]
+        return self.data.machine.on_device(in_columns(records, blank, sizes))
+
+    def log_probabilities(self, conversations: Batch, images: Sequence[Tensor]) -> Tensor:
+        """Return the draft's log-probabilities [n, V] at the learned columns."""
+        columns = self._columns(conversations)
+        states = self.module(columns, images)[columns.learned]
+        return log_probabilities(states, self.module.lm_head.weight)
+
+    def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
+        """Return the tokens of the draft's chains from every start."""
+        batch, images = self.read(conversations)
+        starts = all_starts(batch, self.method.gamma)
+        tokens = self.log_probabilities(batch, images).argmax(-1)
+        return batch, starts, starts.pick(tokens, batch)
 
 
 @dataclass(frozen=True)
@@ -74,7 +196,7 @@ class Baselines:
             self.make(start, log)
             model = read_draft(self.out / start, target, self.positions, sees, seed)
         else:
-            model = untrained_draft(llama_of_shape(self.shape, target.text.vocab_size), seed)
+            model = DraftModel(llama_of_shape(self.shape, target.text.vocab_size), seed)
         trainee = DraftTrainee(model, self.data, self.method, stages)
         return train(trainee, self.budget, self.out / name, log)
 

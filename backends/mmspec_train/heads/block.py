@@ -5,14 +5,12 @@ r Markov rank, n rows; in attention h heads of size d.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 from mmspec.checkpoints.block_config import BlockDraft
@@ -23,22 +21,20 @@ from mmspec_train.data.teacher import Teacher
 from mmspec_train.distillation.objective import DraftStarts, divergence
 from mmspec_train.heads.head import Head
 from mmspec_train.heads.layered import DecoderLayerModule
+from mmspec_train.llama import llama_config
 from mmspec_train.settings import HeadMethodSettings
 
 LOSSES = {"dflash": (1.0, 0.0), "dspark": (0.1, 0.9)}
 """The published weights of cross-entropy and of ‖p - q‖₁ by kind."""
 W1_SPREAD = 0.01
 """Standard deviation of the Markov head's embedding before training, as in DSpark."""
-SIZES = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "rms_norm_eps")
-"""What a Qwen3 layer's attention takes from a `TextConfig`."""
 
 
 class InjectedLayerModule(DecoderLayerModule):
     """A Qwen3 layer whose attention also reads rows of context, which it does not norm."""
 
     def _attention(self, text: TextConfig) -> Any:
-        sizes = {name: size for name, size in asdict(text).items() if name in SIZES}
-        return Qwen3Attention(Qwen3Config(**sizes), 0)
+        return Qwen3Attention(llama_config(text), 0)  # type: ignore[arg-type]
 
     def forward(  # type: ignore[override]
         self, x: Tensor, context: Tensor, places: Tensor, own: Tensor, visible: Tensor
@@ -65,16 +61,6 @@ class InjectedLayerModule(DecoderLayerModule):
         return heads if kind == "v" else self.self_attn.get_submodule(f"{kind}_norm")(heads)
 
 
-class MarkovModule(nn.Module):
-    """Corrects each depth's logits by the token before it (DSpark)."""
-
-    def __init__(self, rank: int, vocabulary: int) -> None:
-        super().__init__()
-        self.markov_w1 = nn.Embedding(vocabulary, rank)
-        self.markov_w2 = nn.Linear(rank, vocabulary, bias=False)
-        nn.init.normal_(self.markov_w1.weight, std=W1_SPREAD)
-
-
 class BlockModule(Head):
     """A DFlash or DSpark head."""
 
@@ -89,14 +75,17 @@ class BlockModule(Head):
         self.layers = nn.ModuleList(InjectedLayerModule(text, input_norm=True) for _ in count)
         self.norm = nn.RMSNorm(width, eps)
         if options.markov_rank:
-            self.markov_head = MarkovModule(options.markov_rank, text.vocab_size)
+            # Corrects each depth's logits by the token before it.
+            embedding = nn.Embedding(text.vocab_size, options.markov_rank)
+            matrix = nn.Linear(options.markov_rank, text.vocab_size, bias=False)
+            self.markov_head = nn.ModuleDict({"markov_w1": embedding, "markov_w2": matrix})
+            nn.init.normal_(embedding.weight, std=W1_SPREAD)
         if options.enable_confidence_head:
             proj = nn.Linear(width + options.markov_rank, 1)
             self.confidence_head = nn.ModuleDict({"proj": proj})
         self._turned = bool(text.rotary_axes)
         self._parts = [width, options.markov_rank]
-        self.mask: Tensor
-        self.register_buffer("mask", torch.zeros(width), persistent=False)
+        self.mask = nn.Buffer(torch.zeros(width), persistent=False)
 
     @torch.no_grad()
     def begin(self, teacher: Teacher, answers: Iterable[int]) -> None:  # noqa: ARG002
@@ -127,14 +116,14 @@ class BlockModule(Head):
         if not self.options.markov_rank:
             return features
         before = torch.stack([batch.ids.gather(1, starts.after(d)) for d in range(starts.depth)])
-        return torch.cat((features, self.markov_head.markov_w1(before)), dim=-1)
+        return torch.cat((features, self.markov_head["markov_w1"](before)), dim=-1)
 
     def log_probabilities(self, features: Tensor) -> Tensor:
         """Return the log-probabilities [n, V] of features [n, H + r]."""
         row, embedded = torch.split(features, self._parts, dim=-1)
         logits = F.linear(row.to(self.matrix.dtype), self.matrix).float()
         if self.options.markov_rank:
-            logits = logits + self.markov_head.markov_w2(embedded).float()
+            logits = logits + self.markov_head["markov_w2"](embedded).float()
         return torch.log_softmax(logits, dim=-1)
 
     def confidence(self, features: Tensor) -> Tensor:

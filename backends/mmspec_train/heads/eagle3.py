@@ -53,11 +53,8 @@ class FusedModule(CachedHead):
         self.layers = nn.ModuleList([FusedLayer(text)])
         self.norm = nn.RMSNorm(width, eps)
         self.lm_head = nn.Linear(width, options.draft_vocab_size, bias=False)
-        self.ids: Tensor
-        self.image: Tensor
-        ids = torch.arange(options.draft_vocab_size)
-        self.register_buffer("ids", ids, persistent=False)
-        self.register_buffer("image", torch.zeros(width), persistent=False)
+        self.ids = nn.Buffer(torch.arange(options.draft_vocab_size), persistent=False)
+        self.image = nn.Buffer(torch.zeros(width), persistent=False)
 
     @torch.no_grad()
     def begin(self, teacher: Teacher, answers: Iterable[int]) -> None:

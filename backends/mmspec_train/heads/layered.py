@@ -34,10 +34,8 @@ class RotaryModule(nn.Module):
         steps = torch.arange(0, text.head_dim, 2, dtype=torch.int64).float()
         frequencies = text.rope_theta ** (-steps / text.head_dim)
         axes = torch.tensor(text.rotary_axes or [0] * len(steps))
-        self.frequencies: Tensor
-        self.axes: Tensor
-        self.register_buffer("frequencies", frequencies, persistent=False)
-        self.register_buffer("axes", axes, persistent=False)
+        self.frequencies = nn.Buffer(frequencies, persistent=False)
+        self.axes = nn.Buffer(axes, persistent=False)
 
     def forward(self, heads: Tensor, positions: Tensor) -> Tensor:
         """Rotate heads [B, h, A, D] to positions [B, 3, A]."""
@@ -174,7 +172,8 @@ class CachedHead(Head):
         From the second token on the head is fed its own features: training-time test (EAGLE-3;
         HASS, section 3.2).
         """
-        layer = self._layer
+        layer = self.layers[0]
+        assert isinstance(layer, DecoderLayerModule)
         rows = layer.keys_values(layer.enter(x)[0], positions[..., :-1])
         visible = torch.arange(x.shape[1], device=x.device) <= at.unsqueeze(-1)
         here, after = (
@@ -194,12 +193,6 @@ class CachedHead(Head):
     @abstractmethod
     def _fused(self, token: Tensor, feature: Tensor) -> Tensor:
         """Return what the layer reads of drafted tokens: embeddings and features [B, A, H]."""
-
-    @property
-    def _layer(self) -> DecoderLayerModule:
-        layer = self.layers[0]
-        assert isinstance(layer, DecoderLayerModule)
-        return layer
 
 
 class LayeredModule(CachedHead):

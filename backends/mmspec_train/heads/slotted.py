@@ -13,20 +13,6 @@ from mmspec_train.distillation.objective import DraftStarts
 from mmspec_train.heads.head import Head
 
 
-class VisualMean(nn.Linear):
-    """A linear map of the mean of the image embeddings before a state."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__(width, width, bias=False)
-        nn.init.zeros_(self.weight)
-
-    def forward(self, states: Tensor, embeddings: Tensor, visible: Tensor) -> Tensor:  # type: ignore[override]
-        """Return the change of states [B, A, H] from embeddings [B, L, H], visible [B, A, L]."""
-        shares = visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)
-        added: Tensor = super().forward(shares.to(embeddings.dtype) @ embeddings)
-        return added.to(states.dtype)
-
-
 class MedusaSlot(nn.Module):
     """h + silu(W h + b), which is h before training (Cai et al. 2024, eq. 1)."""
 
@@ -66,7 +52,8 @@ class SlottedModule(Head):
         self.config = config
         width, slots = config.hidden_size, range(config.slots)
         if config.vision == "mean":
-            self.vision = VisualMean(width)
+            self.vision = nn.Linear(width, width, bias=False)
+            nn.init.zeros_(self.vision.weight)
         if config.kind == "medusa":
             self.heads = nn.ModuleList(MedusaSlot(width) for _ in slots)
         else:
@@ -79,7 +66,9 @@ class SlottedModule(Head):
             columns = torch.arange(batch.ids.shape[1], device=state.device)
             before = columns < starts.columns.unsqueeze(-1)
             visible = batch.visual.unsqueeze(1) & before
-            state = state + self.vision(state, batch.embeddings, visible)
+            shares = visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)
+            mean = shares.to(batch.embeddings.dtype) @ batch.embeddings
+            state = state + self.vision(mean).to(state.dtype)
         inputs = torch.cat((state, gather_columns(batch.embeddings, starts.columns)), dim=-1)
         features: list[Tensor] = []
         for depth, slot in enumerate(list(self.heads)[: starts.depth]):

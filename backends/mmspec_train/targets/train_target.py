@@ -9,9 +9,10 @@ Shape letters: C classes of a label, N patches, H width of the Llama.
 """
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import count, islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from transformers import LlavaForConditionalGeneration
 import mmspec_world
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
+from mmspec.decoding.contract import Float32
 from mmspec.families.llava import LlavaVision
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chat_template import load_template
@@ -36,11 +38,10 @@ from mmspec_train.data.record import ConversationRecord, tokenize
 from mmspec_train.data.stored import BATCHES_PER_POOL, TeacherCache
 from mmspec_train.run.log import open_log
 from mmspec_train.run.loop import Phase, run_phases
-from mmspec_train.run.machine import Machine, reuse_memory
+from mmspec_train.run.machine import Item, Machine, reuse_memory
 from mmspec_train.run.prefetch import Source
 from mmspec_train.run.run_manifest import NEW_OUT, claim
 from mmspec_train.settings import Budget, TargetSettings
-from mmspec_train.targets.batches import Drawn, LabelledBatch, cut, pools
 from mmspec_train.targets.join import join, save_llava, save_weights
 from mmspec_world.drawing import LABEL_WORDS, PLACES
 from mmspec_world.split import Split
@@ -57,6 +58,8 @@ PICTURES = 32
 """Number of pictures in a batch of the stage `words`."""
 EMPTY_WEIGHT = 0.2
 """Loss weight of empty patches, which are the majority."""
+Drawn = tuple[ConversationRecord, list[Float32]]
+"""A conversation, and the pixel values [3, height, width] of its images."""
 
 
 def train_target(settings: TargetSettings, budget: Budget) -> None:
@@ -97,6 +100,35 @@ def _check(language: Path, tower: Path, answers: Path | None) -> list[Conversati
     return records
 
 
+@dataclass(frozen=True, slots=True)
+class LabelledBatch:
+    """Pictures, and what is in each cell of a grid over them: shape, colour and so on."""
+
+    pixels: Tensor
+    """[N, 3, height, width] pixel values."""
+    labels: Tensor
+    """[kinds, N, cells] a class index for each kind of label."""
+
+
+def pools(
+    make: Callable[[random.Random], Iterable[Item]], size: int, seed: int, split: Split, start: int
+) -> Iterator[Item]:
+    """Yield batches from number `start` on, made in pools of `size` from a pool's own numbers."""
+    for pool in count(start // size):
+        rng = random.Random(f"{seed}/{split}/{pool}")
+        yield from islice(make(rng), max(0, start - pool * size), None)
+
+
+def cut(drawn: Sequence[Drawn], sizes: Sequence[int], pieces: int) -> list[Sequence[Drawn]]:
+    """Cut a sequence into consecutive, non-empty pieces of about equally many tokens."""
+    ends = np.cumsum(sizes)
+    cuts = [0]
+    for piece in range(1, pieces):
+        end = int(ends.searchsorted(ends[-1] * piece / pieces))
+        cuts.append(min(max(end, cuts[-1] + 1), len(drawn) - pieces + piece))
+    return [drawn[a:b] for a, b in pairwise([*cuts, len(drawn)])]
+
+
 class Target:
     """A LLaVA in training, and what it learns from."""
 
@@ -133,8 +165,7 @@ class Target:
         shares = task_shares(settings.task) or TARGET_SHARES
         corpus = WorldCorpus(shares, self.vision.image_size, split, settings.seed)
         mixes = stage == "language" and split == "train" and self.texts
-        draw = partial(self.draw, corpus, TEXT_SHARE if mixes else 0.0)
-        make = partial(self.conversations, draw)
+        make = partial(self.conversations, corpus, TEXT_SHARE if mixes else 0.0)
         return partial(pools, make, BATCHES_PER_POOL, settings.seed, split)
 
     def pictures(self, split: Split, rng: random.Random) -> Iterator[LabelledBatch]:
@@ -149,7 +180,7 @@ class Target:
         yield LabelledBatch(torch.from_numpy(pixels), torch.from_numpy(np.array(kinds)))
 
     def conversations(
-        self, draw: Callable[[random.Random], Drawn], rng: random.Random
+        self, corpus: WorldCorpus, text_share: float, rng: random.Random
     ) -> Iterator[Batch]:
         """Yield a pool of batches, each of similar lengths, shuffled."""
 
@@ -159,7 +190,7 @@ class Target:
         drawn: list[Drawn] = []
         missing = BATCHES_PER_POOL * self.settings.batch
         while missing > 0 or len(drawn) < BATCHES_PER_POOL:
-            drawn.append(draw(rng))
+            drawn.append(self.draw(corpus, text_share, rng))
             missing -= columns(drawn[-1])
         drawn.sort(key=columns)
         batches = cut(drawn, list(map(columns, drawn)), BATCHES_PER_POOL)
