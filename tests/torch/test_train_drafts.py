@@ -58,7 +58,8 @@ def log_probabilities(draft, data, record):
     """What a draft predicts after learned columns of a conversation with images."""
     trainee = DraftTrainee(draft, data, CE)
     with torch.no_grad():
-        return trainee.log_probabilities(*trainee.read(trainee.data.held_out.batch([record])))
+        batch = trainee.data.held_out.batch([record])
+        return trainee.log_probabilities(batch, data.teacher.features(batch.pixels))
 
 
 def record_with_images(data):

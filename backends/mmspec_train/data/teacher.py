@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.checkpoints.config import read_config
@@ -126,46 +127,38 @@ class Teacher:
             images = batch.image_rows
             if not is_stored:
                 images = self.image_rows(features or self.features(batch.pixels))
-            embeddings, deepstack = self._placed(batch, images)
+            placed, width = self._placed(batch, images), self.config.text.hidden_size
             states, captured = batch.states, batch.captured
             if not is_complete:
-                states, captured = self.hidden_states(embeddings, deepstack, batch.positions)
+                states, captured = self.hidden_states(placed, batch.positions)
         return replace(
             batch,
             states=states.float(),
-            embeddings=embeddings.float(),
-            deepstack=deepstack,
+            embeddings=placed[..., :width].float(),
+            deepstack=placed[..., width:],
             captured=captured.float(),
         )
 
-    def _placed(self, batch: Batch, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return embeddings [B, L, H] and what DeepStack adds [B, L, l H]."""
-        embeddings, visual = self.embed(batch.ids), batch.visual
-        if not any(batch.images):
-            return embeddings, embeddings[..., :0]
-        width = embeddings.shape[-1]
-        rows = images.to(embeddings.dtype).reshape(int(visual.sum()), -1)
-        embeddings[visual] = rows[:, :width]
-        deepstack = embeddings.new_zeros(*visual.shape, rows.shape[1] - width)
-        deepstack[visual] = rows[:, width:]
-        return embeddings, deepstack
+    def _placed(self, batch: Batch, images: Tensor) -> Tensor:
+        """Return embeddings and, beside them, what DeepStack adds [B, L, (1 + l) H]."""
+        placed, visual = self.embed(batch.ids), batch.visual
+        if any(batch.images):
+            rows = images.to(placed.dtype).reshape(int(visual.sum()), -1)
+            placed = F.pad(placed, (0, rows.shape[1] - placed.shape[-1]))
+            placed[visual] = rows
+        return placed
 
     @torch.no_grad()
-    def hidden_states(
-        self, embeddings: Tensor, deepstack: Tensor, positions: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def hidden_states(self, placed: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return hidden states [B, L, H] after the last norm, and the captured layers' [B, L, c H].
 
-        deepstack [B, L, l H] and positions [B, 3, L]: see `Batch`.  No column attends to the
-        padding.
+        placed: see `_placed`; positions [B, 3, L]: see `Batch`.  No column attends to the padding.
         """
-        rows, columns, width = embeddings.shape
-        language = self.model.language
+        (rows, columns), language = placed.shape[:2], self.model.language
+        width = language.config.hidden_size
         angles = language.rotary.planes(positions.cpu().numpy())
-        added = deepstack.to(language.dtype).flatten(0, 1)
-        layers = torch.split(added, width, dim=1) if added.shape[1] else ()
-        x = embeddings.to(language.dtype).reshape(-1, width).clone()
-        sequence = x, language.new_cache(rows), 0, angles
-        outputs = language.follow(*sequence, deepstack=layers, captured=self.captured)
+        x, *added = torch.split(placed.flatten(0, 1), width, dim=1)
+        sequence = x.clone(), language.new_cache(rows), 0, angles
+        outputs = language.follow(*sequence, deepstack=added, captured=self.captured)
         outputs = outputs.view(rows, columns, -1)
         return language.states(outputs[..., :width]), outputs[..., width:]

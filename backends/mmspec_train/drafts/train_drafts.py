@@ -112,23 +112,16 @@ class DraftTrainee(Trainee):
     def loss(self, conversations: Batch) -> Tensor:
         """Return the mean loss over learned columns."""
         teacher = self.data.teacher
-        if self.method.loss == "ce":  # which needs no forward of the target
-            images = self._pooled(teacher.features(conversations.pixels))
-            p = q = self.log_probabilities(conversations, images)
-        else:
-            batch, images = self.read(conversations)
+        features = teacher.features(conversations.pixels)
+        p = q = self.log_probabilities(conversations, features)
+        if self.method.loss != "ce":  # which needs no forward of the target
+            batch = teacher.read(conversations, features)
             p = target_log_probabilities(batch, teacher.output_matrix)
-            q = self.log_probabilities(batch, images)
         tokens = conversations.targets[conversations.learned]
         return divergence(self.method.loss, p, q, tokens).mean()
 
-    def read(self, conversations: Batch) -> tuple[Batch, list[Tensor]]:
-        """Return the batch with the target's states, and each image's features [P, W]."""
-        teacher = self.data.teacher
-        features = teacher.features(conversations.pixels) if conversations.pixels else []
-        return teacher.read(conversations, features), self._pooled(features)
-
     def _pooled(self, features: Sequence[TorchFeatures]) -> list[Tensor]:
+        """Return the features [P, W] of each image that the draft reads; none if it reads none."""
         if not self.module.sees:
             return []
         # Clones: tensors that the tower computed in inference mode take part in no backward pass.
@@ -142,17 +135,21 @@ class DraftTrainee(Trainee):
         sizes = [[positions] * record.images if positions else [] for record in records]
         return self.data.machine.on_device(in_columns(records, blank, sizes))
 
-    def log_probabilities(self, conversations: Batch, images: Sequence[Tensor]) -> Tensor:
-        """Return the draft's log-probabilities [n, V] at the learned columns."""
+    def log_probabilities(self, conversations: Batch, features: Sequence[TorchFeatures]) -> Tensor:
+        """Return the draft's log-probabilities [n, V] at the learned columns.
+
+        features: those of the target's tower, of every image.
+        """
         columns = self._columns(conversations)
-        states = self.module(columns, images)[columns.learned]
+        states = self.module(columns, self._pooled(features))[columns.learned]
         return log_probabilities(states, self.module.lm_head.weight)
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return the tokens of the draft's chains from every start."""
-        batch, images = self.read(conversations)
+        features = self.data.teacher.features(conversations.pixels)
+        batch = self.data.teacher.read(conversations, features)
         starts = all_starts(batch, self.method.gamma)
-        tokens = self.log_probabilities(batch, images).argmax(-1)
+        tokens = self.log_probabilities(batch, features).argmax(-1)
         return batch, starts, starts.pick(tokens, batch)
 
 
