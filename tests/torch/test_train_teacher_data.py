@@ -106,8 +106,7 @@ def test_conversations_without_room_are_counted_in_one_line(teacher, tmp_path):
     made = teacher_data(
         teacher, tmp_path, samples=12, answer_tokens=room // 2, answer_rows=2, cache_gb=0.0
     )
-    questions = made.preparation("train").questions(range(12))
-    fitting = [record.number for record, _ in questions if len(record.prompts) == 1]
+    fitting = [number for number in range(12) if len(made.corpora[0].turns(number)) == 1]
     assert 0 < len(fitting) < 12
     with open_log(tmp_path, Console(file=output, width=40)) as log:
         made.preparation("train").run(log)

@@ -1,6 +1,6 @@
 """A teacher with its prepared conversations, shared by all heads and drafts trained from it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -158,19 +158,23 @@ class Preparation(StoredConversations):
             log.say(f"{self.stage}: {counts}, first {self.left_out[0]}")
 
     def _answer_pools(self, log: Log) -> None:
+        """Answer pools of conversations in batches of similar length; append each pool in order."""
         wanted = min(self.settings.samples, self.corpus.size or self.settings.samples)
-        size = ANSWER_BATCHES_PER_POOL * self.settings.answer_rows
-
-        def show(answered: int) -> None:
-            done = self.finished + answered
-            log.show(self.stage, done, done / wanted)
-
+        rows = self.settings.answer_rows
+        size = ANSWER_BATCHES_PER_POOL * rows
         while self.finished < wanted:
-            show(0)
             end = min((self.finished // size + 1) * size, wanted)
-            self.answer_pool(self.questions(range(self.finished, end)), show)
+            questions = self.questions(range(self.finished, end))
+            questions.sort(key=lambda q: (len(q[0].prompts), self.length(q[0])))
+            answered: list[tuple[ConversationRecord, Tensor | None]] = []
+            for first in range(0, len(questions), rows):
+                done = self.finished + len(answered)
+                log.show(self.stage, done, done / wanted)
+                answered += self._answered(questions[first : first + rows])
+            answered.sort(key=lambda pair: pair[0].number)
+            self.cache.append(answered, self.settings.cache_bytes)
             self.finished = end
-        show(0)
+        log.show(self.stage, self.finished, 1.0)
 
     def _store_layers(self, log: Log) -> None:
         """Store the outputs of captured layers, so that steps need no forward of the target."""
@@ -188,7 +192,7 @@ class Preparation(StoredConversations):
             log.show(f"layers ({self.cache.split})", number, number / len(records))
 
     def questions(self, numbers: Iterable[int]) -> list[Question]:
-        """Tokenize the corpus' conversations with these numbers, but those with damaged images."""
+        """Tokenize the corpus' conversations with these numbers, but those that are left out."""
         questions: list[Question] = []
         teacher = self.teacher
         for number in numbers:
@@ -200,7 +204,9 @@ class Preparation(StoredConversations):
                 self.left_out.append(str(error))
                 continue
             record = tokenize(number, turns, teacher.template, teacher.tokenizer, teacher.end)
-            questions.append((msgspec.structs.replace(record, sides=sides), pictures))
+            record = msgspec.structs.replace(record, sides=sides)
+            if self._fits(record):
+                questions.append((record, pictures))
         return questions
 
     def _manifest(self) -> dict[str, Any]:
@@ -212,17 +218,6 @@ class Preparation(StoredConversations):
             "--temperature": self.settings.temperature,
             "--answer-tokens": self.settings.answer_tokens,
         }
-
-    def answer_pool(self, questions: Sequence[Question], show: Callable[[int], None]) -> None:
-        """Answer conversations in batches of similar length, and append them in order."""
-        fitting = list(filter(self._fits, questions))
-        ordered = sorted(fitting, key=lambda q: (len(q[0].prompts), self.length(q[0])))
-        answered: list[tuple[ConversationRecord, Tensor | None]] = []
-        for first in range(0, len(ordered), rows := self.settings.answer_rows):
-            answered += self._answered(ordered[first : first + rows])
-            show(len(answered))
-        answered.sort(key=lambda pair: pair[0].number)
-        self.cache.append(answered, self.settings.cache_bytes)
 
     def _answered(
         self, questions: Sequence[Question]
@@ -250,10 +245,9 @@ class Preparation(StoredConversations):
             for states, placed, visual, columns in rows
         ]
 
-    def _fits(self, question: Question) -> bool:
+    def _fits(self, record: ConversationRecord) -> bool:
         """True if the target has the positions for a conversation and its answers."""
-        record, tokens = question[0], self.settings.answer_tokens
-        columns, limit = self.length(record), ""
+        tokens, columns, limit = self.settings.answer_tokens, self.length(record), ""
         if self.settings.answers == "target":
             unanswered = msgspec.structs.replace(record, answers=(), stopped=())
             columns = self.length(unanswered) + tokens * len(record.prompts)
