@@ -137,7 +137,7 @@ class Budget(Settings):
     def progress(self, step: int, seconds: float) -> float:
         """Return the share of the budget that is spent; 1 or more ends the phase."""
         if self.steps is not None:
-            return step / self.steps if self.steps else 1.0
+            return step / self.steps
         return seconds / self.seconds
 
     def scaled(self, share: float) -> "Budget":

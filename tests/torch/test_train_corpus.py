@@ -144,6 +144,14 @@ def test_a_file_that_is_mostly_unusable_is_refused_with_its_first_problem(images
             opened(images, *[value] * 45).check()
 
 
+def test_a_file_without_a_usable_conversation_to_hold_out_is_refused(images):
+    (images / "data.json").write_text(json.dumps([*filler(19), {"text": "x"}, *filler(10)]))
+    file = ConversationFile(images / "data.json", images)
+    FileCorpus((file,)).check()
+    with pytest.raises(errors.UsageError, match=r"data\.json: every 20th conversation is held out"):
+        FileCorpus((file,), split="held-out").check()
+
+
 def test_a_damaged_image_is_named_with_its_place(images):
     (images / "c.png").write_bytes(b"no image")
     with pytest.raises(errors.ImageError, match=r"data\.json:1: .*c\.png"):

@@ -4,7 +4,7 @@ Shape letters: R rows, n columns fed, C columns so far, H width.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import zip_longest
 
 import numpy as np
 import torch
@@ -38,14 +38,12 @@ def answer_all(
     An answer becomes part of its conversation. A sampled answer depends only on the seed and the
     number of its conversation. Returns each conversation with its states and image rows [n + m, H].
     """
-    pixels = [list(map(teacher.pixels, pictures)) for _, pictures in conversations]
-    images = [teacher.features(row) for row in pixels]
-    records = [record for record, _ in conversations]
+    records, pictures = zip(*conversations, strict=True)
+    images = [teacher.features(list(map(teacher.pixels, shown))) for shown in pictures]
     rows = _Rows(teacher, sampling, [seed + record.number for record in records])
     unread = [iter(row) for row in images]
     answers: list[list[list[int]]] = [[] for _ in records]
-    for turn in range(max(len(record.prompts) for record in records)):
-        prompts = [r.prompts[turn] if turn < len(r.prompts) else () for r in records]
+    for prompts in zip_longest(*(record.prompts for record in records), fillvalue=()):
         segments = [_segment(prompt, row) for prompt, row in zip(prompts, unread, strict=True)]
         for row, answer in enumerate(rows.answer(segments, max_tokens)):
             answers[row] += [answer] if prompts[row] else []
@@ -60,11 +58,7 @@ def answer_all(
 
 def _segment(prompt: Sequence[int], images: Iterator[Features]) -> Segment:
     """Return a prompt in which the next of `images` replaces each NO_TOKEN."""
-    parts: list[Sequence[int] | Features] = []
-    for is_picture, run in groupby(prompt, NO_TOKEN.__eq__):
-        tokens = list(run)
-        parts += [next(images) for _ in tokens] if is_picture else [tokens]
-    return Segment(parts)
+    return Segment([next(images) if token == NO_TOKEN else [token] for token in prompt])
 
 
 class _Rows:
@@ -81,10 +75,9 @@ class _Rows:
 
     def answer(self, prompts: Sequence[Segment], max_tokens: int) -> list[list[int]]:
         """Feed a prompt to each row; returns the answers, [] to an empty prompt."""
-        lengths = [len(prompt) for prompt in prompts]
         last = self._feed(prompts)
         answers: list[list[int]] = [[] for _ in prompts]
-        live = [bool(length) for length in lengths]
+        live = [len(prompt) > 0 for prompt in prompts]
         for _ in range(max_tokens):
             tokens = self._sampler.tokens(self._language.project(last), self._keys())
             for row, token in enumerate(tokens.tolist()):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from mmspec.decoding.contents import Row
-from mmspec.decoding.contract import Features, Float32, Segment
+from mmspec.decoding.contract import Float32, Segment
 from mmspec.drafters.heads.packing import Span
 from mmspec.families.family import Vision
 from mmspec.families.grid import Grid
@@ -126,12 +126,10 @@ def collate(
 
 def rotary_positions(length: int, images: Sequence[Span], grids: Sequence[Grid]) -> Tensor:
     """Return the rotary positions [n, 3] of a conversation's columns: time, row and column."""
-    parts: list[Sequence[int] | Features] = []
-    start = 0
-    for (first, end), grid in zip(images, grids, strict=True):
-        parts += [[0] * (first - start), TorchFeatures(torch.empty(end - first, 0), grid)]
-        start = end
     row: Row[Tensor] = Row()
-    last = [0] * (length - start)
-    row.append(0, Segment([*parts, last]), lambda image: torch.empty(image.positions, 0))
+    for (first, end), grid in zip(images, grids, strict=True):
+        row.extend(len(row.tokens), [0] * (first - len(row.tokens)))
+        image = TorchFeatures(torch.empty(end - first, 0), grid)
+        row.append(first, Segment([image]), lambda image: torch.empty(image.positions, 0))
+    row.extend(len(row.tokens), [0] * (length - len(row.tokens)))
     return torch.from_numpy(row.positions(0, length).T)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from mmspec.ground import errors
-from mmspec.ground.input_files import open_file
+from mmspec.ground.input_files import open_file, read_errors
 from mmspec.prompt.conversation import IMAGE_MARKER
 
 FORMAT = (
@@ -40,8 +40,8 @@ class _Turn(msgspec.Struct):
 
 class _Conversation(msgspec.Struct):
     conversations: list[_Turn]
-    image: str | list[str] | None = msgspec.field(default_factory=list)
-    images: str | list[str] | None = msgspec.field(default_factory=list)
+    image: str | list[str] | None = None
+    images: str | list[str] | None = None
     video: Any = None
     videos: Any = None
 
@@ -93,11 +93,8 @@ class ConversationFile:
 
     def _values(self) -> Iterator[tuple[int, Any]]:
         """Yield each line, or each element of an array, with its number."""
-        try:
-            with open_file(self.path) as file:
-                content = file.read().removeprefix(codecs.BOM_UTF8)
-        except OSError as error:
-            raise errors.UsageError(f"cannot read {self.path}: {error.strerror}") from error
+        with read_errors(self.path, errors.UsageError), open_file(self.path) as file:
+            content = file.read().removeprefix(codecs.BOM_UTF8)
         if content.lstrip().startswith(b"["):
             try:
                 yield from enumerate(_decoded(content), start=1)

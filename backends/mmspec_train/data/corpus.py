@@ -11,7 +11,7 @@ from mmspec.checkpoints.config import ModelConfig
 from mmspec.ground import errors
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, Turn, interleaved
 from mmspec.prompt.images import Picture, open_picture, picture_from
-from mmspec_train.data.conversation_file import ConversationFile
+from mmspec_train.data.conversation_file import HELD_OUT_ONE_IN, ConversationFile
 from mmspec_train.settings import DataSettings
 from mmspec_world import SCRIPTS, sample
 from mmspec_world.split import Split
@@ -58,10 +58,8 @@ class WorldCorpus:
         world = f"synthetic world, {self.split}, seed {self.seed}, {self.image_size} pixels"
         return f"{world}, {shares}"
 
-    @property
-    def size(self) -> None:
-        """None: the world has no end."""
-        return None
+    size = None
+    """The world has no end."""
 
     def check(self) -> None:
         """Do nothing: every conversation can be drawn."""
@@ -106,9 +104,15 @@ class FileCorpus:
         return in_turn([file.numbers(held_out=self.split == "held-out") for file in self.files])
 
     def check(self) -> None:
-        """Raise UsageError if most of a file is unusable."""
+        """Raise UsageError if most of a file is unusable, or all of this split."""
         for file in self.files:
             file.check()
+        if not self.size:
+            names = ", ".join(str(file.path) for file in self.files)
+            raise errors.UsageError(
+                f"{names}: every {HELD_OUT_ONE_IN}th conversation is held out, and none of these "
+                "can be used: repair one, or move usable ones there"
+            )
 
     def notes(self) -> list[str]:
         """A line for each file of which something is left out."""

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from mmspec.decoding.contract import Float32
 from mmspec.ground.errors import UsageError
-from mmspec.ground.input_files import open_file, require_file
+from mmspec.ground.input_files import open_file, read_errors, require_file
 from mmspec.ground.output_files import write_errors
 from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.corpus import Corpus
@@ -71,15 +71,11 @@ class RowFile:
         """Return rows [count, width]; None if some are not there or not finite."""
         if not self.bytes:
             return None
-        try:
+        size, offset = count * self.width, first * self.row_bytes
+        with read_errors(self.path, UsageError):
             require_file(self.path)
-            numbers = np.fromfile(
-                self.path, np.float16, count * self.width, offset=first * self.row_bytes
-            )
-        except OSError as error:
-            raise UsageError(f"cannot read {self.path}: {error.strerror}") from error
-        rows = torch.from_numpy(numbers)
-        complete = len(rows) == count * self.width and rows.isfinite().all()
+            rows = torch.from_numpy(np.fromfile(self.path, np.float16, size, offset=offset))
+        complete = len(rows) == size and rows.isfinite().all()
         return rows.view(count, self.width) if complete else None
 
 
@@ -101,11 +97,8 @@ class TeacherCache:
         """Return all records in order; removes a last line left incomplete by a kill."""
         if not self.records_file.exists():
             return []
-        try:
-            with open_file(self.records_file) as file:
-                content = file.read()
-        except OSError as error:
-            raise UsageError(f"cannot read {self.records_file}: {error.strerror}") from error
+        with read_errors(self.records_file, UsageError), open_file(self.records_file) as file:
+            content = file.read()
         complete = content.rfind(b"\n") + 1
         if complete < len(content):
             with self.records_file.open("r+b") as file:
