@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,6 @@ from mmspec.drafters.views import (
     AND_LOOKUP,
     LOOKUP,
     UNLETTERED,
-    Branch,
     Drafting,
     fit,
     parse_drafting,
@@ -131,11 +131,7 @@ def fitting(
     draft = models.draft
     if draft is None or drafting in UNLETTERED.values():
         return drafting, []
-    views, config = draft.views(models.caption), draft.model.config
-
-    def length(branch: Branch) -> int:
-        return views.length(chunks, branch)
-
+    length, config = partial(draft.views(models.caption).length, chunks), draft.model.config
     answer = min(options.max_new_tokens, TYPICAL_ANSWER)
     room = config.text.max_position_embeddings - answer
     rule = options.overflow

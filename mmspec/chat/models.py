@@ -90,23 +90,25 @@ class Models:
         """
         if self.target.model.device == "cpu":
             return process_time()
-        models = (self.target, self.draft) if self.draft else (self.target,)
-        return perf_counter() - sum(each.model.setup_seconds for each in models)
+        return perf_counter() - sum(each.model.setup_seconds for each in self._models)
 
     @property
     def recurrent(self) -> str | None:
         """Name of the target or draft model with recurrent layers, which follow chains alone."""
-        models = (self.target, self.draft) if self.draft else (self.target,)
-        return next((m.name for m in models if m.model.config.text.delta_net), None)
+        return next((each.name for each in self._models if each.model.config.text.delta_net), None)
+
+    @property
+    def _models(self) -> list[LoadedModel]:
+        return [self.target, self.draft] if self.draft else [self.target]
 
     def caption(self, picture: Picture) -> Sequence[int]:
         """Token ids, without BOS, that replace the image in view C; computed once per image."""
         if self.captioner is None:
             raise UsageError("drafting C needs a captioner: load with a `draft` or a `captioner`")
-        return self._captions.get(picture.digest, partial(self._captioned, picture, self.captioner))
-
-    def _captioned(self, picture: Picture, captioner: Captioner) -> Sequence[int]:
-        return self.target.tokenizer.encode(f"image: {captioner.caption(picture)}")
+        captioner, encode = self.captioner, self.target.tokenizer.encode
+        return self._captions.get(
+            picture.digest, lambda: encode(f"image: {captioner.caption(picture)}")
+        )
 
     def positions(self, chunks: Sequence[Chunk]) -> int:
         """The number of positions that a rendered conversation takes in the target's context."""
@@ -223,8 +225,8 @@ class Models:
     def forget(self) -> None:
         """Drop vision features and captions, so that the next chat computes them again."""
         self._captions.clear()
-        for loaded in (self.target, self.draft):
-            if loaded and loaded.features:
+        for loaded in self._models:
+            if loaded.features:
                 loaded.features.forget()
         if isinstance(self.captioner, ModelCaptioner | FileCaptioner):
             self.captioner.forget()

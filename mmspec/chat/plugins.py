@@ -15,11 +15,11 @@ from mmspec.ground.errors import BackendError, UsageError, choice
 DRAFTERS = "mmspec.drafters"
 """Entry-point group for drafters from other packages; see docs/extending.md."""
 
-FRAMEWORKS = {"mlx": "mlx", "torch": "torch"}
-"""Name of each backend of this project, and the Python package of the framework it needs."""
-
 DEVICES = {"mlx": ("cpu", "gpu"), "torch": ("cpu", "cuda", "mps")}
-"""Kinds of devices of each backend of this project, whether or not this machine has them."""
+"""Kinds of devices of each backend of this project, which is called as its framework's package.
+
+This machine may lack some of them.
+"""
 
 
 def installed_backends() -> list[str]:
@@ -30,8 +30,7 @@ def installed_backends() -> list[str]:
 
 
 def _has_framework(name: str) -> bool:
-    framework = FRAMEWORKS.get(name)
-    return framework is None or find_spec(framework) is not None
+    return name not in DEVICES or find_spec(name) is not None
 
 
 def require_device(backend: str, device: str) -> None:
@@ -58,16 +57,10 @@ def preferred(name: str) -> str:
 
     Raises UsageError for an unknown name, BackendError if none is installed.
     """
-    if name == "auto":
-        return _any_installed()
     backends = registered(BACKENDS)
-    if name not in backends:
+    if name not in ("auto", *backends):
         raise choice("backend", name, ["auto", *sorted(backends)])
-    return name
-
-
-def _any_installed() -> str:
-    names = installed_backends()
+    names = installed_backends() if name == "auto" else [name]
     if not names:
         raise BackendError(
             'no backend is installed: run pip install "mmspec[mlx]" on a Mac, '

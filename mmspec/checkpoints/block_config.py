@@ -108,7 +108,7 @@ def read_block(whole: Block) -> tuple[BlockDraft, TextConfig]:
     both = whole.with_values(**nested.values)
     for key, only in _WITHOUT_NETWORK.items():
         both.only(key, (only,), only)
-    layers = with_axes(text, read_qwen3(text, False, rope=ROPE))
+    layers = with_axes(text, read_qwen3(text, rope=ROPE))
     whole.only("target_hidden_size", (layers.hidden_size,), layers.hidden_size)
     dspark = _is_dspark(both)
     anchored = both.flag("sample_from_anchor", dspark)

@@ -93,7 +93,7 @@ def _layer(text: Block) -> TextConfig:
     text.only("num_hidden_layers", (1,), 1)
     one = text.with_values(num_hidden_layers=1)
     qwen3 = text.get("model_type") == "qwen3" or text.flag("qk_norm", False)
-    layer = read_qwen3(one, False, rope=ROPE) if qwen3 else read_llama(one, False, ROPE)
+    layer = read_qwen3(one, rope=ROPE) if qwen3 else read_llama(one, ROPE)
     return with_axes(one, layer)
 
 

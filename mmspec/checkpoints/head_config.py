@@ -202,7 +202,7 @@ def _first_generation(whole: Block, directory: Path) -> HeadConfig:
         whole.only("num_hidden_layers", (1,), 1)
     layer, fewest = None, VIEWS if kind == "vispec" else 0
     if kind in LAYERED:
-        layer = read_llama(whole.with_values(num_hidden_layers=1), False)
+        layer = read_llama(whole.with_values(num_hidden_layers=1))
         layer = replace(layer, qkv_bias=whole.flag("qkv_bias", False))
     return HeadConfig(
         kind=kind,

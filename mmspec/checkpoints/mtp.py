@@ -57,7 +57,7 @@ def read_mtp(whole: Block) -> TextConfig:
     text = whole.block("text_config") if whole.get("text_config") else whole
     text.only("mtp_num_hidden_layers", (1,), 1)
     text.only("mtp_use_dedicated_embeddings", (False,), False)
-    layer = replace(read_qwen3_5(text, tied=False), num_hidden_layers=1, delta_net=None)
+    layer = replace(read_qwen3_5(text), num_hidden_layers=1, delta_net=None)
     by_index = text.only("mtp_positions", POSITIONS, POSITIONS[0]) == POSITIONS[1]
     return replace(layer, rotary_axes=()) if by_index else layer
 

@@ -108,7 +108,13 @@ class ClipImages(Preprocessing):
         """The pixel values [3, height, width] of an upright RGB image."""
         if self.pad_to_square:
             image = _square(image, self.values.mean)
-        return self.values.of(_resized_and_cropped(image, self))
+        height, width = _resized_size(*image.size, self.resize)
+        crop_height, crop_width = self.crop or (height, width)
+        # Odd differences round as the processor rounds them: down when cutting, up when padding.
+        left, top = (width - crop_width) // 2, (height - crop_height) // 2
+        resized = image.resize((width, height), self.values.resample)
+        # Where the crop exceeds the image, Pillow pads with zeros.
+        return self.values.of(resized.crop((left, top, left + crop_width, top + crop_height)))
 
 
 def clip_images(image_size: int) -> ClipImages:
@@ -158,16 +164,6 @@ def _square(image: Image.Image, mean: tuple[float, ...]) -> Image.Image:
     square = Image.new("RGB", (edge, edge), background)
     square.paste(image, ((edge - image.width) // 2, (edge - image.height) // 2))
     return square
-
-
-def _resized_and_cropped(image: Image.Image, recipe: ClipImages) -> Image.Image:
-    height, width = _resized_size(image.width, image.height, recipe.resize)
-    crop_height, crop_width = recipe.crop or (height, width)
-    # Odd differences round as the processor rounds them: down when cutting, up when padding.
-    left, top = (width - crop_width) // 2, (height - crop_height) // 2
-    resized = image.resize((width, height), recipe.values.resample)
-    # Where the crop exceeds the image, Pillow pads with zeros.
-    return resized.crop((left, top, left + crop_width, top + crop_height))
 
 
 def _resized_size(width: int, height: int, resize: int | tuple[int, int] | None) -> tuple[int, int]:

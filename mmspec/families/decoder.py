@@ -109,15 +109,14 @@ class TextConfig:
 def read_sizes(
     text: Block,
     defaults: TextConfig,
-    tied: bool,
     rope: Sequence[str] = ("default",),
     *,
     partial: bool = False,
 ) -> TextConfig:
     """Read a decoder's sizes; those of absent keys are `defaults`.
 
-    tied: true if the output head is the embedding.  rope: names of the only kinds of rotary
-    positions.  partial: true if a part of a head's features may turn.  Raises CheckpointError.
+    rope: names of the only kinds of rotary positions.  partial: true if a part of a head's features
+    may turn.  Raises CheckpointError.
     """
     text.only("hidden_act", ("silu",), "silu")
     text.only("attention_bias", (False,), False)
@@ -131,7 +130,6 @@ def read_sizes(
         raise text.error("head_dim", "even, for rotary positions turn pairs of features")
     return replace(
         config,
-        tie_word_embeddings=tied,
         delta_net=None,
         **{name: getattr(defaults, name) for name in _OWN},
         **_rotary(text, defaults.rope_theta, rope, partial=partial),
@@ -140,6 +138,12 @@ def read_sizes(
 
 _OWN = ("qkv_bias", "qk_norm", "rotary_axes", "rotary_dim", "gated")
 """Fields that the family decides, whatever a config.json says under their names."""
+
+
+def tied_as(whole: Block, text: TextConfig) -> TextConfig:
+    """The decoder with its output head tied to the embedding where the whole file says so too."""
+    tied = whole.flag("tie_word_embeddings", text.tie_word_embeddings)
+    return replace(text, tie_word_embeddings=text.tie_word_embeddings or tied)
 
 
 def divided_width(text: Block, defaults: TextConfig) -> TextConfig:

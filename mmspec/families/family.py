@@ -103,8 +103,8 @@ class ImageTokens:
     clip: Clips = "images"
 
 
-Decoder = Callable[[Block, bool], TextConfig]
-"""Reads a decoder's sizes, given whether the output head is the embedding."""
+Decoder = Callable[[Block], TextConfig]
+"""Reads a decoder's sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,6 @@ def text_family(model_type: str, image_tokens: ImageTokens, decoder: Decoder) ->
     """A family of decoders without eyes."""
 
     def read(whole: Block) -> Architecture:
-        return Architecture(whole, decoder(whole, whole.flag("tie_word_embeddings", False)))
+        return Architecture(whole, decoder(whole))
 
     return Family(model_type, image_tokens, read)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from mmspec.families.clip_images import ClipImages, read_clip_images
-from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width
+from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width, tied_as
 from mmspec.families.family import Architecture, Family
 from mmspec.families.grid import Grid
 from mmspec.families.text_families import LLAMA, read_llama
@@ -136,10 +136,9 @@ def _read(whole: Block) -> Architecture:
     whole.only("multimodal_projector_bias", (True,), True)
     text = whole.block("text_config")
     text.only("model_type", ("llama",), "llama")
-    ties = [block.flag("tie_word_embeddings", False) for block in (whole, text)]
     old = whole.get("image_token_index") is not None
     token = whole.read("image_token_index" if old else "image_token_id", TokenId, 32000)
-    return Architecture(text, read_llama(text, any(ties)), _vision(whole), token)
+    return Architecture(text, tied_as(whole, read_llama(text)), _vision(whole), token)
 
 
 def _vision(whole: Block) -> LlavaVision:

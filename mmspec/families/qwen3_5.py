@@ -39,9 +39,9 @@ SHARE = 0.25
 KINDS = ("linear_attention", "full_attention")
 
 
-def read_qwen3_5(text: Block, tied: bool) -> TextConfig:
-    """Read a Qwen3.5 decoder's sizes; tied: true if its output head is its embedding."""
-    config = read_sizes(text, DEFAULTS, tied, partial=True)
+def read_qwen3_5(text: Block) -> TextConfig:
+    """Read a Qwen3.5 decoder's sizes."""
+    config = read_sizes(text, DEFAULTS, partial=True)
     text.only("attn_output_gate", (True,), True)
     turned = _rotary_dim(text, rope_block(text), config.head_dim)
     axes = interleaved_axes(text, turned // 2, SECTIONS)

@@ -122,9 +122,9 @@ def _nearest(index: NDArray[np.int64], side: int) -> tuple[NDArray[np.int64], ND
     return nearest.clip(0, side - 1), share.astype(np.float32)
 
 
-def _text(block: Block, tied: bool) -> TextConfig:
+def _text(block: Block) -> TextConfig:
     defaults = replace(QWEN3_SIZES, max_position_embeddings=128000, rope_theta=500000.0)
-    text = read_qwen3(block, tied, defaults)
+    text = read_qwen3(block, defaults)
     return replace(text, rotary_axes=interleaved_axes(block, text.head_dim // 2, SECTIONS))
 
 

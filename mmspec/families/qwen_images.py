@@ -53,9 +53,6 @@ class QwenImages:
         """
         if max(width, height) > MAX_ASPECT * min(width, height):
             raise ImageError(f"one side is over {MAX_ASPECT} times the other; crop it first")
-        return self._scaled(width, height)
-
-    def _scaled(self, width: int, height: int) -> tuple[int, int]:
         sides, cell = (height, width), self.cell
         rounded = [round(side / cell) * cell for side in sides]
         pairs = max(round(self.frames / 2), 1) * 2 if self.frames > 1 else 1

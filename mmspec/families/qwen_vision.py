@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, TokenId, Width
+from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, TokenId, Width, tied_as
 from mmspec.families.family import Architecture, Clips, Decoder, Family, Vision
 from mmspec.families.grid import PlaneGrid
 from mmspec.families.text_families import QWEN_IMAGE
@@ -135,8 +135,7 @@ def qwen_family(
         nested = whole.get("text_config") or not is_flat
         block, kind = whole.block("text_config") if nested else whole, f"{model_type}_text"
         block.only("model_type", (model_type, kind) if is_flat else (kind,), kind)
-        ties = [each.flag("tie_word_embeddings", False) for each in (whole, block)]
-        text = decoder(block, any(ties))
+        text = tied_as(whole, decoder(block))
         if may_be_blind and not whole.get("vision_config"):
             return Architecture(block, text)
         token = whole.read("image_token_id", TokenId, image_token_id)

@@ -1,6 +1,6 @@
 """Llama, Qwen2 and Qwen3: text decoders, which are also those of LLaVA, Qwen2.5-VL and Qwen3-VL.
 
-`tied`: true if the output head is the embedding.  `rope`: as in `read_sizes`.
+`rope`: as in `read_sizes`.
 """
 
 from collections.abc import Sequence
@@ -46,33 +46,33 @@ SECTIONS = (16, 24, 24)
 QWEN_IMAGE = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
 
 
-def read_llama(text: Block, tied: bool, rope: Sequence[str] = ("default", LLAMA_3)) -> TextConfig:
+def read_llama(text: Block, rope: Sequence[str] = ("default", LLAMA_3)) -> TextConfig:
     """Read a Llama decoder's sizes."""
     sizes = divided_width(text, LLAMA_SIZES)
     sizes = replace(sizes, num_key_value_heads=sizes.num_attention_heads)
-    return read_sizes(text, sizes, tied, rope)
+    return read_sizes(text, sizes, rope)
 
 
 def read_qwen2(
-    text: Block, tied: bool, defaults: TextConfig = QWEN2_SIZES, rope: Sequence[str] = ("default",)
+    text: Block, defaults: TextConfig = QWEN2_SIZES, rope: Sequence[str] = ("default",)
 ) -> TextConfig:
     """Read a Qwen2 decoder's sizes."""
     text.only("use_sliding_window", (False,), False)
-    return read_sizes(text, _null_as_heads(text, divided_width(text, defaults)), tied, rope)
+    return read_sizes(text, _null_as_heads(text, divided_width(text, defaults)), rope)
 
 
-def read_qwen2_vl(text: Block, tied: bool, defaults: TextConfig) -> TextConfig:
+def read_qwen2_vl(text: Block, defaults: TextConfig) -> TextConfig:
     """Read a Qwen2 decoder with chunked M-RoPE."""
-    config = read_qwen2(text, tied, defaults, ("default", "mrope"))
+    config = read_qwen2(text, defaults, ("default", "mrope"))
     axes = chunked_axes(text, config.head_dim, SECTIONS)
     return replace(config, rotary_axes=axes)
 
 
 def read_qwen3(
-    text: Block, tied: bool, defaults: TextConfig = QWEN3_SIZES, rope: Sequence[str] = ("default",)
+    text: Block, defaults: TextConfig = QWEN3_SIZES, rope: Sequence[str] = ("default",)
 ) -> TextConfig:
     """Read a Qwen3 decoder's sizes."""
-    return read_sizes(text, _null_as_heads(text, defaults), tied, rope)
+    return read_sizes(text, _null_as_heads(text, defaults), rope)
 
 
 def _null_as_heads(text: Block, defaults: TextConfig) -> TextConfig:
@@ -83,9 +83,9 @@ def _null_as_heads(text: Block, defaults: TextConfig) -> TextConfig:
     return replace(defaults, num_key_value_heads=heads)
 
 
-def _read_qwen3_text(text: Block, tied: bool) -> TextConfig:
+def _read_qwen3_text(text: Block) -> TextConfig:
     text.only("use_sliding_window", (False,), False)
-    return read_qwen3(text, tied)
+    return read_qwen3(text)
 
 
 LLAMA = text_family("llama", ImageTokens("<image>"), read_llama)

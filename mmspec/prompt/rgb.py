@@ -1,8 +1,8 @@
 """Turns images upright and converts them to RGB: Pillow would clip grey of more than 8 bits."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +40,9 @@ def rgb_bands(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
     """The image in RGB in bands of whole rows, each with the number of its first row."""
     rows = max(1, BAND // max(1, image.width))
     deep = image.mode == "F" or image.mode.startswith("I")
-    levels = _grey_levels(image, rows) if deep else None
+    shallow = _eight_bits(image, rows) if deep else _over_white
     for top, band in _bands(image, rows):
-        yield top, (levels.eight_bit(band) if levels else _over_white(band)).convert("RGB")
+        yield top, shallow(band).convert("RGB")
 
 
 def _bands(image: Image.Image, rows: int) -> Iterator[tuple[int, Image.Image]]:
@@ -59,31 +59,29 @@ def _over_white(image: Image.Image) -> Image.Image:
     return opaque
 
 
-@dataclass(frozen=True, slots=True)
-class GreyLevels:
-    """The value of white; `inverted` if black has that value, and white is 0."""
-
-    white: float
-    inverted: bool = False
-
-    def eight_bit(self, image: Image.Image) -> Image.Image:
-        """A part of the image in 8 bits."""
-        levels = np.rint(_values(image) / (self.white / 255)).clip(0, 255)
-        return Image.fromarray((255 - levels if self.inverted else levels).astype(np.uint8))
-
-
-def _grey_levels(image: Image.Image, rows: int) -> GreyLevels:
-    """The levels that the file or the mode states, else those that hold the largest value."""
+def _eight_bits(image: Image.Image, rows: int) -> Callable[[Image.Image], Image.Image]:
+    """Function from a part of a deep grey image to its 8 bits."""
     tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
     inverted = tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
+    white = _white(image, tags, rows)
+
+    def eight_bits(part: Image.Image) -> Image.Image:
+        levels = np.rint(_values(part) / (white / 255)).clip(0, 255)
+        return Image.fromarray((255 - levels if inverted else levels).astype(np.uint8))
+
+    return eight_bits
+
+
+def _white(image: Image.Image, tags: Mapping[int, Any], rows: int) -> float:
+    """The value of white that the file or the mode states, else one that the largest fits."""
     if image.mode.startswith("I;16"):
-        return GreyLevels(2 ** tags.get(_BITS, (16,))[0] - 1, inverted)
+        return float(2 ** tags.get(_BITS, (16,))[0] - 1)
     if image.format == "PPM":  # whose values Pillow scales
-        return GreyLevels(65535)
-    largest = max(_values(band).max(initial=0) for _, band in _bands(image, rows))
-    whites = ((1.0, image.mode == "F" and largest <= 2), (255, largest <= 255))
-    usual = next((white for white, fits in whites if fits), 65535)
-    return GreyLevels(max(usual, largest if largest > 65535 else 0), inverted)
+        return 65535
+    largest = float(max(_values(band).max(initial=0) for _, band in _bands(image, rows)))
+    if image.mode == "F" and largest <= 2:
+        return 1
+    return 255 if largest <= 255 else max(65535, largest)
 
 
 def _values(image: Image.Image) -> NDArray[np.float64]:

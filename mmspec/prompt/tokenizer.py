@@ -6,7 +6,7 @@ are passed as ids; `split_special` finds them in a template's text.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,11 +97,8 @@ class Tokenizer:
         """The ids of literal `text` at the start of a prompt, without BOS."""
         return self.encode_parts([text])
 
-    def split_special(self, text: str) -> list[str | int]:
-        """Split `text` into literal texts and the ids of special tokens."""
-        return list(self._split(text))
-
-    def _split(self, text: str) -> Iterator[str | int]:
+    def split_special(self, text: str) -> Iterator[str | int]:
+        """Yield the literal texts of `text` and the ids of special tokens between them."""
         end = 0
         for match in self._special_pattern.finditer(text):
             if match.start() > end:
@@ -111,7 +108,7 @@ class Tokenizer:
         if end < len(text):
             yield text[end:]
 
-    def encode_parts(self, parts: Sequence[str | int], *, continues: bool = False) -> list[int]:
+    def encode_parts(self, parts: Iterable[str | int], *, continues: bool = False) -> list[int]:
         """The ids of literal texts; ids among the parts stay as they are.
 
         Every id splits the text, as a special token does. With `continues`, the first text follows
@@ -129,9 +126,9 @@ class Tokenizer:
             ids = self._backend.encode(text, add_special_tokens=False).ids
         return [next(given_ids) if id == self._mark_id else id for id in ids]
 
-    def _continued(self, parts: Sequence[str | int]) -> list[str | int]:
+    def _continued(self, parts: Iterable[str | int]) -> list[str | int]:
         """Remove the leading space that some normalizers add to every text."""
-        first, *others = parts or [""]
+        first, *others = [*parts] or [""]
         if isinstance(first, str) and self._prepends_space:
             first = first.removeprefix(" ")
         return [first, *others]

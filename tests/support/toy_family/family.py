@@ -56,7 +56,7 @@ class ColourTower:
 def _read(whole: Block) -> Architecture:
     text = whole.block("text_config")
     image = whole.integer("image_token_id", 3, 0, 10**6)
-    return Architecture(text, read_llama(text, tied=False), ColourVision(), image)
+    return Architecture(text, read_llama(text), ColourVision(), image)
 
 
 COLOURS = Family("colours", ImageTokens("<image>"), _read)
