@@ -5,14 +5,15 @@ from typing import Any
 
 import click
 
-from mmspec.chat.calibration import calibration_file
+from mmspec.chat.calibration import CalibrationFile, calibration_file
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import computed
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
+from mmspec.draft_length.calibration_file import Calibration
 from mmspec.draft_length.cost_curves import Curves
 from mmspec.ground.errors import WriteError
+from mmspec.ground.output_files import make_directory
 from mmspec_bench.measure.calibrate import Measured
 from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_bench.measure.steadiness import busy_already
@@ -60,7 +61,7 @@ def calibrate(screen: Screen, exact: str, **where: Any) -> int:
 def _announce(screen: Screen, file: CalibrationFile) -> None:
     """Say at once, before minutes are spent, that what is measured cannot be kept."""
     try:
-        file.make_folder()
+        make_directory(file.path.parent)
     except WriteError as error:
         screen.note(
             f"what is measured will only be shown: {error}; MMSPEC_CACHE names another folder"

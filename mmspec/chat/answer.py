@@ -128,6 +128,12 @@ class Stream:
         """Interrupt the answer, if it is not complete."""
         self._interrupt()
 
+    def finish(self) -> Answer:
+        """Wait for the whole answer."""
+        for _ in self:
+            pass
+        return self.answer
+
     def texts(self) -> Iterator[str]:
         """Yield the text of each round, without the progress."""
         return (event.text for event in self if isinstance(event, Piece))

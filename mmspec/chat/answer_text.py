@@ -43,10 +43,8 @@ class Repetition:
 
     def cut(self, tokens: Sequence[int]) -> int | None:
         """The number of `tokens`, the next ones, up to the limit; None if it is not reached."""
-        for number, token in enumerate(tokens, start=1):
-            if self._repeats(token):
-                return number
-        return None
+        numbered = enumerate(tokens, start=1)
+        return next((number for number, token in numbered if self._repeats(token)), None)
 
     def _repeats(self, token: int) -> bool:
         """Append a token; true if the last `limit` tokens have one period."""

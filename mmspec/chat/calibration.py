@@ -15,9 +15,11 @@ from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.quantization import computed
 from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.draft_length.calibration_file import CalibrationFile
-from mmspec.exactness.finding import FindingFile, read_finding
+from mmspec.draft_length.calibration_file import Calibration
+from mmspec.exactness.finding import Finding, FindingFile
+from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import expand_home
+from mmspec.ground.measurement_file import M, MeasurementFile, read_measurement
 
 FORMAT = 4
 """Version of the calibration file's layout; files of other versions are ignored."""
@@ -26,6 +28,8 @@ EXACTNESS = "exactness"
 WEIGHTS = (".safetensors", ".bin")
 SAMPLES, SAMPLE_BYTES = 64, 4096
 """Number and size of the parts of a file of weights whose content a finding depends on."""
+CalibrationFile = MeasurementFile[Calibration]
+"""The file of costs of one machine, device, backend, dtype and pair of models."""
 THREADS = ("threads", "blas_threads")
 """Fields of a backend's description that change from one process to the next."""
 
@@ -45,7 +49,15 @@ def calibration_file(
     if isinstance(drafts, LoadedModel) and drafts.model.quantize != target.model.quantize:
         draft |= {"draft_quantize": drafts.model.quantize}
     rows = {"exact_rows": exact and asdict(exact)}
-    return CalibrationFile(*_place("calibration", _target_key(backend, target) | draft | rows))
+    return _file("calibration", Calibration, _target_key(backend, target) | draft | rows)
+
+
+def read_calibration(file: CalibrationFile) -> tuple[Calibration, str]:
+    """The calibration, empty if there is none, and a note if the file is unusable, else ''."""
+    try:
+        return file.read() or Calibration(), ""
+    except CheckpointError as error:
+        return Calibration(), f"calibration not used ({error}): run `mmspec calibrate`"
 
 
 def finding_file(backend: Backend, target: LoadedModel) -> FindingFile:
@@ -55,7 +67,7 @@ def finding_file(backend: Backend, target: LoadedModel) -> FindingFile:
         "directory": str(target.directory.resolve()),
         "weights": content_digest(target.directory),
     }
-    return FindingFile(*_place(EXACTNESS, _target_key(backend, target) | own))
+    return _file(EXACTNESS, Finding, _target_key(backend, target) | own)
 
 
 def finding_lines(backends: Mapping[str, dict[str, Any]]) -> dict[str, str]:
@@ -66,9 +78,12 @@ def finding_lines(backends: Mapping[str, dict[str, Any]]) -> dict[str, str]:
     """
     lines: dict[str, str] = {}
     for path in sorted((cache_directory() / EXACTNESS).glob("*.json")):
-        key, finding = read_finding(path) or ({}, None)
+        try:
+            key, finding = read_measurement(path, Finding)
+        except CheckpointError:
+            continue
         match key:
-            case {"machine": machine, "backend": {"name": str(name)}} if finding:
+            case {"machine": machine, "backend": {"name": str(name)}}:
                 here = backends.get(name, {}) | {"name": name, "mmspec": version("mmspec")}
                 if machine == _machine() and _unchanging(key["backend"]) == _unchanging(here):
                     lines[_label(key, here, lines)] = finding.line()
@@ -106,11 +121,11 @@ def _target_key(backend: Backend, target: LoadedModel) -> dict[str, Any]:
     }
 
 
-def _place(folder: str, key: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
-    """The path of the file in `folder` for a key, and the key as the file holds it."""
+def _file(folder: str, kind: type[M], key: Mapping[str, Any]) -> MeasurementFile[M]:
+    """The file in `folder` for a measurement with a key."""
     text = json.dumps(key, sort_keys=True)
     name = f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
-    return cache_directory() / folder / name, json.loads(text)
+    return MeasurementFile(cache_directory() / folder / name, kind, json.loads(text))
 
 
 def cache_directory() -> Path:

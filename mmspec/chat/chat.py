@@ -121,10 +121,7 @@ class Chat:
 
     def reply(self, text: str, images: AnyImage | Iterable[AnyImage] = ()) -> Answer:
         """Ask a question and wait for the whole answer; see `ask`."""
-        stream = self.ask(text, images)
-        for _ in stream:
-            pass
-        return stream.answer
+        return self.ask(text, images).finish()
 
     def retry(self) -> Stream:
         """Answer the last question again; the old answer stays if no new one can start."""

@@ -17,14 +17,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.drafters.lookup import LookupDrafter
 from mmspec.drafters.surer_drafter import SurerDrafter
 from mmspec.drafters.view_drafter import ViewDrafter
-from mmspec.drafters.views import (
-    AND_LOOKUP,
-    LOOKUP,
-    UNLETTERED,
-    Drafting,
-    fit,
-    parse_drafting,
-)
+from mmspec.drafters.views import AND_LOOKUP, LOOKUP, UNLETTERED, Drafting, fit, parse_drafting
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chunks import Chunk, pictures
 

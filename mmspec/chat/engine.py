@@ -45,9 +45,6 @@ UNPACKED = (
 )
 """What is said of quantized models in types for which PyTorch has no kernel on a CPU."""
 
-Loading = partial[LoadedModel]
-"""`load_model`, bound to the backend and options that target, draft and captioner share."""
-
 
 @dataclass(slots=True, eq=False)
 class Engine(Models):
@@ -130,7 +127,7 @@ def load(
         resolve(captioner, format_)
     chosen = load_backend(format_)
     chosen.set_threads(threads)
-    loading = partial(
+    loading = partial(  # with what target, draft and captioner share
         load_model,
         chosen,
         device=device,
@@ -177,16 +174,14 @@ def _find_target(
         got = type(model).__name__
         raise UsageError(f"`model` is a {got}: give a name, a path or another engine's `target`")
     name = str(model)
-    name = _auto_model(backend, notes) if name == "auto" else _with_id(name)
+    if name == "auto":
+        name = _auto_model(backend, notes)
+    elif Path(name).name in ("", ".."):  # as of `.`: the whole path says more
+        name = str(Path(name).resolve())
     directory = resolve(name, backend)
     if is_head(directory):
         raise UsageError(f"{name} is a head, which only drafts: give it as the draft of its target")
     return name, directory
-
-
-def _with_id(name: str) -> str:
-    """A model's name; of `.`, `..` and the like the directory's whole path, which says more."""
-    return str(Path(name).resolve()) if Path(name).name in ("", "..") else name
 
 
 def _auto_model(backend: str, notes: list[str]) -> str:
@@ -228,7 +223,10 @@ def _find_draft(
 
 
 def _load_draft(
-    loading: Loading, backend: Backend, target: LoadedModel, place: DraftPlace | LoadedHead | None
+    loading: partial[LoadedModel],
+    backend: Backend,
+    target: LoadedModel,
+    place: DraftPlace | LoadedHead | None,
 ) -> LoadedModel | LoadedHead | None:
     if place is None or isinstance(place, LoadedHead):
         return place
@@ -241,7 +239,7 @@ def _load_draft(
 
 
 def _captioner(
-    loading: Loading, backend: Backend, name: str, default: LoadedModel | None
+    loading: partial[LoadedModel], backend: Backend, name: str, default: LoadedModel | None
 ) -> Captioner | None:
     """The named captioner; for 'auto' the draft, or the target if the draft sees no images."""
     if name == "auto":

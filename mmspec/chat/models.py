@@ -7,7 +7,7 @@ from itertools import takewhile
 from time import perf_counter, process_time
 from typing import Any
 
-from mmspec.chat.calibration import calibration_file, finding_file
+from mmspec.chat.calibration import calibration_file, finding_file, read_calibration
 from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.memory import Memory
@@ -140,7 +140,7 @@ class Models:
         """The calibrated costs of these models with these rows, or none; notes an unusable file."""
         if exact not in self.calibrations:
             file = calibration_file(self.backend, self.target, self.drafts, exact)
-            self.calibrations[exact], note = file.read()
+            self.calibrations[exact], note = read_calibration(file)
             if note:
                 self.notes.append(note)
         return self.calibrations[exact]

@@ -21,7 +21,7 @@ DRAFT_VOCABULARY = "draft_vocab_size"
 CAPTURED = "eagle_aux_hidden_state_layer_ids"
 _NESTED = "eagle_config"
 """Key of the object in which SGLang's files have some options."""
-_FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 ROPE = "default", "mrope"
 """Names of the kinds of rotary positions; the second turns them by time, row and column."""
 
@@ -79,10 +79,14 @@ def read_eagle3(whole: Block) -> tuple[Eagle3, TextConfig]:
     whole.only("embed_requires_grad", (False,), False)
     whole.only("image_embeddings", (False,), False)
     nested = whole.block(_NESTED)
+    if whole.get(CAPTURED) is None:
+        captured = captured_layers(nested, CAPTURED, 0, shift=1)
+    else:
+        captured = captured_layers(whole, CAPTURED, 0)
     options = Eagle3(
         whole.integer(DRAFT_VOCABULARY, layer.vocab_size, 1, layer.vocab_size),
-        _captured(whole),
-        **{name: whole.flag(name, nested.flag(name, False)) for name in _FLAGS},
+        captured,
+        **{name: whole.flag(name, nested.flag(name, False)) for name in NORMS},
     )
     if options.norm_before_fc and options.fc_norm:
         raise whole.error("fc_norm", "false where norm_before_fc is true")
@@ -95,12 +99,6 @@ def _layer(text: Block) -> TextConfig:
     qwen3 = text.get("model_type") == "qwen3" or text.flag("qk_norm", False)
     layer = read_qwen3(one, rope=ROPE) if qwen3 else read_llama(one, ROPE)
     return with_axes(one, layer)
-
-
-def _captured(whole: Block) -> tuple[int, ...]:
-    if whole.get(CAPTURED) is None:
-        return captured_layers(whole.block(_NESTED), CAPTURED, 0, shift=1)
-    return captured_layers(whole, CAPTURED, 0)
 
 
 def with_axes(text: Block, layers: TextConfig) -> TextConfig:

@@ -139,19 +139,17 @@ _LAYER_SIZES = (
 )
 
 
+_UNREADABLE = OSError, ValueError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile
+"""Errors of reading a damaged archive: without a pickle, encrypted, cut."""
+
+
 def stored_names(directory: Path) -> frozenset[str]:
     """The tensors' names in safetensors files, else a pickle's strings; it is never executed."""
     if has_safetensors(directory):
         return frozenset(read_tensors(directory))
     file = directory / PICKLE_FILE
-    return _strings(file) if is_there(file) else frozenset()
-
-
-_UNREADABLE = OSError, ValueError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile
-"""Errors of reading a damaged archive: without a pickle, encrypted, cut."""
-
-
-def _strings(file: Path) -> frozenset[str]:
+    if not is_there(file):
+        return frozenset()
     try:
         with open_file(file) as opened, zipfile.ZipFile(opened) as archive:
             inner = (name for name in archive.namelist() if name.endswith("/data.pkl"))

@@ -17,7 +17,7 @@ import numpy as np
 
 from mmspec.checkpoints.block_config import NESTED, SPECULATORS_CAPTURED, BlockDraft
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
-from mmspec.checkpoints.eagle3_config import CAPTURED, DRAFT_VOCABULARY, SPECULATORS_TYPE
+from mmspec.checkpoints.eagle3_config import CAPTURED, DRAFT_VOCABULARY, NORMS, SPECULATORS_TYPE
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import LAYER, MIDLAYER, plan_head, read_draft_ids
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
@@ -134,11 +134,10 @@ _MARKOV = (
     *("markov_rank", "markov_head_type"),
     *("enable_confidence_head", "confidence_head_with_markov"),
 )
-_NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 _BLOCK = ("block_size", "sample_from_anchor")
 _OPTIONS = {
     "eagle": ("bias",),
-    "eagle3": (DRAFT_VOCABULARY, *_NORMS),
+    "eagle3": (DRAFT_VOCABULARY, *NORMS),
     "dflash": _BLOCK,
     "dspark": (*_BLOCK, *_MARKOV),
 }

@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -44,14 +45,11 @@ def environment() -> dict[str, Any]:
 
 def versions() -> dict[str, str | None]:
     """Versions of the relevant packages, None for those not installed; imports no package."""
-    return {name: _version(name) for name in PACKAGES}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+    found = dict[str, str | None].fromkeys(PACKAGES)
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def commit() -> str | None:

@@ -29,10 +29,7 @@ def prefilled_target(
 
 def answer_once(engine: Engine, message: Message, options: Options) -> Answer:
     """The whole answer to one message in a new conversation."""
-    chat = engine.chat(options)
-    for _ in chat.send(message):
-        pass
-    return chat.answer
+    return engine.chat(options).send(message).finish()
 
 
 def feed(target: Target, token: int) -> None:

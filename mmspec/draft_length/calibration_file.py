@@ -3,18 +3,14 @@
 The file is optional: if it is missing or unreadable, costs are measured during decoding.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from typing import Annotated
 
 from mmspec.decoding.tree import WIDTH, width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import at_context
-from mmspec.ground.errors import CheckpointError
-from mmspec.ground.json_file import Block, Range
-from mmspec.ground.output_files import make_directory, replace_text
+from mmspec.ground.json_file import Range
 
 TREE_NODES = (8, 16, 32, 60)
 """Numbers of nodes of the trees among which `--gamma auto` chooses."""
@@ -86,34 +82,3 @@ class Calibration:
             for curve in self.target.values()
             for seconds in curve.values()
         )
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationFile:
-    """The calibration of one machine, device, backend, dtype and pair of models."""
-
-    path: Path
-    key: Mapping[str, Any]
-    """All that the costs depend on; JSON-serializable."""
-
-    def read(self) -> tuple[Calibration, str]:
-        """The calibration, empty if there is none, and a note if the file is unusable, else ''."""
-        try:
-            if not self.path.exists():
-                return Calibration(), ""
-            block = Block.of(self.path)
-            if block.get("key") != self.key:
-                raise CheckpointError(f"{self.path} is of another machine, backend or model")
-            return block.record(Calibration), ""
-        except (CheckpointError, OSError) as error:
-            return Calibration(), f"calibration not used ({error}): run `mmspec calibrate`"
-
-    def make_folder(self) -> None:
-        """Make the folder of the file; raises WriteError."""
-        make_directory(self.path.parent)
-
-    def write(self, calibration: Calibration) -> None:
-        """Replace the file atomically; raises WriteError."""
-        text = json.dumps({"key": dict(self.key)} | asdict(calibration), indent=1)
-        self.make_folder()
-        replace_text(self.path, text + "\n")

@@ -1,12 +1,11 @@
 """The finding about one model on one machine: exact rows and their price, kept in a file."""
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from math import inf
-from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated
 
 from mmspec.decoding.contract import Model, Segment, Target
 from mmspec.decoding.exact_rows import ExactRows
@@ -14,9 +13,8 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness.probe import find_exact_rows
 from mmspec.ground.errors import CheckpointError, UsageError, WriteError
-from mmspec.ground.input_files import require_file
-from mmspec.ground.json_file import Block, Range
-from mmspec.ground.output_files import make_directory, replace_text
+from mmspec.ground.json_file import Range
+from mmspec.ground.measurement_file import MeasurementFile
 from mmspec.ground.progress import Notice, Progress
 
 MODES = ("auto", "on", "off")
@@ -65,39 +63,8 @@ class Finding:
         return f"off: {price}, and auto allows {DEAR:g}; with --exact on: {possible}"
 
 
-@dataclass(frozen=True, slots=True)
-class FindingFile:
-    """The file of a finding about one target, device, type and version of the backend."""
-
-    path: Path
-    key: Mapping[str, Any]
-    """All that the finding depends on; JSON-serializable."""
-
-    def read(self) -> Finding | None:
-        """The finding; None if there is no file, or one that is damaged or of another key."""
-        match read_finding(self.path):
-            case (key, finding) if key == self.key:
-                return finding
-        return None
-
-    def write(self, finding: Finding) -> None:
-        """Replace the file; raises OSError or WriteError."""
-        values = {"key": dict(self.key)} | asdict(finding)
-        make_directory(self.path.parent)
-        if self.path.exists():
-            require_file(self.path)  # a pipe would be waited for
-        replace_text(self.path, json.dumps(values, indent=1) + "\n")
-
-
-def read_finding(path: Path) -> tuple[dict[str, Any], Finding] | None:
-    """The key and the finding in a file; None if the file is missing or damaged."""
-    try:
-        block = Block.of(path)
-        key, finding = block.block("key").values, block.record(Finding)
-    except CheckpointError:
-        return None
-    is_whole = not finding.rows or finding.rows.most % finding.rows.multiple == 0
-    return (key, finding) if is_whole else None
+FindingFile = MeasurementFile[Finding]
+"""The file of a finding about one target, device, type and version of the backend."""
 
 
 def exact_rows(
@@ -117,7 +84,9 @@ def exact_rows(
     """
     if mode == "off":
         return None
-    finding = file.read()
+    finding: Finding | None = None
+    with suppress(CheckpointError):  # what a damaged file said is found out again
+        finding = file.read()
     if mode == "auto" and not measure:
         return finding.chosen(mode) if finding else None
     if finding is None or not finding.suffices(mode):
@@ -150,7 +119,7 @@ def _measured(model: Model, mode: str, name: str, progress: Progress) -> Finding
 def _keep(file: FindingFile, finding: Finding, progress: Progress) -> None:
     try:
         file.write(finding)
-    except (OSError, WriteError) as error:
+    except WriteError as error:
         again = "the next process measures it again; MMSPEC_CACHE names another folder"
         progress(Notice(f"what was measured of exact decoding is not kept ({error}): {again}"))
 

@@ -183,12 +183,8 @@ class Conversation:
         lost: gets the errors of missing or changed images, which are left out; None raises them.
         """
         saved = read_saved(text)
-        turns = [
-            Turn(
-                Message("user", tuple(opened_parts(turn.question, lost))),
-                turn.answer,
-                turn.answer_text,
-            )
-            for turn in saved.turns
-        ]
-        return cls(saved.system, turns)
+        conversation = cls(saved.system)
+        for turn in saved.turns:
+            question = Message("user", tuple(opened_parts(turn.question, lost)))
+            conversation.turns.append(Turn(question, turn.answer, turn.answer_text))
+        return conversation

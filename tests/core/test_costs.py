@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec.chat.calibration import calibration_file
+from mmspec.chat.calibration import CalibrationFile, calibration_file, read_calibration
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.first_costs import measure_first_costs
 from mmspec.chat.measured_rounds import MeasuredRounds
@@ -14,7 +14,7 @@ from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.prompts import user_prompt
-from mmspec.draft_length.calibration_file import Calibration, CalibrationFile
+from mmspec.draft_length.calibration_file import Calibration
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec_bench.measure.speed import measure
 from mmspec_bench.measure.timing import Spread, Timing
@@ -94,14 +94,15 @@ def test_what_a_shape_takes_once_is_no_cost(engine, monkeypatch):
 
 @pytest.fixture
 def file(tmp_path):
-    return CalibrationFile(tmp_path / "kept" / "costs.json", {"device": "cpu", "torch": "2.13"})
+    key = {"device": "cpu", "torch": "2.13"}
+    return CalibrationFile(tmp_path / "kept" / "costs.json", Calibration, key)
 
 
 def test_costs_of_another_key_are_not_used(file):
-    assert file.read() == (Calibration(), "")
+    assert read_calibration(file) == (Calibration(), "")
     file.write(FLAT.calibration())
-    assert file.read() == (FLAT.calibration(), "")
-    calibration, note = replace(file, key=file.key | {"torch": "2.14"}).read()
+    assert read_calibration(file) == (FLAT.calibration(), "")
+    calibration, note = read_calibration(replace(file, key=file.key | {"torch": "2.14"}))
     assert calibration == Calibration()
     assert "another machine, backend or model" in note
 
@@ -125,7 +126,7 @@ def test_a_broken_or_older_file_is_ignored_with_one_line(file, name):
     if isinstance(content, dict):
         content = json.dumps(json.loads(file.path.read_text()) | content)
     file.path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    calibration, note = file.read()
+    calibration, note = read_calibration(file)
     assert calibration == Calibration()
     assert note.startswith("calibration not used")
     assert str(file.path) in note

@@ -7,7 +7,7 @@ import pytest
 
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.exactness import finding as module
-from mmspec.exactness.finding import DEAR, FindingFile, exact_rows
+from mmspec.exactness.finding import DEAR, Finding, FindingFile, exact_rows
 from mmspec.ground.errors import UsageError
 from mmspec.ground.progress import silent
 
@@ -17,7 +17,7 @@ MODEL = SimpleNamespace(dtype="bfloat16", device="cpu")
 
 @pytest.fixture
 def file(tmp_path):
-    return FindingFile(tmp_path / "exactness" / "one.json", {"dtype": "bfloat16"})
+    return FindingFile(tmp_path / "exactness" / "one.json", Finding, {"dtype": "bfloat16"})
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_auto_is_off_where_no_rows_are_exact_and_on_is_refused_by_name(machine, 
 
 def test_a_finding_of_another_key_is_not_used(machine, file):
     rows("auto", file)
-    rows("auto", FindingFile(file.path, {"dtype": "float16"}))
+    rows("auto", FindingFile(file.path, Finding, {"dtype": "float16"}))
     assert machine.probes == 2
 
 
