@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmspec.checkpoints.head_config import read_head_config
-from mmspec_bench.commands.peers import rows
+from mmspec_bench.commands.peers import row
 from mmspec_bench.compare import script_io
 from mmspec_bench.compare.methods import PeerMethod, vllm_methods
 from mmspec_bench.compare.runner import Agreement, PeerError, compare, own_task, run_script
@@ -84,7 +84,7 @@ def test_answers_are_compared_with_the_same_programs_plain_ones():
     assert first.own_plain == plain.own_plain == {"text": Agreement(2, 2, None)}
     assert plain.figures["text"].identical == 0
     assert drafted.own_plain == {"text": Agreement(2, 0, 1)}
-    assert [row[-1] for row in rows([plain, drafted], "text")] == ["yes", "0 of 2, from 1"]
+    assert [row(each, "text")[-1] for each in (plain, drafted)] == ["yes", "0 of 2, from 1"]
 
 
 def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path, pair_paths):

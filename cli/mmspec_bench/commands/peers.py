@@ -111,19 +111,20 @@ def peers(
         "provenance": provenance([]),
     }
     tables = [
-        Table(f"{label}: {len(every)} prompts x {repeats}", COLUMNS, rows(results, label), NOTE)
+        Table(
+            f"{label}: {len(every)} prompts x {repeats}",
+            COLUMNS,
+            [row(result, label) for result in results],
+            NOTE,
+        )
         for label, every in sets.items()
     ]
     screen.report(report, partial(show_tables, screen, tables))
     return int(not any(result.figures for result in results))
 
 
-def rows(results: Sequence[PeerResult], label: str) -> list[tuple[str, ...]]:
-    """A row for each method on a set of questions: its figures, or why it has none."""
-    return [_row(result, label) for result in results]
-
-
-def _row(result: PeerResult, label: str) -> tuple[str, ...]:
+def row(result: PeerResult, label: str) -> tuple[str, ...]:
+    """A method's row on a set of questions: its figures, or why it has none."""
     figures, start = result.figures.get(label), result.start_seconds
     if figures is None:
         return (result.name, f"cannot: {result.reasons[label]}", *[""] * (len(COLUMNS) - 2))

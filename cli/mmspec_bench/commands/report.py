@@ -7,7 +7,7 @@ import click
 from mmspec.ground.output_files import replace_text
 from mmspec_bench.commands.output import show_tables
 from mmspec_bench.report.bench_run import ALL, read_run
-from mmspec_bench.report.csv_files import csv_files
+from mmspec_bench.report.csv_files import csv_text
 from mmspec_bench.report.tables import report_tables, title
 from mmspec_terminal.options import JSON
 from mmspec_terminal.render import Screen
@@ -22,10 +22,9 @@ def report(screen: Screen, directories: tuple[Path, ...]) -> None:
     screen.progress("reading")
     run, directory = read_run(*directories), directories[0]
     lines = run.task_summaries
-    texts = csv_files(run, lines)
-    for name, text in texts.items():
-        replace_text(directory / name, text)
-    files = [directory / name for name in texts]
+    files = {directory / "methods.csv": lines, directory / "tasks.csv": run.turn_summaries}
+    for file, measures in files.items():
+        replace_text(file, csv_text(measures))
     if screen.as_json:
         summaries = [line for line in lines if line["task"] == ALL]
         screen.json({"methods": summaries, "problem": run.problem, "files": list(map(str, files))})

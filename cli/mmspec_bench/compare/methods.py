@@ -1,9 +1,8 @@
 """The methods of `bench peers`: each with its script and the script's options."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from mmspec.chat.options import Gamma, Options
@@ -45,31 +44,29 @@ def peer_methods(
     peers: Sequence[str],
     draftings: Sequence[str],
     gamma: Gamma,
-    exact: str = "auto",
-    pythons: Mapping[str, str | None] = MappingProxyType({}),
+    exact: str,
+    pythons: Mapping[str, str | None],
 ) -> list[PeerMethod]:
     """All methods of the named peers, with Pythons by peer; raises UsageError for wrong values."""
     for peer in peers:
         if peer not in PEERS:
             raise choice("peer", peer, PEERS)
-    script = "run_transformers.Transformers"
-    assisted = PeerMethod("transformers, assistant_model", script, drafts=True)
+    transformers, llama_cpp = "run_transformers.Transformers", "run_llama_cpp.LlamaCpp"
     lookup = {"lookup": LOOKUP_TOKENS}
-    language = PeerMethod("mlx-lm, plain", "run_mlx.MlxLm")
-    drafted = replace(language, name="mlx-lm, draft_model", drafts=True)
-    gguf = PeerMethod("llama.cpp, plain", "run_llama_cpp.LlamaCpp")
     by_peer = {
         "torch": _mmspec("torch", draftings, gamma, exact),
         "mlx": _mmspec("mlx", draftings, gamma, exact),
         "transformers": [
-            PeerMethod("transformers, plain", script),
-            *_by_length(assisted, gamma),
-            PeerMethod("transformers, prompt lookup", script, options=lookup),
+            *_with_a_draft("transformers", transformers, "assistant_model", gamma),
+            PeerMethod("transformers, prompt lookup", transformers, options=lookup),
         ],
-        "mlx-lm": [language, *_by_length(drafted, gamma)],
+        "mlx-lm": _with_a_draft("mlx-lm", "run_mlx.MlxLm", "draft_model", gamma),
         "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx.MlxVlm")],
         "vllm": vllm_methods(gamma),
-        "llama.cpp": [gguf, replace(gguf, name="llama.cpp, prompt lookup", options=lookup)],
+        "llama.cpp": [
+            PeerMethod("llama.cpp, plain", llama_cpp),
+            PeerMethod("llama.cpp, prompt lookup", llama_cpp, options=lookup),
+        ],
     }
     return [
         replace(method, python=pythons.get(peer) or sys.executable)
@@ -98,9 +95,11 @@ def vllm_methods(gamma: Gamma) -> list[PeerMethod]:
     return [plain, replace(plain, name=name, drafts=True, options=options, exports=True)]
 
 
-def _by_length(method: PeerMethod, gamma: Gamma) -> Iterator[PeerMethod]:
-    """The method with the library's own draft lengths, then with `gamma` unless that is 'auto'."""
-    yield method
-    if gamma != "auto":
-        options = method.options | {"draft_tokens": gamma}
-        yield replace(method, name=f"{method.name}, {gamma} tokens", options=options)
+def _with_a_draft(program: str, script: str, draft: str, gamma: Gamma) -> list[PeerMethod]:
+    """Plain; with the library's own draft lengths; with `gamma` unless that is 'auto'."""
+    plain = PeerMethod(f"{program}, plain", script)
+    drafted = replace(plain, name=f"{program}, {draft}", drafts=True)
+    if gamma == "auto":
+        return [plain, drafted]
+    name, options = f"{drafted.name}, {gamma} tokens", {"draft_tokens": gamma}
+    return [plain, drafted, replace(drafted, name=name, options=options)]

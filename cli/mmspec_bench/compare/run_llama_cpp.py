@@ -19,13 +19,9 @@ class LlamaCpp(Program):
     """llama.cpp, plainly or with the prompt lookup of its Python package."""
 
     def __init__(self, task: Task) -> None:
-        import llama_cpp  # type: ignore[import-not-found, unused-ignore]
-        from llama_cpp.llama_chat_format import (  # type: ignore[import-not-found, unused-ignore]
-            Jinja2ChatFormatter,
-        )
-        from llama_cpp.llama_speculative import (  # type: ignore[import-not-found, unused-ignore]
-            LlamaPromptLookupDecoding,
-        )
+        import llama_cpp
+        from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+        from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
         file, lookup = _gguf(Path(task.model)), task.options.get("lookup")
         self.described = {"device": "cpu", "file": file.name, "llama_cpp": llama_cpp.__version__}
@@ -45,7 +41,7 @@ class LlamaCpp(Program):
             verbose=False,
         )
         self._max_tokens = task.max_tokens
-        ends = [self._llama.token_eos(), self._llama.token_bos()]
+        ends = self._llama.token_eos(), self._llama.token_bos()
         eos, bos = (self._llama.detokenize([end], special=True).decode() for end in ends)
         template = self._llama.metadata["tokenizer.chat_template"]
         self._format: Any = Jinja2ChatFormatter(template, eos_token=eos, bos_token=bos)

@@ -83,7 +83,7 @@ class MlxVlm(MlxProgram):
     """mlx-vlm, for images and text."""
 
     def __init__(self, task: Task) -> None:
-        from mlx_vlm import load  # type: ignore[import-not-found, unused-ignore]
+        from mlx_vlm import load
 
         super().__init__(task)
         self._model, self._processor = load(task.model)
@@ -93,9 +93,7 @@ class MlxVlm(MlxProgram):
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer a question with mlx-vlm's `stream_generate`."""
         from mlx_vlm import stream_generate
-        from mlx_vlm.prompt_utils import (  # type: ignore[import-not-found, unused-ignore]
-            apply_chat_template,
-        )
+        from mlx_vlm.prompt_utils import apply_chat_template
 
         model, processor, images = self._model, self._processor, images_of(question)
         prompt = apply_chat_template(

@@ -1,7 +1,5 @@
 """Runs this project."""
 
-from typing import Any
-
 from mmspec.chat.answer import Piece
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.options import Options
@@ -20,6 +18,9 @@ class Mmspec(Program):
         self._engine: Engine = load(
             task.model, task.draft or "none", options=options, ready=False, **places
         )
+        model = self._engine.target.model
+        self.described = self._engine.backend.describe() | self._engine.exact_fields(options.exact)
+        self.described |= {"device": model.device, "dtype": model.dtype}
 
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer in a new conversation; images are encoded again."""
@@ -35,14 +36,7 @@ class Mmspec(Program):
         tokens = [token for token in chat.answer.token_ids if token not in stop]
         return tokens, chat.answer.statistics.rounds
 
-    def describe(self) -> dict[str, Any]:
-        """The backend's own description."""
-        model = self._engine.target.model
-        own = {"device": model.device, "dtype": model.dtype}
-        own |= self._engine.exact_fields(self._options.exact)
-        return self._engine.backend.describe() | own
-
     def device_bytes(self) -> int:
         """Peak bytes by the backend's counter on an accelerator; 0 on a CPU."""
-        on_cpu = self._engine.target.model.device == "cpu"
+        on_cpu = self.described["device"] == "cpu"
         return 0 if on_cpu else self._engine.backend.peak_memory()

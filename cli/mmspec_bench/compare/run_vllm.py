@@ -23,13 +23,8 @@ class Vllm(Program):
 
     def __init__(self, task: Task) -> None:
         os.environ.update(SETTINGS | os.environ)  # before the import, which reads them
-        from vllm import (  # type: ignore[import-not-found, unused-ignore]
-            LLM,
-            SamplingParams,
-        )
-        from vllm.platforms import (  # type: ignore[import-not-found, unused-ignore]
-            current_platform,
-        )
+        from vllm import LLM, SamplingParams
+        from vllm.platforms import current_platform
 
         self.described = {"device": current_platform.device_type, "dtype": task.dtype}
         every = [question for questions in task.questions.values() for question in questions]

@@ -20,7 +20,7 @@ from mmspec.ground.progress import Progress
 from mmspec.ground.tokens import common_prefix
 from mmspec_bench.compare.methods import PeerMethod
 from mmspec_bench.compare.script_io import ProgramRun, Question, Task
-from mmspec_bench.measure.timing import Figures, Timing, figures, rotated
+from mmspec_bench.measure.timing import Figures, Pair, figures, rotated
 
 LIMIT_SECONDS = 1800.0
 """Seconds after which a process is stopped."""
@@ -81,20 +81,18 @@ def compare(
     The order rotates.  A method that fails is not run again, and its result has the reason.
     """
     runs: dict[str, list[ProgramRun]] = {method.name: [] for method in methods}
-    failed: set[str] = set()
     with TemporaryDirectory() as folder:
         for turn in range(turns):
             for method in rotated(methods, turn):
-                if method.name in failed:
+                done = runs[method.name]
+                if done and not done[-1].replies:  # it failed
                     continue
                 progress(f"turn {turn + 1} of {turns}: {method.name}")
                 try:
-                    own = own_task(method, task, folder)
-                    runs[method.name].append(run(method.command, own))
+                    done.append(run(method.command, own_task(method, task, folder)))
                 except PeerError as error:
-                    failed.add(method.name)
                     reasons = dict.fromkeys(task.questions, str(error))
-                    runs[method.name].append(ProgramRun(None, 0, {}, reasons, {}))
+                    done.append(ProgramRun(None, 0, {}, reasons, {}))
     first = runs[methods[0].name]
     plain = {method.program: runs[method.name] for method in reversed(methods)}
     return [_result(m.name, runs[m.name], first, plain[m.program]) for m in methods]
@@ -122,24 +120,21 @@ def own_task(method: PeerMethod, task: Task, folder: str) -> Task:
 def run_script(
     command: Sequence[str], task: Task, limit_seconds: float = LIMIT_SECONDS
 ) -> ProgramRun:
-    """Run a script on a task; raises PeerError if it reports nothing."""
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "task.json"
-        file.write_text(json.dumps(asdict(task) | {"started": time()}), encoding="utf-8")
-        try:
-            process = subprocess.run(
-                [*command, str(file)],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                errors="replace",
-                timeout=limit_seconds,
-                check=False,
-            )
-        except OSError as error:
-            raise PeerError(f"cannot start {command[0]}: {error.strerror}") from error
-        except subprocess.TimeoutExpired as error:
-            raise PeerError(f"no answer within {limit_seconds:g} seconds") from error
+    """Run a script with the task as its input; raises PeerError if it reports nothing."""
+    try:
+        process = subprocess.run(
+            command,
+            input=json.dumps(asdict(task) | {"started": time()}),
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=limit_seconds,
+            check=False,
+        )
+    except OSError as error:
+        raise PeerError(f"cannot start {command[0]}: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise PeerError(f"no answer within {limit_seconds:g} seconds") from error
     if process.returncode:
         last = _last_line(process.stderr)[:200]
         raise PeerError(f"ended with status {process.returncode}" + (f": {last}" if last else ""))
@@ -173,18 +168,16 @@ def _result(
     )
 
 
-def _agreement(pairs: Sequence[tuple[Timing, Timing | None]]) -> Agreement:
+def _agreement(pairs: Sequence[Pair]) -> Agreement:
     both = [(one.tokens, other.tokens) for one, other in pairs if other]
     places = [common_prefix(*tokens) for tokens in both if tokens[0] != tokens[1]]
     return Agreement(len(both), len(both) - len(places), min(places, default=None))
 
 
-def _paired(
-    label: str, runs: Sequence[ProgramRun], first: Sequence[ProgramRun]
-) -> list[tuple[Timing, Timing | None]]:
-    """Each answer, and the first method's to the same question in the same turn."""
-    pairs: list[tuple[Timing, Timing | None]] = []
-    for run, other in zip_longest(runs, first[: len(runs)]):
+def _paired(label: str, runs: Sequence[ProgramRun], others: Sequence[ProgramRun]) -> list[Pair]:
+    """Each answer, and the others' to the same question in the same turn."""
+    pairs = list[Pair]()
+    for run, other in zip_longest(runs, others[: len(runs)]):
         theirs = other.replies.get(label, ()) if other else ()
         pairs += zip_longest(run.replies[label], theirs)
     return pairs

@@ -1,4 +1,4 @@
-"""Functions shared by the scripts: read a task, answer its questions, print a JSON line.
+"""What the scripts share: reads a task, answers its questions, prints a JSON line.
 
 A script may run in another project's environment, with only the core of mmspec installed.
 """
@@ -6,9 +6,8 @@ A script may run in another project's environment, with only the core of mmspec 
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from importlib import import_module
 from time import perf_counter, time
 from typing import Any
 
@@ -72,29 +71,28 @@ class Program(ABC):
     """A loaded model, used as its project documents."""
 
     described: dict[str, Any]
+    """Device, precision and other facts on which its speed depends."""
 
     @abstractmethod
     def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
         """Answer from cold caches; returns tokens without a stop token, and target forwards."""
-
-    def describe(self) -> dict[str, Any]:
-        """Device, precision and other facts on which its speed depends."""
-        return self.described
 
     def device_bytes(self) -> int:
         """Most bytes in use at once, by the accelerator's own counter; 0 on a CPU."""
         return 0
 
 
-def main(load: Callable[[Task], Program]) -> None:
-    """Run the task in the file that the last argument names, and print the report.
+def main() -> None:
+    """Run the task in stdin by the class that the last argument names, and print the report.
 
     The report is the last line of stdout, because libraries may print before it. It is `{"error":
     LINE}` if nothing could be loaded.
     """
-    task = Task(**json.loads(Path(sys.argv[-1]).read_text(encoding="utf-8")))
+    task = Task(**json.load(sys.stdin))
+    module, _, name = sys.argv[-1].rpartition(".")
     try:
-        report = asdict(_report(load(task), task))
+        program: Program = getattr(import_module(f"{__package__}.{module}"), name)(task)
+        report = asdict(_report(program, task))
     except Exception as error:  # noqa: BLE001 - whatever another project raises is its reason
         report = {"error": _reason(error)}
     sys.stdout.write(f"\n{json.dumps(report)}\n")
@@ -115,7 +113,7 @@ def _report(program: Program, task: Task) -> ProgramRun:
     from mmspec.diagnostics.provenance import versions  # after the start-up, which is measured
 
     peak_bytes = program.device_bytes() or process_peak()
-    described = program.describe() | {"versions": versions()}
+    described = program.described | {"versions": versions()}
     return ProgramRun(start_seconds, peak_bytes, replies, reasons, described)
 
 

@@ -34,6 +34,10 @@ class Timing:
         return self.timed_tokens / self.seconds if self.timed_tokens else 0.0
 
 
+Pair = tuple[Timing, Timing | None]
+"""An answer, and the first method's to the same question in the same turn; None without one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """The median and the range of some measurements."""
@@ -77,8 +81,8 @@ class Figures:
     peak_memory_bytes: int
 
 
-def figures(name: str, pairs: Sequence[tuple[Timing, Timing | None]]) -> Figures:
-    """Compare timings with the first method's to the same questions, None where it has none."""
+def figures(name: str, pairs: Sequence[Pair]) -> Figures:
+    """What one method's timings come to, beside the first method's."""
     timings = [timing for timing, _ in pairs]
     both = [(timing, first) for timing, first in pairs if first and first.timed_tokens]
     depth = sum(timing.depth for timing in timings)

@@ -1,24 +1,21 @@
 """Reads a run from its folder, or from those of its shards."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections import defaultdict
+from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.confidence import tokens_per_round
 from mmspec_bench.suite.metrics import Summary, summarise
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, AnswerRow, read_rows
-from mmspec_bench.suite.run_folder import SuiteSettings, read_provenance
+from mmspec_bench.suite.run_folder import SHARED, read_provenance
 from mmspec_terminal.wording import counted
 
 ALL = "all"
-SETTINGS = SuiteSettings.__dataclass_fields__.keys() - {"shard"}
-SHARED = (*sorted(SETTINGS), "models", "backend", "device", "dtype")
-"""Entries in which the shards of a run agree; their machines may differ."""
-
-Key = TypeVar("Key")
-T = TypeVar("T")
+"""The task that stands for all tasks in a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +48,25 @@ class BenchRun:
     @property
     def task_summaries(self) -> list[Summary]:
         """All measures of each method on all tasks and on each, with intervals of tokens."""
-        groups = grouped(self.rows, lambda row: (ALL, row.method))
-        for task in self.tasks if len(self.tasks) > 1 else ():
-            own = (row for row in self.rows if row.task == task)
-            groups |= grouped(own, lambda row: (row.task, row.method))
         lines = []
-        for (task, _), rows in groups.items():
-            samples, _, low, high = tokens_per_round(rows)
-            ends = {"samples": samples, "low": low, "high": high}
-            lines.append({"task": task} | summarise(rows, self.timed_plain) | ends)
+        for task, method in product([ALL, *self.tasks], self.methods):
+            rows = [row for row in self.of(method) if task in (ALL, row.task)]
+            if rows and self.tasks != [task]:
+                samples, _, low, high = tokens_per_round(rows)
+                ends = {"samples": samples, "low": low, "high": high}
+                lines.append({"task": task} | summarise(rows, self.timed_plain) | ends)
         return lines
+
+    @property
+    def turn_summaries(self) -> list[Summary]:
+        """All measures of each method by task, turn and images."""
+        groups = defaultdict[tuple[Any, ...], list[AnswerRow]](list)
+        for row in self.rows:
+            groups[row.task, row.turn, row.images, row.method].append(row)
+        return [
+            {"task": task, "turn": turn, "images": images} | summarise(rows, self.timed_plain)
+            for (task, turn, images, _), rows in groups.items()
+        ]
 
     @property
     def problem(self) -> str:
@@ -88,21 +94,14 @@ class BenchRun:
         return [] if self.is_replay else self.of(PLAIN)
 
 
-def grouped(values: Iterable[T], key: Callable[[T], Key]) -> dict[Key, list[T]]:
-    """Values grouped by key, in order of appearance."""
-    groups: dict[Key, list[T]] = {}
-    for value in values:
-        groups.setdefault(key(value), []).append(value)
-    return groups
-
-
 def read_run(*folders: Path) -> BenchRun:
     """Read a run; raises UsageError for a folder without one, and for shards that do not fit."""
     provenances = [read_provenance(_file(folder, PROVENANCE).parent) for folder in folders]
     settings, order, tasks = provenances[0], provenances[0]["methods"], dict[str, None]()
     for folder, other in zip(folders, provenances, strict=True):
-        if differ := [name for name in SHARED if _shared(other, name) != _shared(settings, name)]:
-            raise UsageError(f"{folder} is no shard of {folders[0]}: {differ[0]} differs")
+        for name in SHARED:
+            if _shared(other, name) != _shared(settings, name):
+                raise UsageError(f"{folder} is no shard of {folders[0]}: {name} differs")
     rows: dict[Hashable, AnswerRow] = {}
     for folder in folders:
         for row in read_rows(_file(folder, ROWS)):

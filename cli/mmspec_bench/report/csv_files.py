@@ -1,25 +1,9 @@
-"""The CSV files of a report: unrounded measures."""
+"""Text of CSV files."""
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from mmspec_bench.report.bench_run import BenchRun, grouped
-from mmspec_bench.suite.metrics import Summary, summarise
-
-
-def csv_files(run: BenchRun, lines: Sequence[Summary]) -> dict[str, str]:
-    """Unrounded measures by file: by task and method; by task, turn, images and method.
-
-    lines: each method's measures, overall and by task.
-    """
-    groups = grouped(run.rows, lambda row: (row.task, row.turn, row.images, row.method))
-    by_turn = []
-    for (task, turn, images, method), rows in groups.items():
-        place = {"task": task, "turn": turn, "images": images, "method": method}
-        by_turn.append(place | summarise(rows, run.timed_plain))
-    return {"methods.csv": csv_text(lines), "tasks.csv": csv_text(by_turn)}
 
 
 def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:

@@ -1,9 +1,10 @@
 """The tables of a run: block efficiency, by images and tasks, equality with plain decoding."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from mmspec.checkpoints.quantization import computed
-from mmspec_bench.report.bench_run import ALL, BenchRun, grouped
+from mmspec_bench.report.bench_run import ALL, BenchRun
 from mmspec_bench.suite.confidence import DRAWS, LEVEL, Interval, difference, tokens_per_round
 from mmspec_bench.suite.methods import is_single_view
 from mmspec_bench.suite.metrics import Summary, block_efficiency
@@ -11,8 +12,35 @@ from mmspec_bench.suite.rows import PLAIN, PROVENANCE, AnswerRow
 from mmspec_bench.table import Table, number, percent, positive, signed_percent
 from mmspec_terminal.wording import counted
 
+Column = tuple[str, str, Callable[[Any], str]]
+"""The heading of a column, the measure in it, and how its values are shown."""
+DRAFTING: tuple[Column, ...] = (
+    ("method", "method", str),
+    ("answers", "answers", str),
+    ("tokens per round", "block_efficiency", positive),
+    ("macro", "macro_block_efficiency", positive),
+    ("accepted", "acceptance_rate", percent),
+    ("MBSU", "mbsu", positive),
+    ("times plain", "speed_up_paired", positive),
+    ("same tokens", "identical", percent),
+)
+BY_TASK: tuple[Column, ...] = (
+    ("task", "task", str),
+    *DRAFTING[:3],
+    ("from", "low", number),
+    ("to", "high", number),
+    ("nodes", "nodes_per_round", positive),
+    *DRAFTING[-2:],
+)
 FEW_SAMPLES = 20
 """Number of samples below which bootstrap intervals are too narrow."""
+
+
+def _of_measures(
+    title: str, columns: Sequence[Column], summaries: Sequence[Summary], note: str
+) -> Table:
+    cells = [tuple(shown(line[name]) for _, name, shown in columns) for line in summaries]
+    return Table(title, [heading for heading, _, _ in columns], cells, note)
 
 
 def drafting(summaries: Sequence[Summary]) -> Table:
@@ -24,31 +52,17 @@ def drafting(summaries: Sequence[Summary]) -> Table:
         "speed over that of none, mean over answers. Same tokens: answers with the token ids of "
         "none; a later turn is not compared if an earlier answer differed."
     )
-    columns = (
-        *("method", "answers", "tokens per round", "macro", "accepted", "MBSU"),
-        *("times plain", "same tokens"),
-    )
-    lines = [
-        (
-            *(one["method"], str(one["answers"])),
-            *map(positive, (one["block_efficiency"], one["macro_block_efficiency"])),
-            percent(one["acceptance_rate"]),
-            *map(positive, (one["mbsu"], one["speed_up_paired"])),
-            percent(one["identical"]),
-        )
-        for one in summaries
-    ]
-    return Table("Drafting", columns, lines, note)
+    return _of_measures("Drafting", DRAFTING, summaries, note)
 
 
 def by_images(run: BenchRun) -> Table:
     """Block efficiency by number of images, over all tasks, with intervals."""
-    groups = grouped(run.rows, lambda row: (row.method, row.images))
     counts = sorted({row.images for row in run.rows})
-    lines = [
-        (name, *(_interval(tokens_per_round(groups.get((name, count), ()))) for count in counts))
-        for name in run.drafting
-    ]
+
+    def cell(name: str, count: int) -> str:
+        return _interval(tokens_per_round(row for row in run.of(name) if row.images == count))
+
+    lines = [(name, *(cell(name, count) for count in counts)) for name in run.drafting]
     columns = ("method", *(counted(count, "image") for count in counts))
     note = (
         "Tokens per round (micro) by images in the conversation so far, all tasks and turns, and "
@@ -66,25 +80,12 @@ def _interval(interval: Interval) -> str:
 def by_task(lines: Sequence[Summary]) -> Table:
     """What every drafting method gains on each task and on all, with intervals."""
     drafting = [line for line in lines if line["method"] != PLAIN]
-    cells = [
-        (
-            *(line["task"], line["method"], str(line["answers"])),
-            *(number(line[name]) for name in ("block_efficiency", "low", "high")),
-            *map(positive, (line["nodes_per_round"], line["speed_up_paired"])),
-            percent(line["identical"]),
-        )
-        for line in drafting
-    ]
     counts = [line["samples"] for line in drafting if line["low"] is not None]
     note = (
         "Tokens per round (micro), all turns. Nodes: drafted tokens in a round. Times plain: "
         f"decoding speed over that of none, mean over answers. {_ends(counts, 'resamples')}"
     )
-    columns = (
-        *("task", "method", "answers", "tokens per round", "from", "to"),
-        *("nodes", "times plain", "same tokens"),
-    )
-    return Table("By task", columns, cells, note)
+    return _of_measures("By task", BY_TASK, drafting, note)
 
 
 def against_best_view(run: BenchRun) -> Table:

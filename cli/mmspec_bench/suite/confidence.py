@@ -1,7 +1,7 @@
 """Confidence intervals of tokens per round, and of differences: a bootstrap over images."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,9 @@ from mmspec_bench.suite.rows import AnswerRow
 DRAWS, SEED = 10_000, 0
 LEVEL = 0.95
 
-Counts = NDArray[np.int64]
-Formula = Callable[[Counts], NDArray[np.float64]]
-"""From sums [m, n] of counts to m values."""
+Sums = NDArray[np.int64]
+Counts = tuple[int, ...]
+"""Tokens and rounds, perhaps of two methods."""
 
 
 class Interval(NamedTuple):
@@ -28,67 +28,59 @@ class Interval(NamedTuple):
 
 def difference(rows: Iterable[AnswerRow], others: Iterable[AnswerRow]) -> Interval | None:
     """The relative difference in tokens per round on samples that both answered; None if none."""
-    rows = list(rows)
     ours, theirs = _by_sample(rows), _by_sample(others)
-    shared = [sample for sample in ours if sample in theirs]
-    if not shared:
-        return None
-    counts = np.array([[*ours[s], *theirs[s]] for s in shared])
-    return _interval(counts, _images(rows, shared), _relative)
+    both = [(*ours[name], theirs[name][1]) for name in ours if name in theirs]
+    return _interval([(image, own + other) for image, own, other in both], _relative)
 
 
 def tokens_per_round(rows: Iterable[AnswerRow]) -> Interval:
     """Tokens per round over all rounds; 0 without any."""
-    rows = list(rows)
-    samples = _by_sample(rows)
-    if not samples:
-        return Interval(0, 0.0, None, None)
-    counts, images = np.array([*samples.values()]), _images(rows, [*samples])
-    return _interval(counts, images, lambda sums: sums[:, 0] / sums[:, 1])
+    found = _interval([*_by_sample(rows).values()], _quotient)
+    return found or Interval(0, 0.0, None, None)
 
 
-def _interval(counts: Counts, images: Sequence[str], value: Formula) -> Interval:
-    """The value of counts [samples, n], and percentiles of those of resamples (Efron 1979).
+def _interval(
+    samples: Sequence[tuple[str, Counts]], value: Callable[[Sums], NDArray[np.float64]]
+) -> Interval | None:
+    """The value of samples' counts, and percentiles of those of resamples (Efron 1979).
 
     A resample draws images, each with all samples about it and all turns of all methods, because
-    their difficulties correlate.  A sample without images is drawn alone.
+    their difficulties correlate.
+
+    samples: the image and counts of each.  value: from sums [m, n] of counts to m values.
     """
-    samples, counts = len(counts), _by_image(counts, images)
-    [whole] = value(counts.sum(axis=0, keepdims=True))
-    if len(counts) == 1:
-        return Interval(samples, float(whole), None, None)
-    even = np.full(len(counts), 1 / len(counts))
-    times = np.random.default_rng(SEED).multinomial(len(counts), even, size=DRAWS)
+    by_image: dict[str, Any] = {}
+    for image, counts in samples:
+        by_image[image] = by_image.get(image, 0) + np.array(counts)
+    if not by_image:
+        return None
+    images = np.array([by_image[image] for image in sorted(by_image)])
+    [whole] = value(images.sum(axis=0, keepdims=True))
+    if len(images) == 1:
+        return Interval(len(samples), float(whole), None, None)
+    even = np.full(len(images), 1 / len(images))
+    times = np.random.default_rng(SEED).multinomial(len(images), even, size=DRAWS)
     tail = 50 * (1 - LEVEL)
-    low, high = np.percentile(value(times @ counts), [tail, 100 - tail])
-    return Interval(samples, float(whole), float(low), float(high))
+    low, high = np.percentile(value(times @ images), [tail, 100 - tail])
+    return Interval(len(samples), float(whole), float(low), float(high))
 
 
-def _by_sample(rows: Iterable[AnswerRow]) -> dict[str, tuple[int, int]]:
-    counts: dict[str, tuple[int, int]] = {}
+def _by_sample(rows: Iterable[AnswerRow]) -> dict[str, tuple[str, Counts]]:
+    """The first image of each sample, its name if it has none, with its tokens and rounds."""
+    samples: dict[str, tuple[str, Counts]] = {}
     for row in rows:
         if row.rounds:
-            tokens, rounds = counts.get(row.sample, (0, 0))
-            counts[row.sample] = tokens + row.emitted, rounds + len(row.rounds)
-    return counts
+            _, (tokens, rounds) = samples.get(row.sample, ("", (0, 0)))
+            counts = tokens + row.emitted, rounds + len(row.rounds)
+            samples[row.sample] = row.first_image or row.sample, counts
+    return samples
 
 
-def _images(rows: Iterable[AnswerRow], samples: Sequence[str]) -> list[str]:
-    """The first image of each sample, or its name if it has none."""
-    images = {row.sample: row.first_image for row in rows}
-    return [images[sample] or sample for sample in samples]
+def _quotient(sums: Sums) -> NDArray[np.float64]:
+    """Tokens per round [m] from sums [m, 2]."""
+    return sums[:, 0] / sums[:, 1]
 
 
-def _by_image(counts: Counts, images: Sequence[str]) -> Counts:
-    """Sum counts [samples, n] over the samples of each image."""
-    _, image_of = np.unique(images, return_inverse=True)
-    sums = np.zeros((image_of.max() + 1, counts.shape[1]), np.int64)
-    np.add.at(sums, image_of, counts)
-    return sums
-
-
-def _relative(sums: Counts) -> NDArray[np.float64]:
+def _relative(sums: Sums) -> NDArray[np.float64]:
     """Differences [m] from sums [m, 4]: our tokens and rounds, their tokens and rounds."""
-    tokens, rounds, other_tokens, other_rounds = sums.T
-    quotients: NDArray[np.float64] = (tokens / rounds) / (other_tokens / other_rounds)
-    return quotients - 1
+    return _quotient(sums[:, :2]) / _quotient(sums[:, 2:]) - 1

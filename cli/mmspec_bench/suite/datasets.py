@@ -88,7 +88,7 @@ class Dataset:
 def _open(file: Path) -> tuple[Any, Any]:
     """pyarrow's constructor of filters, and the table in `file`."""
     try:
-        from pyarrow import ArrowException, dataset  # type: ignore[import-untyped]  # no stubs
+        from pyarrow import ArrowException, dataset
     except ImportError as error:
         raise UsageError(
             'reading parquet needs pyarrow: run pip install "mmspec[bench]"'

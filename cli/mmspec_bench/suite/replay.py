@@ -47,7 +47,7 @@ class _PlaceCache(FeatureCache):
     """The places of images, without pixel values."""
 
     def __call__(self, picture: Picture) -> Places:
-        return Places(picture.digest, self.grid(picture))
+        return Places(self.grid(picture))
 
 
 def open_replay(name: str, backend: str, max_image_tokens: int | None) -> LoadedModel:

@@ -5,7 +5,7 @@ Its rounds have the tokens that the real model's would have; their seconds mean 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Never
 
 from mmspec.checkpoints.config import ModelConfig
@@ -15,27 +15,7 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.segment import Segment
 from mmspec.families.grid import Grid
 from mmspec.ground.errors import UsageError
-
-Item = int | str
-"""A token, or the digest of the image that stands at a position."""
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Implements `Features` by an image's visual positions alone, at which nothing is computed."""
-
-    digest: str
-    grid: Grid
-    nbytes: int = 0
-
-    @property
-    def positions(self) -> int:
-        """The number of visual positions."""
-        return self.grid.positions
-
-    def pooled(self, positions: int) -> Never:
-        """Raises UsageError: a target sees images whole."""
-        raise UsageError(f"repeated answers are to whole images, not to {positions} positions")
+from mmspec.ground.tokens import NO_TOKEN
 
 
 def _refusal(what: str) -> Callable[..., Never]:
@@ -47,42 +27,49 @@ def _refusal(what: str) -> Callable[..., Never]:
     return refuse
 
 
+@dataclass(frozen=True)
+class Places:
+    """Implements `Features` by an image's visual positions alone, at which nothing is computed."""
+
+    grid: Grid
+    nbytes: int = 0
+    pooled = _refusal("see pooled images")
+
+    @property
+    def positions(self) -> int:
+        """The number of visual positions."""
+        return self.grid.positions
+
+
 class Reply(NamedTuple):
     """What the target says after one sequence."""
 
-    sequence: list[Item]
+    sequence: list[int]
+    """One id for each position, NO_TOKEN for those of images."""
     tokens: list[int]
     """Those of the answer, then the stop token."""
 
 
-@dataclass(slots=True)
+@dataclass
 class ReplayModel:
     """Implements `mmspec.decoding.contract.Model`: says the replies of one conversation."""
 
     config: ModelConfig
     replies: Sequence[Reply] = ()
-    device: str = field(default="no device", init=False)
-    dtype: str = field(default="repeated answers", init=False)
-    quantize: str = field(default="none", init=False)
-    setup_seconds: float = field(default=0.0, init=False)
-    tower: str = field(default="", init=False)
 
-    @property
-    def stop(self) -> int:
-        """The token that ends an answer."""
-        return self.config.eos_token_ids[0]
+    device, dtype, quantize, tower = "no device", "repeated answers", "none", ""
+    setup_seconds = 0.0
+    encode, open_branches = _refusal("see images"), _refusal("draft")
 
     def play(self, segments: Iterable[Segment]) -> None:
         """Say from now on the answers among the segments of a conversation, after those before."""
-        replies, sequence = [], list[Item]()
+        replies, sequence = [], list[int]()
         for segment in segments:
-            own = _items(segment)
+            ids = segment.token_ids(NO_TOKEN)
             if segment.is_answer:
-                replies.append(Reply([*sequence], [*segment.token_ids(self.stop), self.stop]))
-            sequence += own
+                replies.append(Reply(sequence, [*ids, self.config.eos_token_ids[0]]))
+            sequence = sequence + ids
         self.replies = replies
-
-    encode, open_branches = _refusal("see images"), _refusal("draft")
 
     def open_target(self, *_: Any) -> "ReplayTarget":
         """Open an empty sequence, whose next tokens are given, however they were chosen."""
@@ -94,7 +81,7 @@ class ReplayTarget:
 
     def __init__(self, model: ReplayModel) -> None:
         self._model = model
-        self._sequence: list[Item] = []
+        self._sequence: list[int] = []
         self._verdict = Verdict([], [], [])
 
     @property
@@ -104,7 +91,7 @@ class ReplayTarget:
 
     def extend(self, segment: Segment) -> None:
         """Append a segment."""
-        self._sequence = [*self._sequence, *_items(segment)]
+        self._sequence = self._sequence + segment.token_ids(NO_TOKEN)
 
     def rewind(self, length: int) -> None:
         """Forget all positions from `length` on."""
@@ -137,17 +124,6 @@ class ReplayTarget:
             if self._sequence[: len(sequence)] == sequence and tokens[: len(said)] == said:
                 return tokens[len(said) :] or tokens[-1:]
         return _refusal("answer this prompt: no answer to it was given")()
-
-
-def _items(segment: Segment) -> list[Item]:
-    items: list[Item] = []
-    for part in segment.parts:
-        if isinstance(part, Sequence):
-            items += part
-        else:
-            assert isinstance(part, Places), "this model's images are places"
-            items += [part.digest] * part.positions
-    return items
 
 
 def _nodes(draft: Draft | None) -> tuple[list[int], list[int]]:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, NamedTuple, TypedDict
@@ -130,16 +130,16 @@ def _checked(row: AnswerRow, where: str) -> AnswerRow:
 def append(file: Path, rows: Sequence[AnswerRow]) -> None:
     """Append rows to a file; on return they are on the disk. Raises WriteError."""
     with write_errors(file), file.open("a", encoding="utf-8") as stream:
-        stream.write("".join(lines(rows)))
+        stream.write(lines(rows))
         stream.flush()
         os.fsync(stream.fileno())
 
 
 def rewrite(file: Path, rows: Sequence[AnswerRow]) -> None:
     """Replace a file's rows; the old ones stay until the new ones are on the disk."""
-    replace_text(file, "".join(lines(rows)))
+    replace_text(file, lines(rows))
 
 
-def lines(rows: Iterable[AnswerRow]) -> Iterator[str]:
-    """Yield each row as a line of JSON."""
-    return (json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)
+def lines(rows: Iterable[AnswerRow]) -> str:
+    """Each row as a line of JSON."""
+    return "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)

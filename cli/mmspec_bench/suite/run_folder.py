@@ -87,11 +87,13 @@ class _Provenance(TypedDict):
     resumed: list[dict[str, Any]]
 
 
-FIXED = (
-    *SuiteSettings.__dataclass_fields__,
-    *("models", "backend", "device", "dtype", "platform", "processor", "threads"),
+SHARED = (
+    *sorted(SuiteSettings.__dataclass_fields__.keys() - {"shard"}),
+    *("models", "backend", "device", "dtype"),
 )
-"""Entries of the provenance that must not change within a run."""
+"""Entries of the provenance in which the shards of a run agree; their machines may differ."""
+FIXED = (*SHARED, "shard", "platform", "processor", "threads")
+"""Entries that must not change when a run goes on."""
 
 
 def description(settings: SuiteSettings, engines: Sequence[Engine]) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle
 from typing import Literal
 
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
+from mmspec_bench.measure.timing import rotated
 
 FollowUp = Literal["next", "story", "caption", "summary"]
 """The second question of a sample; "next" is the next sample's question (TABED)."""
@@ -41,21 +41,16 @@ def with_follow_up(samples: Sequence[SuiteSample], follow_up: FollowUp | None) -
     if follow_up is None:
         return list(samples)
     if follow_up == "next":
-        reads = [sample.read for sample in (*samples[1:], *samples[:1])]
+        seconds = rotated(samples, 1)
     else:
-        reads = [alone(Message("user", (FOLLOW_UPS[follow_up],)))] * len(samples)
-    firsts = [sample.read for sample in samples]
-    return list(map(_two_turns, samples, firsts, reads))
+        question = alone(Message("user", (FOLLOW_UPS[follow_up],)))
+        seconds = [replace(sample, read=question) for sample in samples]
+    return list(map(two_turns, samples, samples, seconds))
 
 
-def asked_after(samples: Sequence[SuiteSample], firsts: Sequence[SuiteSample]) -> list[SuiteSample]:
-    """The samples as second questions, each after the first one of `firsts`, which begin again."""
-    reads = [sample.read for sample in samples]
-    return list(map(_two_turns, samples, cycle(first.read for first in firsts), reads))
-
-
-def _two_turns(sample: SuiteSample, first: Read, second: Read) -> SuiteSample:
-    return replace(sample, read=lambda: (first()[0], second()[0]))
+def two_turns(sample: SuiteSample, first: SuiteSample, second: SuiteSample) -> SuiteSample:
+    """The sample with the first question of each of two."""
+    return replace(sample, read=lambda: (first.read()[0], second.read()[0]))
 
 
 def shard(samples: Sequence[SuiteSample], part: str) -> Sequence[SuiteSample]:

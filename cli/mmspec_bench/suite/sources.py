@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 from mmspec.checkpoints.hub_cache import cached_dataset
@@ -14,7 +15,7 @@ from mmspec.prompt.film import open_clip
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
 from mmspec_bench.suite.mmspec_files import MMSPEC, mmspec_samples
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
-from mmspec_bench.suite.samples import Read, SuiteSample, alone, asked_after, with_follow_up
+from mmspec_bench.suite.samples import Read, SuiteSample, alone, two_turns, with_follow_up
 from mmspec_world import wording
 
 SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS, "offline-clips": CLIP_TASKS}
@@ -98,7 +99,8 @@ def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> li
     dataset = DATASETS[name]
     samples = _numbered(name, dataset.reads(_tables(name, dataset, folders.get(name)), limit))
     if dataset.after:
-        return asked_after(samples, _of_dataset(dataset.after, folders, None))
+        firsts = cycle(_of_dataset(dataset.after, folders, None))
+        return list(map(two_turns, samples, firsts, samples))
     return with_follow_up(samples, dataset.follow_up)
 
 
