@@ -13,8 +13,8 @@ from mmspec.chat.draft_selection import drafting_for, open_drafter
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter
-from mmspec.decoding.contract import Segment, Target
-from mmspec.decoding.draft import Draft, HostDraft, Plan
+from mmspec.decoding.contract import Drafter, Segment, Target
+from mmspec.decoding.draft import HostDraft, Plan
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
@@ -36,6 +36,8 @@ ROOM = max(ROWS)
 """Positions that must be free after a context, for the largest forward."""
 LEVELS = 5
 """Number of levels of the tree whose drafting is timed."""
+LONGEST = Plan(MAX_AUTO_GAMMA, nodes=MAX_AUTO_GAMMA)
+"""Plan of the longest chain; with as many nodes as tokens, a drafter of trees drafts chains too."""
 SECONDS, TIMES = 2.0, 4
 """Seconds for which short rounds go on being repeated, up to TIMES as often."""
 
@@ -85,30 +87,15 @@ def calibrate(
         progress(Notice(f"measuring after {context} tokens"))  # takes minutes, also in a pipe
         target.extend(Segment([[TOKEN] * (context - target.length)]))
         drafters = [drafter for drafter in drafters if _extended(drafter, context)]
-        times = _repetitions(engine, target, drafters, repeats)
+        sequences = _Sequences(engine, target, [each.drafter for each in drafters])
+        times = sequences.repetitions(repeats)
         for each in both:
-            each.update(_measured_once(engine, target, drafters, times))
+            each.update(sequences.costs(times))
         on_cpu = engine.target.model.device == "cpu"
         measured = _joined(*both, share_between(started, clock()) if on_cpu else None)
         if measured.problem:
             break
     return measured
-
-
-def _measured_once(
-    engine: Engine, target: Target, drafters: Sequence[OpenDrafter], repeats: int
-) -> Costs:
-    """Time sequences at their context."""
-    context, more = target.length, MAX_AUTO_GAMMA - 1
-    forwards, tokens = steps_beside(engine, target, drafters, ROWS, MAX_AUTO_GAMMA, repeats)
-    costs = {("target", context, rows): each for rows, each in zip(ROWS, forwards, strict=True)}
-    _, firsts = steps_beside(engine, target, drafters, (), 1, repeats)
-    for branches, (token, first) in enumerate(zip(tokens, firsts, strict=True), start=1):
-        costs["first", context, branches] = first
-        costs["draft", context, branches] = max(MAX_AUTO_GAMMA * token - first, token) / more
-    for branches, opened in enumerate(() if engine.recurrent else drafters, start=1):
-        costs["level", context, branches] = _level_seconds(engine, target, opened, repeats)
-    return costs
 
 
 def _joined(first: Costs, second: Costs, share: float | None) -> Measured:
@@ -120,34 +107,6 @@ def _joined(first: Costs, second: Costs, share: float | None) -> Measured:
     return Measured(Calibration(**curves), Steadiness(share, usual_ratio(pairs.values())))
 
 
-def _level_seconds(engine: Engine, target: Target, opened: OpenDrafter, repeats: int) -> float:
-    """Median seconds of a level of a tree, after two rounds of its own."""
-
-    def tree() -> Draft | None:
-        return opened.drafter.draft(Plan(LEVELS), NO_NOISE)
-
-    def once() -> float:
-        for _ in range(2):
-            target.verify(tree(), NO_NOISE)
-        return seconds_of(engine, tree)
-
-    draft = tree()
-    return median(once() for _ in range(repeats)) / (draft.depth if draft else LEVELS)
-
-
-def _repetitions(
-    engine: Engine, target: Target, drafters: Sequence[OpenDrafter], least: int
-) -> int:
-    """How often to time each forward, so that all numbers of rows together take SECONDS."""
-
-    def once() -> None:
-        draft = draft_once(drafters[-1], MAX_AUTO_GAMMA) if drafters else None
-        target.verify(draft, NO_NOISE)
-
-    seconds = median(seconds_of(engine, once) for _ in range(3)) * len(ROWS)
-    return max(least, min(TIMES * least, int(SECONDS / seconds)))
-
-
 def _opened(engine: Engine, spec: str, target: Target) -> OpenDrafter:
     options = Options(drafting=spec, tree=None if engine.recurrent else Tree())
     return open_drafter(engine, options, drafting_for(engine, options), target)
@@ -157,54 +116,79 @@ def _extended(opened: OpenDrafter, context: int) -> bool:
     """Extend to `context` tokens; False if the draft has no room for more there."""
     segment = Segment([[TOKEN] * (context - opened.drafter.length)])
     opened.drafter.extend([segment] * len(opened.drafting.branches))
-    return draft_once(opened, MAX_AUTO_GAMMA) is not None
+    return opened.drafter.draft(LONGEST, NO_NOISE) is not None
 
 
-def steps_beside(
-    engine: Engine,
-    target: Target,
-    drafters: Sequence[OpenDrafter],
-    rows: Sequence[int],
-    gamma: int,
-    repeats: int,
-) -> tuple[list[float], list[float]]:
-    """Median seconds of a target forward over each of `rows`, and of a drafted token by drafter.
+@dataclass(frozen=True, slots=True)
+class _Sequences:
+    """A target's sequence and, beside it, those of a drafter for each number of branches."""
 
-    Drafts and forwards alternate, and a draft is timed after two rounds of its own, so that the
-    processor's caches are in the state of an answer.  A draft has `gamma` tokens; its seconds are
-    divided by their number.  Without drafters the rows hold arbitrary tokens.
-    """
-    lengths = [draft.size if (draft := draft_once(opened, gamma)) else gamma for opened in drafters]
+    engine: Engine
+    target: Target
+    drafters: Sequence[Drafter]
 
-    def forward_seconds(count: int) -> float:
-        drafts = drafters and 1 < count <= gamma + 1
-        draft = draft_once(drafters[0], count - 1) if drafts else None
+    def repetitions(self, least: int) -> int:
+        """How often to time each forward, so that all numbers of rows together take SECONDS."""
+
+        def once() -> None:
+            draft = self.drafters[-1].draft(LONGEST, NO_NOISE) if self.drafters else None
+            self.target.verify(draft, NO_NOISE)
+
+        seconds = median(seconds_of(self.engine, once) for _ in range(3)) * len(ROWS)
+        return max(least, min(TIMES * least, int(SECONDS / seconds)))
+
+    def costs(self, repeats: int) -> Costs:
+        """The costs at the sequences' context."""
+        context, more = self.target.length, MAX_AUTO_GAMMA - 1
+        forwards, tokens = self._steps(ROWS, LONGEST, repeats)
+        _, firsts = self._steps((), Plan(1, nodes=1), repeats)
+        levels = [] if self.engine.recurrent else self._steps((), Plan(LEVELS), repeats)[1]
+        costs = {("target", context, rows): each for rows, each in zip(ROWS, forwards, strict=True)}
+        for branches, (token, first) in enumerate(zip(tokens, firsts, strict=True), start=1):
+            costs["first", context, branches] = first
+            costs["draft", context, branches] = max(MAX_AUTO_GAMMA * token - first, token) / more
+        for branches, level in enumerate(levels, start=1):
+            costs["level", context, branches] = level
+        return costs
+
+    def _steps(
+        self, rows: Sequence[int], plan: Plan, repeats: int
+    ) -> tuple[list[float], list[float]]:
+        """Median seconds of a forward over each of `rows`, and of a drafted level by drafter.
+
+        Drafts and forwards alternate.  A level of a chain is a token.
+        """
+        drafts = [drafter.draft(plan, NO_NOISE) for drafter in self.drafters]
+
+        def once() -> list[float]:
+            forwards, drafted = [], []
+            for count, drafter in zip_longest(rows, self.drafters):
+                forwards += [self._forward_seconds(count, plan)] if count else []
+                drafted += [self._draft_seconds(drafter, plan)] if drafter else []
+            return forwards + drafted
+
+        once()  # warms up
+        passes = [once() for _ in range(repeats)]
+        seconds = [median(column) for column in zip(*passes, strict=True)]
+        depths = [draft.depth if draft else plan.gamma for draft in drafts]
+        levels = zip(seconds[len(rows) :], depths, strict=True)
+        return seconds[: len(rows)], [whole / depth for whole, depth in levels]
+
+    def _forward_seconds(self, count: int, plan: Plan) -> float:
+        """Seconds of a forward over `count` rows; without a draft they hold arbitrary tokens."""
+        drafts = self.drafters and 1 < count <= plan.gamma + 1
+        draft = (
+            self.drafters[0].draft(Plan(count - 1, nodes=count - 1), NO_NOISE) if drafts else None
+        )
         if (draft.size if draft else 0) < count - 1:  # as of a head, which may draft fewer tokens
             draft = HostDraft([0] * (count - 1))
-        return seconds_of(engine, lambda: target.verify(draft, NO_NOISE))
+        return seconds_of(self.engine, lambda: self.target.verify(draft, NO_NOISE))
 
-    def draft_seconds(drafter: OpenDrafter) -> float:
+    def _draft_seconds(self, drafter: Drafter, plan: Plan) -> float:
+        """Seconds of a draft after two rounds, as the processor's caches are in an answer."""
         for _ in range(2):
-            target.verify(draft_once(drafter, gamma), NO_NOISE)
-        return seconds_of(engine, lambda: draft_once(drafter, gamma))
-
-    def once() -> list[float]:
-        forwards, drafts = [], []
-        for count, drafter in zip_longest(rows, drafters):
-            forwards += [forward_seconds(count)] if count else []
-            drafts += [draft_seconds(drafter)] if drafter else []
-        return forwards + drafts
-
-    once()  # warms up
-    passes = [once() for _ in range(repeats)]
-    seconds = [median(column) for column in zip(*passes, strict=True)]
-    drafts = zip(seconds[len(rows) :], lengths, strict=True)
-    return seconds[: len(rows)], [whole / length for whole, length in drafts]
-
-
-def draft_once(drafter: OpenDrafter, count: int) -> Draft | None:
-    """A chain of `count` tokens at the drafter's current position; None if there is no room."""
-    return drafter.drafter.draft(Plan(count, nodes=count), NO_NOISE)
+            self.target.verify(drafter.draft(plan, NO_NOISE), NO_NOISE)
+        return seconds_of(self.engine, lambda: drafter.draft(plan, NO_NOISE))
 
 
 def branch_draftings(engine: Engine) -> list[str]:
