@@ -21,16 +21,7 @@ from mmspec_bench.suite.replay import open_replay, refuse_settings
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow
 from mmspec_bench.suite.run_folder import SuiteSettings, update_provenance
 from mmspec_bench.suite.runner import Runner, prepare
-from mmspec_terminal.options import (
-    CAPTIONER,
-    DRAFT_TEXT,
-    EXACT,
-    JSON,
-    MODEL,
-    PLACE,
-    complete_draft,
-    gamma_option,
-)
+from mmspec_terminal import options
 from mmspec_terminal.render import Screen
 from mmspec_terminal.settings_options import options_of
 from mmspec_terminal.setup import with_screen
@@ -50,27 +41,27 @@ METHODS = "M,T,C,P,MT,MTC,MTCP,none"
     "adaptive:LETTERS, tree:LETTERS (dynamic; tree20w5: 20 nodes, width 5; tree3x2x1: static), "
     "adaptive:tree:LETTERS, a head's kind; any of these with +lookup; tree:lookup, lookup, none.",
 )
-@gamma_option(5)
-@EXACT
+@options.gamma_option(5)
+@options.EXACT
 @click.option("--memory", is_flag=True, default=None, help="Lookup reads earlier answers too.")
 @click.option("--out", type=Path, required=True, metavar="DIR", help=f"Gets {ROWS}, {PROVENANCE}.")
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--skip-bad", is_flag=True, help="Leave broken samples out, and name them.")
-@MODEL
+@options.MODEL
 @click.option(
     "--draft",
     "drafts",
-    shell_complete=complete_draft,
+    shell_complete=options.complete_draft,
     default=("auto",),
     multiple=True,
     metavar="NAME|REPO|DIR|none|auto",
     help="Draft model or head; may be repeated, so that several stand in one table. A method that "
     "two of them can do names its own: M@mini-draft. auto: the one that the target's card names.",
 )
-@DRAFT_TEXT
-@PLACE
-@CAPTIONER
-@with_screen(JSON)
+@options.DRAFT_TEXT
+@options.PLACE
+@options.CAPTIONER
+@with_screen(options.JSON)
 def run(
     screen: Screen,
     out: Path,

@@ -5,15 +5,16 @@ methods.  Within a conversation the caches stay, as in a chat: a later turn comp
 new.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.decoding.statistics import Round
-from mmspec.diagnostics.check import first_divergence, near_tie
+from mmspec.diagnostics.check import Divergence, first_divergence, near_tie
 from mmspec.drafters.views import LOOKUP, UNLETTERED
 from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
@@ -26,19 +27,11 @@ DECIMALS = 7
 """Number of decimals of the seconds in a row, the precision of clocks."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimedAnswer:
-    """One answer, and the turns before it."""
+class Answered(NamedTuple):
+    """A conversation, and all that is known of its answers."""
 
-    question: Message
-    answer: Answer
-    before: tuple[Turn, ...]
-
-    @property
-    def pictures(self) -> list[str]:
-        """Digests of the images in the conversation so far."""
-        messages = [*(turn.question for turn in self.before), self.question]
-        return [picture.digest for message in messages for picture in message.pictures]
+    turns: Sequence[Turn]
+    answers: list[Answer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +44,15 @@ class Answerer:
     drafted_share: float
     """Parameters read for a drafted token over the target's; 0 without a model."""
 
-    def answers(self, questions: Sequence[Message]) -> Iterator[TimedAnswer]:
+    def answered(self, questions: Sequence[Message]) -> Answered:
         """Answer all questions of a new conversation; raises ContextError if one does not fit."""
         self.engine.forget()
-        chat = self.engine.chat(self.options)
+        chat, answers = self.engine.chat(self.options), list[Answer]()
         for question in questions:
-            before = tuple(chat.conversation.turns)
             for _ in chat.send(question):
                 pass
-            yield TimedAnswer(question, chat.answer, before)
+            answers.append(chat.answer)
+        return Answered(chat.conversation.turns, answers)
 
     def with_memory(self) -> "Answerer":
         """The answerer, whose lookup finds places in its answers to earlier samples too."""
@@ -78,15 +71,12 @@ def open_answerer(method: Method, engine: Engine, options: Options) -> Answerer:
 
 
 def answer_row(
-    sample: SuiteSample,
-    turn: int,
-    answerer: Answerer,
-    timed: TimedAnswer,
-    plain: TimedAnswer | None,
+    sample: SuiteSample, turn: int, answerer: Answerer, own: Answered, plain: Answered | None
 ) -> AnswerRow:
-    """The row of one answer; plain: plain decoding's to the same question, if there is one."""
-    answer, statistics = timed.answer, timed.answer.statistics
-    engine, pictures = answerer.engine, timed.pictures
+    """The row of one answer; plain: the conversation decoded plainly, if it was."""
+    answer, engine = own.answers[turn], answerer.engine
+    statistics = answer.statistics
+    pictures = [each.digest for said in own.turns[: turn + 1] for each in said.pictures]
     row = AnswerRow(
         sample=sample.name,
         task=sample.task,
@@ -107,10 +97,12 @@ def answer_row(
     )
     if plain is None or row.method == PLAIN:
         return row
-    if timed.before != plain.before:  # the conversation differs
+    before, question = own.turns[:turn], own.turns[turn].question
+    if before != plain.turns[:turn]:
         return replace(row, notes=[*row.notes, "not compared: an earlier answer differs"])
-    divergence = _divergence(answerer, timed, plain)
-    return replace(row, identical=divergence is None, divergence=divergence)
+    options, answers = answerer.options, (plain.answers[turn], answer)
+    found = first_divergence(engine, question, *answers, options, before)
+    return replace(row, identical=found is None, divergence=found and _divergence(answerer, found))
 
 
 def _round_row(round_: Round) -> RoundRow:
@@ -128,13 +120,6 @@ def _pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
     return [*texts[:-1], texts[-1] + stream.finish()]
 
 
-def _divergence(answerer: Answerer, timed: TimedAnswer, plain: TimedAnswer) -> RowDivergence | None:
-    """Position, top-2 logit gap and outcome of the first difference; None for equal answers."""
-    engine, options = answerer.engine, answerer.options
-    divergence = first_divergence(
-        engine, timed.question, plain.answer, timed.answer, options, plain.before
-    )
-    if divergence is None:
-        return None
-    outcome = divergence.outcome(near_tie(engine, options))
-    return {"position": divergence.position, "margin": divergence.gap, "outcome": outcome}
+def _divergence(answerer: Answerer, found: Divergence) -> RowDivergence:
+    outcome = found.outcome(near_tie(answerer.engine, answerer.options))
+    return {"position": found.position, "margin": found.gap, "outcome": outcome}

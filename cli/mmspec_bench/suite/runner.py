@@ -85,7 +85,7 @@ class Runner:
             try:
                 questions = sample.read()
                 for answerer in self.answerers:
-                    list(answerer.answers(questions))
+                    answerer.answered(questions)
             except MmspecError:
                 continue
             return
@@ -94,14 +94,12 @@ class Runner:
         self, place: int, sample: SuiteSample, questions: Sequence[Message]
     ) -> list[AnswerRow]:
         order = rotated(self.answerers, place)
-        answers = {answerer.method.name: list(answerer.answers(questions)) for answerer in order}
-        plain = answers.get(PLAIN)
-        rows = []
-        for answerer in order:
-            for n, timed in enumerate(answers[answerer.method.name]):
-                other = plain[n] if plain else None
-                rows.append(answer_row(sample, n, answerer, timed, other))
-        return rows
+        every = {answerer.method.name: answerer.answered(questions) for answerer in order}
+        return [
+            answer_row(sample, turn, answerer, every[answerer.method.name], every.get(PLAIN))
+            for answerer in order
+            for turn in range(len(questions))
+        ]
 
 
 def prepare(
