@@ -3,8 +3,8 @@
 import pytest
 
 from mmspec.ground.errors import UsageError
-from mmspec_bench.compare.run_mlx import MlxLm
-from mmspec_bench.compare.run_mmspec import Mmspec
+from mmspec_bench.compare.run_mlx import load_mlx_lm
+from mmspec_bench.compare.run_mmspec import load_mmspec
 from mmspec_bench.compare.script_io import Clock, Task
 
 PLAIN = {"backend": "mlx", "drafting": "none", "gamma": 5, "exact": "auto"}
@@ -18,8 +18,8 @@ def task(model, drafts=False, **options):
 
 @pytest.mark.parametrize("drafts", [False, True], ids=["plain", "drafted"])
 def test_mlx_lm_answers_as_this_project_does(llama_path, drafts):
-    expected, _ = Mmspec(task(llama_path, **PLAIN)).answer(QUESTION, Clock())
-    theirs = MlxLm(task(llama_path, drafts, **({"draft_tokens": 3} if drafts else {})))
+    expected, _ = load_mmspec(task(llama_path, **PLAIN)).answer(QUESTION, Clock())
+    theirs = load_mlx_lm(task(llama_path, drafts, **({"draft_tokens": 3} if drafts else {})))
     clock = Clock()
     tokens, forwards = theirs.answer(QUESTION, clock)
     assert tokens == expected
@@ -30,7 +30,7 @@ def test_mlx_lm_answers_as_this_project_does(llama_path, drafts):
 
 def test_images_and_models_that_see_are_refused(llama_path, pair_paths):
     with pytest.raises(UsageError, match="models of text alone"):
-        MlxLm(task(pair_paths[0]))
-    theirs = MlxLm(task(llama_path))
+        load_mlx_lm(task(pair_paths[0]))
+    theirs = load_mlx_lm(task(llama_path))
     with pytest.raises(UsageError, match="sees no images"):
         theirs.answer([{"image": "a.png"}, {"text": "?"}], Clock())

@@ -8,8 +8,8 @@ from PIL import Image
 
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.ground.errors import UsageError
-from mmspec_bench.compare.run_mmspec import Mmspec
-from mmspec_bench.compare.run_transformers import Transformers
+from mmspec_bench.compare.run_mmspec import load_mmspec
+from mmspec_bench.compare.run_transformers import load_transformers
 from mmspec_bench.compare.runner import question_of
 from mmspec_bench.compare.script_io import Clock, Task
 from mmspec_bench.prompts import world_prompts
@@ -32,7 +32,7 @@ def questions(tmp_path_factory):
 
 
 def test_transformers_says_the_same_tokens(llava_path, questions):
-    ours, theirs = Mmspec(task(llava_path, **PLAIN)), Transformers(task(llava_path))
+    ours, theirs = load_mmspec(task(llava_path, **PLAIN)), load_transformers(task(llava_path))
     for question in questions:
         clock = Clock()
         tokens, rounds = theirs.answer(question, clock)
@@ -47,13 +47,15 @@ def test_with_an_assistant_or_lookup_too(pair_paths, questions, options):
     # In an image's prompt lookup may propose its positions, which `generate` then misses.
     question = [{"text": "what is this? what is that?"}] if "lookup" in options else questions[3]
     drafting = PLAIN | {"drafting": "M", "gamma": 3}
-    ours = Mmspec(task(*pair_paths, **drafting))
+    ours = load_mmspec(task(*pair_paths, **drafting))
     expected, rounds = ours.answer(question, Clock())
     assert 1 < rounds <= len(expected) + 1
     assert ours.described["exact_mode"] == "auto"
     draft = pair_paths[1] if "draft_tokens" in options else None
     clock = Clock()
-    tokens, forwards = Transformers(task(pair_paths[0], draft, **options)).answer(question, clock)
+    tokens, forwards = load_transformers(task(pair_paths[0], draft, **options)).answer(
+        question, clock
+    )
     assert tokens == expected
     assert forwards == len(clock.events)
     assert clock.events[-1][0] in (len(tokens), len(tokens) + 1)
@@ -63,17 +65,17 @@ def test_a_text_model_is_asked_as_text_and_needs_a_template(llama_path, tmp_path
     directory, question = shutil.copytree(llama_path, tmp_path / "llama"), [{"text": "What is it?"}]
     template = directory / "chat_template.jinja"
     template.write_text("{{ bos_token }}{{ messages[0].content }}:")
-    expected, _ = Mmspec(task(directory, **PLAIN)).answer(question, Clock())
-    assert Transformers(task(directory)).answer(question, Clock())[0] == expected
+    expected, _ = load_mmspec(task(directory, **PLAIN)).answer(question, Clock())
+    assert load_transformers(task(directory)).answer(question, Clock())[0] == expected
     template.unlink()
     config = directory / "tokenizer_config.json"
     fields = json.loads(config.read_text())
     fields.pop("chat_template", None)
     config.write_text(json.dumps(fields))
     with pytest.raises(UsageError, match="no chat template"):
-        Transformers(task(directory))
+        load_transformers(task(directory))
 
 
 def test_packed_weights_are_refused(mlx_path):
     with pytest.raises(UsageError, match="MLX-quantized"):
-        Transformers(task(mlx_path))
+        load_transformers(task(mlx_path))

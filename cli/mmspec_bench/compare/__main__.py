@@ -1,4 +1,4 @@
-"""Runs a program on the task in stdin: `python -m mmspec_bench.compare MODULE.CLASS`."""
+"""Runs a program on the task in stdin: `python -m mmspec_bench.compare MODULE.FUNCTION`."""
 
 from mmspec_bench.compare.script_io import main
 

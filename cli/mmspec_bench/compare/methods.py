@@ -22,7 +22,7 @@ class PeerMethod:
 
     name: str
     script: str
-    """Module in `mmspec_bench.compare`, and its class that runs the method."""
+    """Module in `mmspec_bench.compare`, and its function that loads the program."""
     drafts: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     python: str = sys.executable
@@ -51,7 +51,7 @@ def peer_methods(
     for peer in peers:
         if peer not in PEERS:
             raise choice("peer", peer, PEERS)
-    transformers, llama_cpp = "run_transformers.Transformers", "run_llama_cpp.LlamaCpp"
+    transformers, llama_cpp = "run_transformers.load_transformers", "run_llama_cpp.load_llama_cpp"
     lookup = {"lookup": LOOKUP_TOKENS}
     by_peer = {
         "torch": _mmspec("torch", draftings, gamma, exact),
@@ -60,8 +60,8 @@ def peer_methods(
             *_with_a_draft("transformers", transformers, "assistant_model", gamma),
             PeerMethod("transformers, prompt lookup", transformers, options=lookup),
         ],
-        "mlx-lm": _with_a_draft("mlx-lm", "run_mlx.MlxLm", "draft_model", gamma),
-        "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx.MlxVlm")],
+        "mlx-lm": _with_a_draft("mlx-lm", "run_mlx.load_mlx_lm", "draft_model", gamma),
+        "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx.load_mlx_vlm")],
         "vllm": vllm_methods(gamma),
         "llama.cpp": [
             PeerMethod("llama.cpp, plain", llama_cpp),
@@ -83,13 +83,15 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
         options: dict[str, Any] = {"drafting": drafting, "gamma": gamma, "exact": exact}
         Options(**options).require_known()  # refuses what its process would, before any starts
         drafts, own = drafting not in UNLETTERED, options | {"backend": backend}
-        methods.append(PeerMethod(f"mmspec {backend}, {name}", "run_mmspec.Mmspec", drafts, own))
+        methods.append(
+            PeerMethod(f"mmspec {backend}, {name}", "run_mmspec.load_mmspec", drafts, own)
+        )
     return methods
 
 
 def vllm_methods(gamma: Gamma) -> list[PeerMethod]:
     """vLLM without a draft and with a head; it adapts no length, so 'auto' is fixed."""
-    plain = PeerMethod("vLLM, plain", "run_vllm.Vllm")
+    plain = PeerMethod("vLLM, plain", "run_vllm.load_vllm")
     tokens = SPECULATIVE_TOKENS if gamma == "auto" else gamma
     name, options = f"vLLM, head, {tokens} tokens", {"draft_tokens": tokens}
     return [plain, replace(plain, name=name, drafts=True, options=options, exports=True)]

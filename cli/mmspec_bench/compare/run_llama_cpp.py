@@ -15,59 +15,58 @@ TEMPLATE_TOKENS = 512
 """Tokens that a chat template may add to a question."""
 
 
-class LlamaCpp(Program):
-    """llama.cpp, plainly or with the prompt lookup of its Python package."""
+def load_llama_cpp(task: Task) -> Program:
+    """Load llama.cpp, plainly or with the prompt lookup of its Python package."""
+    import llama_cpp
+    from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+    from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
-    def __init__(self, task: Task) -> None:
-        import llama_cpp
-        from llama_cpp.llama_chat_format import Jinja2ChatFormatter
-        from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
+    file, lookup = _gguf(Path(task.model)), task.options.get("lookup")
+    draft: Any = LlamaPromptLookupDecoding(num_pred_tokens=lookup) if lookup else None
+    drafts = list[Any]()
 
-        file, lookup = _gguf(Path(task.model)), task.options.get("lookup")
-        self.described = {"device": "cpu", "file": file.name, "llama_cpp": llama_cpp.__version__}
-        self._draft: Any = LlamaPromptLookupDecoding(num_pred_tokens=lookup) if lookup else None
-        self._rounds = 0
-        # Unlike the other programs it heeds no environment variable.
-        threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or None
-        # A token has at least a byte. The whole context would take logits of 1.6 GB with lookup.
-        texts = [text_of(each) for every in task.questions.values() for each in every]
-        longest = max((len(text.encode()) for text in texts), default=0)
-        self._llama: Any = llama_cpp.Llama(
-            str(file),
-            n_ctx=longest + TEMPLATE_TOKENS + task.max_tokens,
-            n_threads=threads,
-            n_threads_batch=threads,
-            draft_model=self._drafted if lookup else None,
-            verbose=False,
-        )
-        self._max_tokens = task.max_tokens
-        ends = self._llama.token_eos(), self._llama.token_bos()
-        eos, bos = (self._llama.detokenize([end], special=True).decode() for end in ends)
-        template = self._llama.metadata["tokenizer.chat_template"]
-        self._format: Any = Jinja2ChatFormatter(template, eos_token=eos, bos_token=bos)
-
-    def _drafted(self, ids: Any, **options: Any) -> Any:
+    def drafted(ids: Any, **options: Any) -> Any:
         """Propose tokens, once after each forward."""
-        self._rounds += 1
-        return self._draft(ids, **options)
+        drafts.append(draft(ids, **options))
+        return drafts[-1]
 
-    def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
-        """Answer with `generate`, from an empty cache; raises UsageError for an image."""
+    # Unlike the other programs it heeds no environment variable.
+    threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or None
+    # A token has at least a byte. The whole context would take logits of 1.6 GB with lookup.
+    texts = [text_of(each) for every in task.questions.values() for each in every]
+    longest = max((len(text.encode()) for text in texts), default=0)
+    llama: Any = llama_cpp.Llama(
+        str(file),
+        n_ctx=longest + TEMPLATE_TOKENS + task.max_tokens,
+        n_threads=threads,
+        n_threads_batch=threads,
+        draft_model=drafted if lookup else None,
+        verbose=False,
+    )
+    ends = llama.token_eos(), llama.token_bos()
+    eos, bos = (llama.detokenize([end], special=True).decode() for end in ends)
+    template = llama.metadata["tokenizer.chat_template"]
+    render: Any = Jinja2ChatFormatter(template, eos_token=eos, bos_token=bos)
+
+    def answer(question: Question, clock: Clock) -> tuple[list[int], int]:
         if images_of(question):
             raise UsageError("llama.cpp is asked for text alone here")
-        llama, tokens = self._llama, list[int]()
-        self._rounds = 0
-        prompt = self._format(messages=[{"role": "user", "content": text_of(question)}]).prompt
+        prompt = render(messages=[{"role": "user", "content": text_of(question)}]).prompt
         ids = llama.tokenize(prompt.encode(), add_bos=False, special=True)
         llama.reset()
+        drafts.clear()
+        tokens = list[int]()
         for token in llama.generate(ids, top_k=1, temp=0.0, repeat_penalty=1.0):
             clock.known(1 + len(tokens))
             if token == llama.token_eos():
                 break
             tokens.append(token)
-            if len(tokens) == self._max_tokens:
+            if len(tokens) == task.max_tokens:
                 break
-        return tokens, 1 + self._rounds if self._draft else len(clock.events)
+        return tokens, 1 + len(drafts) if draft else len(clock.events)
+
+    described = {"device": "cpu", "file": file.name, "llama_cpp": llama_cpp.__version__}
+    return Program(answer, described)
 
 
 def _gguf(directory: Path) -> Path:

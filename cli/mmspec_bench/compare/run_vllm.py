@@ -18,50 +18,43 @@ DRAFTS = "vllm:spec_decode_num_drafts"
 """Name of the counter of drafted rounds."""
 
 
-class Vllm(Program):
-    """vLLM.  Option: `draft_tokens` of the head in `task.draft`, in the layout of speculators."""
+def load_vllm(task: Task) -> Program:
+    """Load vLLM.  Option: `draft_tokens` of the head in `task.draft`, in speculators' layout."""
+    os.environ.update(SETTINGS | os.environ)  # before the import, which reads them
+    import torch
+    from vllm import LLM, SamplingParams
+    from vllm.platforms import current_platform
 
-    def __init__(self, task: Task) -> None:
-        os.environ.update(SETTINGS | os.environ)  # before the import, which reads them
-        from vllm import LLM, SamplingParams
-        from vllm.platforms import current_platform
+    every = [question for questions in task.questions.values() for question in questions]
+    llm: Any = LLM(
+        task.model,
+        dtype=task.dtype,
+        enforce_eager=current_platform.is_cpu(),
+        enable_prefix_caching=False,
+        mm_processor_cache_gb=0,
+        limit_mm_per_prompt={"image": max(len(images_of(question)) for question in every)},
+        disable_log_stats=False,
+        speculative_config=_speculation(task),
+    )
+    sampling = SamplingParams(temperature=0.0, max_tokens=task.max_tokens)
 
-        self.described = {"device": current_platform.device_type, "dtype": task.dtype}
-        every = [question for questions in task.questions.values() for question in questions]
-        self._llm: Any = LLM(
-            task.model,
-            dtype=task.dtype,
-            enforce_eager=current_platform.is_cpu(),
-            enable_prefix_caching=False,
-            mm_processor_cache_gb=0,
-            limit_mm_per_prompt={"image": max(len(images_of(question)) for question in every)},
-            disable_log_stats=False,
-            speculative_config=_speculation(task),
-        )
-        self._sampling = SamplingParams(temperature=0.0, max_tokens=task.max_tokens)
+    def drafts() -> int:
+        """The number of drafts so far; 0 without speculative decoding."""
+        return sum(each.value for each in llm.get_metrics() if each.name == DRAFTS)
 
-    def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
-        """Answer with `LLM.chat`; its own times say when the first token was complete."""
+    def answer(question: Question, clock: Clock) -> tuple[list[int], int]:
         message = {"role": "user", "content": [_content(part) for part in question]}
-        before = self._drafts()
-        output = self._llm.chat([message], self._sampling, use_tqdm=False)[0]
+        before = drafts()
+        output = llm.chat([message], sampling, use_tqdm=False)[0]
         ids = list(output.outputs[0].token_ids)
-        clock.known(len(ids))
+        clock.known(len(ids))  # vLLM's own times say when the first token was complete
         decoding = output.metrics.last_token_ts - output.metrics.first_token_ts
         clock.events.insert(0, (1, clock.events[-1][1] - decoding))
-        rounds = self._drafts() - before
-        end = self._llm.get_tokenizer().eos_token_id
+        rounds, end = drafts() - before, llm.get_tokenizer().eos_token_id
         return [id for id in ids if id != end], 1 + rounds if rounds else len(ids)
 
-    def _drafts(self) -> int:
-        """The number of drafts so far; 0 without speculative decoding."""
-        return sum(each.value for each in self._llm.get_metrics() if each.name == DRAFTS)
-
-    def device_bytes(self) -> int:
-        """Peak bytes by CUDA's counter; 0 without CUDA."""
-        import torch
-
-        return torch.cuda.max_memory_allocated()
+    described = {"device": current_platform.device_type, "dtype": task.dtype}
+    return Program(answer, described, torch.cuda.max_memory_allocated)
 
 
 def _speculation(task: Task) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ A script may run in another project's environment, with only the core of mmspec 
 
 import json
 import sys
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from time import perf_counter, time
@@ -67,23 +67,21 @@ class Clock:
             self.events.append((tokens, perf_counter() - self._started))
 
 
-class Program(ABC):
+@dataclass(frozen=True)
+class Program:
     """A loaded model, used as its project documents."""
 
+    answer: Callable[[Question, Clock], tuple[list[int], int]]
+    """Answers from cold caches; returns tokens without a stop token, and target forwards."""
     described: dict[str, Any]
     """Device, precision and other facts on which its speed depends."""
-
-    @abstractmethod
-    def answer(self, question: Question, clock: Clock) -> tuple[list[int], int]:
-        """Answer from cold caches; returns tokens without a stop token, and target forwards."""
-
-    def device_bytes(self) -> int:
-        """Most bytes in use at once, by the accelerator's own counter; 0 on a CPU."""
-        return 0
+    device_bytes: Callable[[], int] | None = None
+    """Function that returns the most bytes in use at once by the device's counter, if it has one;
+    0 if that counts nothing, as on a CPU."""
 
 
 def main() -> None:
-    """Run the task in stdin by the class that the last argument names, and print the report.
+    """Run the task in stdin by the function that the last argument names, and print the report.
 
     The report is the last line of stdout, because libraries may print before it. It is `{"error":
     LINE}` if nothing could be loaded.
@@ -112,7 +110,7 @@ def _report(program: Program, task: Task) -> ProgramRun:
             reasons[label] = _reason(error)
     from mmspec.diagnostics.provenance import versions  # after the start-up, which is measured
 
-    peak_bytes = program.device_bytes() or process_peak()
+    peak_bytes = (program.device_bytes and program.device_bytes()) or process_peak()
     described = program.described | {"versions": versions()}
     return ProgramRun(start_seconds, peak_bytes, replies, reasons, described)
 

@@ -14,7 +14,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.decoding.statistics import Round
-from mmspec.diagnostics.check import Divergence, first_divergence, near_tie
+from mmspec.diagnostics.check import first_divergence, near_tie
 from mmspec.drafters.views import LOOKUP, UNLETTERED
 from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
@@ -102,7 +102,11 @@ def answer_row(
         return replace(row, notes=[*row.notes, "not compared: an earlier answer differs"])
     options, answers = answerer.options, (plain.answers[turn], answer)
     found = first_divergence(engine, question, *answers, options, before)
-    return replace(row, identical=found is None, divergence=found and _divergence(answerer, found))
+    if found is None:
+        return replace(row, identical=True)
+    outcome = found.outcome(near_tie(engine, options))
+    divergence = RowDivergence(position=found.position, margin=found.gap, outcome=outcome)
+    return replace(row, identical=False, divergence=divergence)
 
 
 def _round_row(round_: Round) -> RoundRow:
@@ -118,8 +122,3 @@ def _pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
     stream = tokenizer.stream()
     texts = [stream.push([id]) for id in ids]
     return [*texts[:-1], texts[-1] + stream.finish()]
-
-
-def _divergence(answerer: Answerer, found: Divergence) -> RowDivergence:
-    outcome = found.outcome(near_tie(answerer.engine, answerer.options))
-    return {"position": found.position, "margin": found.gap, "outcome": outcome}
