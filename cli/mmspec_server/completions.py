@@ -31,8 +31,14 @@ class Completion(Reply):
 
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The object of an answer whose pieces have been read."""
+        calls, reason = self._ending(answer)
+        message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
+        if self.form and calls:
+            before = answer.text[: self.form.beginning(answer.text)].strip()
+            message |= {"content": before or None, "tool_calls": calls}
+        choice = self._choice("message", message, self.tokens, reason)
         usage = self.usage(answer, "prompt", "completion")
-        return self._object(self.KIND, [self._whole(answer)], usage=usage, mmspec=self.own(answer))
+        return self._object(self.KIND, [choice], usage=usage, mmspec=self.own(answer))
 
     def start(self) -> str:
         """The event before the first text."""
@@ -104,23 +110,15 @@ class Completion(Reply):
         **details: Any,
     ) -> str:
         without: dict[str, Any] = {"usage": None} if self.request.include_usage else {}
-        choice = self._part(delta, tokens, reason)
+        choice = self._choice("delta", delta, tokens, reason)
         return sent_event(self._object(self.CHUNK, [choice], **without, **details))
 
-    def _whole(self, answer: Answer) -> dict[str, Any]:
-        """The choice of a whole answer."""
-        calls, reason = self._ending(answer)
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text, "refusal": None}
-        if self.form and calls:
-            before = answer.text[: self.form.beginning(answer.text)].strip()
-            message |= {"content": before or None, "tool_calls": calls}
-        return {"message": message, **_logprobs(self.tokens), "finish_reason": reason}
-
-    def _part(
-        self, delta: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
+    def _choice(
+        self, kind: str, said: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
     ) -> dict[str, Any]:
-        """The choice of a chunk."""
-        return {"delta": delta, **_logprobs(tokens), "finish_reason": reason}
+        """kind: "message" for the whole of what is said, "delta" for more of it."""
+        logprobs = {"content": list(tokens), "refusal": None} if tokens else None
+        return {kind: said, "logprobs": logprobs, "finish_reason": reason}
 
     def _object(self, kind: str, choices: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
         return {
@@ -148,14 +146,11 @@ class TextCompletion(Completion):
         """Nothing: an answer has no role here."""
         return ""
 
-    def _whole(self, answer: Answer) -> dict[str, Any]:
-        return self._part({"content": answer.text}, self.tokens, self._ending(answer)[1])
-
-    def _part(
-        self, delta: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
+    def _choice(
+        self, _kind: str, said: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
     ) -> dict[str, Any]:
         logprobs = self._logprobs(tokens) if tokens else None
-        return {"text": delta.get("content", ""), "logprobs": logprobs, "finish_reason": reason}
+        return {"text": said.get("content", ""), "logprobs": logprobs, "finish_reason": reason}
 
     def _logprobs(self, tokens: Sequence[Entry]) -> dict[str, Any]:
         texts = [token["token"] for token in tokens]
@@ -173,7 +168,3 @@ class TextCompletion(Completion):
 def _call(call: Call) -> dict[str, Any]:
     function = {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)}
     return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
-
-
-def _logprobs(tokens: Sequence[Entry]) -> dict[str, Any]:
-    return {"logprobs": {"content": list(tokens), "refusal": None} if tokens else None}

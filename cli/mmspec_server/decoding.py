@@ -126,8 +126,14 @@ class DecodingQueue:
 
     @contextmanager
     def admission(self) -> Iterator[None]:
-        """Context in which a request is read; raises ApiError if as many are read as may wait."""
-        self._check_room(self._read)
+        """Context in which a request is read, which takes the place of one that waits.
+
+        Raises ApiError if too many do; it tells when half of them should be done.
+        """
+        if self.jobs + self._read > self._waiting:
+            seconds = max(1, ceil(self._seconds * self._waiting / 2))
+            reason = f"{self._waiting} requests wait already: try again in {seconds} s"
+            raise ApiError(429, reason, code="queue_full", headers={"Retry-After": str(seconds)})
         self._read += 1
         try:
             yield
@@ -135,25 +141,14 @@ class DecodingQueue:
             self._read -= 1
 
     def submit(self, work: Generator[Event | None]) -> Job:
-        """Let a generator run after those that came before; raises ApiError if too many wait."""
-        self._check_room()
+        """Let a generator run after those that came before; raises ApiError at the end."""
+        if self._closing:
+            raise _closing_error()
         ahead, job = self.jobs, Job(work, self._thread)
         if ahead:
             job.post(Waiting(ahead))
         self._jobs.append(job)
         return job
-
-    def _check_room(self, read: int = 0) -> None:
-        """Raise ApiError at the end, and if more requests are decoded or `read` than may wait.
-
-        Tells when half of those before it should be done.
-        """
-        if self._closing:
-            raise _closing_error()
-        if max(self.jobs, read) > self._waiting:
-            seconds = max(1, ceil(self._seconds * self._waiting / 2))
-            reason = f"{self._waiting} requests wait already: try again in {seconds} s"
-            raise ApiError(429, reason, code="queue_full", headers={"Retry-After": str(seconds)})
 
     def drain(self, grace: float) -> None:
         """Accept and start no more jobs, and cut the one that runs after `grace` seconds."""

@@ -82,19 +82,21 @@ class Grammars:
         """
         names = [*map(str, range(len(properties)))]
         required = [name for name, needed in zip(names, properties, strict=True) if needed]
-        schema = {"type": "object", "properties": dict.fromkeys(names, True)}
-        lark = f"start: {_object(schema | {'required': required})}"
-        matcher = LLMatcher(self._vocabulary, LLMatcher.grammar_from_lark(lark), log_level=0)
+        schema = {"type": "object", "properties": dict.fromkeys(names, True), "required": required}
         # The most choices are before a required property and, in the end, before the last one.
         text = json.dumps(dict.fromkeys([*required, *names[-1:]]))
-        return bool(matcher.consume_tokens(self._vocabulary.greedy_tokenize(text)))
+        tokens = self._vocabulary.greedy_tokenize(text)
+        grammar = LLMatcher.grammar_from_lark(f"start: {_object(schema)}")
+        matcher = LLMatcher(self._vocabulary, grammar, log_level=0)
+        return bool(matcher.consume_tokens(tokens))
 
     def _constraint(self, lark: str, param: str) -> OpenConstraint:
         grammar, vocabulary = LLMatcher.grammar_from_lark(lark), self._vocabulary
         failed, reasons = LLMatcher.validate_grammar_with_warnings(grammar, vocabulary)
+        matcher = LLMatcher(vocabulary, grammar, log_level=0)
 
         def opened() -> GrammarConstraint:
-            return GrammarConstraint(LLMatcher(vocabulary, grammar, log_level=0), self._size)
+            return GrammarConstraint(matcher.deep_copy(), self._size)
 
         try:
             if failed:

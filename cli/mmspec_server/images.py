@@ -12,8 +12,8 @@ import stat
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from io import BytesIO
 from ipaddress import IPv6Address, IPv6Network, ip_address
@@ -35,8 +35,8 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 MEGA = 10**6
 FILE_BYTES = 20 * 2**20
 """Bytes of an image's file at most."""
-DECODED_BYTES = 2**28
-"""Bytes of the pictures that are kept, as sent and as pixels."""
+KEPT_PIXELS = 2**26
+"""Pixels of the pictures that are kept, of four bytes each."""
 
 _UNTYPED = ("", "application/octet-stream")
 """Types of data: URLs whose writer did not know that of the image."""
@@ -51,12 +51,8 @@ TRANSLATED = IPv6Network("64:ff9b::/96")
 """IPv6 addresses that gateways translate to IPv4 ones."""
 
 
-class RefusedImage(Exception):
-    """An image that is not fetched or read; the message says why, and names no path."""
-
-
 def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -> bytes:
-    """The content at `url`, at most `limit` bytes; raises RefusedImage.
+    """The content at `url`, at most `limit` bytes; raises ImageError.
 
     domains: exact host names, without their subdomains; every redirect is checked like the first
     address.  seconds: for all of it, redirects included.
@@ -69,17 +65,17 @@ def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -
                 return content
             url = urljoin(url, content)
     except (OSError, HTTPException, ValueError) as error:
-        raise RefusedImage("it could not be fetched") from error
-    raise RefusedImage(f"it redirects more than {REDIRECTS} times")
+        raise ImageError("it could not be fetched") from error
+    raise ImageError(f"it redirects more than {REDIRECTS} times")
 
 
 def _checked(url: str, domains: Sequence[str]) -> SplitResult:
     parts = urlsplit(url)
     port = PORTS.get(parts.scheme)
     if port is None or parts.port not in (None, port) or parts.username or parts.password:
-        raise RefusedImage("give an http or https address without a port or a user")
+        raise ImageError("give an http or https address without a port or a user")
     if (parts.hostname or "").lower() not in domains:
-        raise RefusedImage("its domain is not allowed: see --allow-url")
+        raise ImageError("its domain is not allowed: see --allow-url")
     return parts
 
 
@@ -99,7 +95,7 @@ def _get(parts: SplitResult, limit: int, deadline: float) -> bytes | str:
             if reply.status in REDIRECTED:
                 return reply.getheader("Location", "")
             if reply.status != 200:
-                raise RefusedImage(f"its server answered with status {reply.status}")
+                raise ImageError(f"its server answered with status {reply.status}")
             return _read(reply, stream, limit, deadline)
 
 
@@ -108,7 +104,7 @@ def _address(host: str, port: int) -> str:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [str(info[4][0]) for info in found]
     if not all(map(is_public, addresses)):
-        raise RefusedImage("its address is not public")
+        raise ImageError("its address is not public")
     return addresses[0]
 
 
@@ -130,98 +126,100 @@ def _read(reply: HTTPResponse, stream: socket.socket, limit: int, deadline: floa
         if not part:
             return bytes(content)
         content += part
-    raise RefusedImage(f"it is larger than {limit} bytes")
+    raise ImageError(f"it is larger than {limit} bytes")
 
 
 def _left(deadline: float) -> float:
     seconds = deadline - monotonic()
     if seconds <= 0:
-        raise RefusedImage("it took too long")
+        raise ImageError("it took too long")
     return seconds
 
 
-@dataclass(frozen=True, slots=True)
 class ImageReader:
     """Opens the pictures that requests name; raises ApiError for those that are refused."""
 
-    settings: ServerSettings
-    _decoding: Lock = field(default_factory=Lock, init=False, repr=False)
-    _decoded: LatestValues[tuple[Picture, int]] = field(
-        default_factory=lambda: LatestValues(DECODED_BYTES, lambda kept: kept[1]), init=False
-    )
-    """Pictures with their sizes, by data: URL or content: a conversation sends them again."""
+    def __init__(self, settings: ServerSettings) -> None:
+        self._settings = settings
+        self._decoding = Lock()
+        self._decoded = LatestValues[Picture](
+            KEPT_PIXELS, lambda it: it.image.width * it.image.height
+        )
+        """By a digest of their files: a conversation sends its pictures again."""
 
     def picture(self, url: str, param: str) -> Picture:
         """The picture at `url`; param: the field of the request, named in errors."""
         try:
-            source = url if url[:5].lower() == "data:" else self._content(url)
-            opened = partial(self._opened, source, param)
-            return (opened() if self.settings.isolate else self._decoded.get(source, opened))[0]
-        except RefusedImage as error:
-            raise ApiError(400, f"{param}: {error}", param, "invalid_image") from error
+            content = self._content(url)
+            if len(content) > FILE_BYTES:
+                raise ImageError(f"it is larger than {FILE_BYTES} bytes")
+            opened = partial(self._opened, content, param)
+            if self._settings.isolate:
+                return opened()
+            return self._decoded.get(sha256(content).digest(), opened)
         except ImageError as error:
-            raise ApiError(400, str(error), param, "invalid_image") from error
+            reason = str(error).removeprefix(f"{param}: ")  # with which those of decoders begin
+            raise ApiError(400, f"{param}: {reason}", param, "invalid_image") from error
 
-    def _opened(self, source: str | bytes, param: str) -> tuple[Picture, int]:
-        content = self._sent(source) if isinstance(source, str) else source
-        if len(content) > FILE_BYTES:
-            raise RefusedImage(f"it is larger than {FILE_BYTES} bytes")
+    def _opened(self, content: bytes, param: str) -> Picture:
         with self._decoding:  # warnings are silenced for the whole process meanwhile
             self._check_pixels(content)
-            picture = decode_picture(content, param)
-        return picture, len(source) + 3 * picture.image.width * picture.image.height
+            return decode_picture(content, param)
 
     def _content(self, url: str) -> bytes:
-        """The content of a file, or at an address."""
+        """The content of a data: URL, of a file, or at an address."""
         option = ""
+        if url[:5].lower() == "data:":
+            return _sent(url)
         if url.startswith("file:"):
-            if root := self.settings.media_root:
+            if root := self._settings.media_root:
                 return read_file(root, url, FILE_BYTES + 1)
             option = ", or start it with --media-root DIR"
         elif url.startswith(("http:", "https:")):
-            if domains := self.settings.allow_url:
+            if domains := self._settings.allow_url:
                 return fetch(url, domains, FILE_BYTES)
             option = ", or start it with --allow-url DOMAIN"
-        raise RefusedImage(f"not read by this server: send its content in base64{option}")
-
-    def _sent(self, url: str) -> bytes:
-        """The content of a data: URL."""
-        head, comma, data = url.partition(",")
-        kind, *parameters = head[len("data:") :].lower().split(";")
-        if not comma:
-            raise RefusedImage("a data: URL has a comma before its data: data:image/png;base64,…")
-        if not kind.strip().startswith("image/") and kind.strip() not in _UNTYPED:
-            raise RefusedImage(f"a data: URL of {kind[:60]!r}: send an image, such as image/png")
-        content = unquote_to_bytes(data.strip())
-        if parameters[-1:] != ["base64"]:
-            return content
-        content = content.translate(None, b" \t\r\n\f")
-        try:
-            return base64.b64decode(content + b"=" * (-len(content) % 4), validate=True)
-        except binascii.Error as error:
-            reason = "what follows base64, in the data: URL is not base64"
-            raise RefusedImage(reason) from error
+        raise ImageError(f"not read by this server: send its content in base64{option}")
 
     def _check_pixels(self, content: bytes) -> None:
         """Refuse by an image's header what would take too much memory to decode."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of its size, which is checked here
-                with Image.open(BytesIO(content), formats=FORMATS) as image:
-                    pixels: float = image.width * image.height
+            file = BytesIO(content)
+            # It warns of a size that is checked here.
+            with warnings.catch_warnings(action="ignore"), Image.open(file, formats=FORMATS) as it:
+                pixels: float = it.width * it.height
         except Image.DecompressionBombError:
             pixels = inf
         except Exception as error:  # damaged data makes decoders raise anything
-            raise RefusedImage(f"it is not an image in {', '.join(FORMATS)}") from error
-        if pixels > self.settings.max_pixels * MEGA:
-            reason = f"it has more than {self.settings.max_pixels:g} million pixels"
-            raise RefusedImage(f"{reason}: make it smaller; --max-pixels allows more")
+            raise ImageError(f"it is not an image in {', '.join(FORMATS)}") from error
+        if pixels > self._settings.max_pixels * MEGA:
+            reason = f"it has more than {self._settings.max_pixels:g} million pixels"
+            raise ImageError(f"{reason}: make it smaller; --max-pixels allows more")
+
+
+def _sent(url: str) -> bytes:
+    """The content of a data: URL."""
+    head, comma, data = url.partition(",")
+    kind, *parameters = head[len("data:") :].lower().split(";")
+    if not comma:
+        raise ImageError("a data: URL has a comma before its data: data:image/png;base64,…")
+    if not kind.strip().startswith("image/") and kind.strip() not in _UNTYPED:
+        raise ImageError(f"a data: URL of {kind[:60]!r}: send an image, such as image/png")
+    content = unquote_to_bytes(data.strip())
+    if parameters[-1:] != ["base64"]:
+        return content
+    content = content.translate(None, b" \t\r\n\f")
+    try:
+        return base64.b64decode(content + b"=" * (-len(content) % 4), validate=True)
+    except binascii.Error as error:
+        reason = "what follows base64, in the data: URL is not base64"
+        raise ImageError(reason) from error
 
 
 def read_file(root: Path, url: str, most: int) -> bytes:
     """The first `most` bytes of the file that a `file:` URL names, absolute or relative to `root`.
 
-    Raises RefusedImage unless it is a regular file inside `root`, links resolved.
+    Raises ImageError unless it is a regular file inside `root`, links resolved.
     """
     try:
         path = (root / unquote(urlsplit(url).path)).resolve(strict=True)
@@ -230,8 +228,8 @@ def read_file(root: Path, url: str, most: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise RefusedImage("it is not a regular file")
+                raise ImageError("it is not a regular file")
             return file.read(most)
     except (OSError, ValueError, RuntimeError) as error:
         # Python 3.11 raises RuntimeError for links in a circle.
-        raise RefusedImage("there is no such file in the media root") from error
+        raise ImageError("there is no such file in the media root") from error

@@ -7,9 +7,10 @@ from urllib.parse import quote
 import pytest
 from PIL import Image
 
+from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import decode_picture
 from mmspec_server.endpoint import ApiError
-from mmspec_server.images import ImageReader, RefusedImage, fetch, is_public
+from mmspec_server.images import ImageReader, fetch, is_public
 from mmspec_server.settings import ServerSettings
 from support.live_server import data_url, png
 
@@ -245,12 +246,12 @@ CONNECTED = [
 def test_what_is_not_allowed_is_not_fetched(connect):
     connect(Web())
     for url, reason in UNCONNECTED.items():
-        with pytest.raises(RefusedImage, match=reason):
+        with pytest.raises(ImageError, match=reason):
             fetch(url, ADDRESSES, 1000)
     for answer, reason in CONNECTED:
         web = Web(*[answer] * 9)
         connect(web)
-        with pytest.raises(RefusedImage, match=reason):
+        with pytest.raises(ImageError, match=reason):
             fetch("http://images.example/x", ADDRESSES, 1000)
         assert {address for address, _ in web.connected} == {PUBLIC}
 
@@ -259,14 +260,14 @@ def test_a_name_is_resolved_anew_at_every_redirect(connect):
     """A name whose second address is private gets no second request."""
     answers, web = [[PUBLIC], ["127.0.0.1"]], Web(redirect("/red.png"), IMAGE)
     connect(web, lambda _: answers.pop(0))
-    with pytest.raises(RefusedImage, match="not public"):
+    with pytest.raises(ImageError, match="not public"):
         fetch("http://images.example/once", ADDRESSES, 1000)
     assert web.connected == [(PUBLIC, 80)]
 
 
 def test_a_server_that_is_silent_is_left(connect):
     connect(Web(b"HTTP/1.1 200 "))
-    with pytest.raises(RefusedImage, match="could not be fetched"):
+    with pytest.raises(ImageError, match="could not be fetched"):
         fetch("http://images.example/red.png", ADDRESSES, 1000, 0.2)
 
 
@@ -281,6 +282,6 @@ def test_certificates_are_checked_for_the_name(connect, monkeypatch):
 
     monkeypatch.setattr("ssl.create_default_context", Context)
     connect(lambda *_: socket.socket())
-    with pytest.raises(RefusedImage):
+    with pytest.raises(ImageError):
         fetch("https://images.example/red.png", ADDRESSES, 1000)
     assert wrapped == ["images.example"]
