@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, takewhile
+from itertools import takewhile
+from typing import NamedTuple
 
 from markdown_it.tree import SyntaxTreeNode
+from rich.cells import cell_len
 
 from mmspec_terminal.markdown_grammar import OPENER, grammar
-from mmspec_terminal.markdown_table import BOLD, Cell, table_lines
 from mmspec_terminal.wrapping import BAR, Run
 
-ITALIC, CODE, QUOTE = "italic", "cyan", "dim"
+BOLD, ITALIC, CODE, QUOTE = "bold", "italic", "cyan", "dim"
+
+GAP = 2
+"""Columns between two of a table."""
 
 _STYLES = {"strong": BOLD, "em": ITALIC, "code_inline": CODE}
 _MARKERS = r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*"
@@ -29,7 +33,7 @@ _LAST_MARKERS = re.compile(r"[*_`\\$#:\s]*\Z")
 class Markdown:
     """The Markdown of one answer: what of it is not written yet, and what may still change."""
 
-    def __init__(self, columns: Callable[[], int] | None = None) -> None:
+    def __init__(self, columns: Callable[[], int]) -> None:
         """columns: returns the width beyond which a table is written row by row."""
         self._columns = columns
         self._source = ""  # from the beginning of the last block
@@ -67,16 +71,17 @@ class Markdown:
         self._written = max(self._written, shown.length)
         self._read, self._in_fence = stop, shown.in_fence
         if shown.last_length <= self._written:
-            start = [0, *accumulate(map(len, self._source.splitlines(keepends=True)))]
-            self._source = self._source[start[shown.last_line] :]
-            self._read -= start[shown.last_line]
+            earlier_lines = self._source.split("\n")[: shown.last_line]
+            start = sum(len(line) + 1 for line in earlier_lines)
+            self._source = self._source[start:]
+            self._read -= start
             self._written -= shown.last_length
 
 
 class _Shown:
     """What is shown for a source: a line for each of its own, but for fences and dividers."""
 
-    def __init__(self, source: str, *, ended: bool, columns: Callable[[], int] | None) -> None:
+    def __init__(self, source: str, *, ended: bool, columns: Callable[[], int]) -> None:
         self.runs: list[Run] = []
         self.length = 0
         self.in_fence = False
@@ -196,7 +201,7 @@ class _Shown:
     def _table(self, table: SyntaxTreeNode) -> None:
         rows = [[_cell(cell) for cell in row.children] for row in table.walk() if row.type == "tr"]
         start, stop = _lines(table)
-        for number, line in enumerate(table_lines(rows, self._columns)):
+        for number, line in enumerate(_table_lines(rows, self._columns())):
             if number:
                 self._put("\n", None)
             self._begin_line(start)
@@ -216,9 +221,48 @@ def _is_fixed(node: SyntaxTreeNode) -> bool:
     return all(each.type != OPENER for each in node.walk())
 
 
-def _cell(cell: SyntaxTreeNode) -> Cell:
+class _Cell(NamedTuple):
+    """A cell of a table: its text, and the style attribute that says how it is aligned."""
+
+    runs: list[Run]
+    align: str
+
+    @property
+    def columns(self) -> int:
+        """The columns of the terminal that the text takes."""
+        return sum(cell_len(text) for text, _ in self.runs)
+
+    def padded(self, width: int) -> list[Run]:
+        """The text in so many columns."""
+        spare = width - self.columns
+        left = {"text-align:right": spare, "text-align:center": spare // 2}.get(self.align, 0)
+        return [(" " * left, None), *self.runs, (" " * (spare - left), None)]
+
+
+def _cell(cell: SyntaxTreeNode) -> _Cell:
     runs = _runs(cell.children[0].children, BOLD if cell.tag == "th" else None)
-    return Cell([(text, style) for _, text, style in runs], str(cell.attrs.get("style", "")))
+    return _Cell([(text, style) for _, text, style in runs], str(cell.attrs.get("style", "")))
+
+
+def _table_lines(rows: list[list[_Cell]], room: int) -> list[list[Run]]:
+    """A table's lines; if it is wider than `room`, each cell behind its column's title."""
+    widths = [max(cell.columns for cell in column) for column in zip(*rows, strict=True)]
+    if sum(widths) + GAP * len(widths) <= room:
+        return [_row_line(row, widths) for row in rows]
+    lines: list[list[Run]] = []
+    for number, row in enumerate(rows[1:]):
+        lines += [[]] if number else []
+        pairs = zip(rows[0], row, strict=True)
+        lines += [[*title.runs, (": ", BOLD), *cell.runs] for title, cell in pairs]
+    return lines
+
+
+def _row_line(row: list[_Cell], widths: list[int]) -> list[Run]:
+    line: list[Run] = []
+    for cell, width in zip(row, widths, strict=True):
+        line += [(" " * GAP, None)] if line else []
+        line += cell.padded(width)
+    return line
 
 
 def _runs(

@@ -3,13 +3,13 @@
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-if TYPE_CHECKING:
-    from mmspec.chat.options import Gamma
+from mmspec.chat.options import Gamma
+from mmspec.checkpoints.cards import load_cards
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -34,7 +34,7 @@ def parse_weights(value: Any) -> tuple[float, ...]:
         raise click.BadParameter(reason) from error
 
 
-def parse_gamma(value: Any) -> "Gamma":
+def parse_gamma(value: Any) -> Gamma:
     """Parse `5` or `auto`; raises BadParameter for anything else."""
     try:
         return "auto" if value == "auto" else int(value)
@@ -53,8 +53,6 @@ def complete_draft(_: click.Context, __: click.Parameter, typed: str) -> list[Co
 
 
 def _cards(kind: str, words: Iterable[str], typed: str) -> list[CompletionItem]:
-    from mmspec.checkpoints.cards import load_cards
-
     names = [*words, *(name for name, card in load_cards().items() if kind in card.uses)]
     fitting = [CompletionItem(name) for name in names if name.startswith(typed)]
     return fitting or [CompletionItem(typed, type="dir")]

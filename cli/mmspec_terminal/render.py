@@ -22,7 +22,7 @@ from mmspec.chat.answer import Piece
 from mmspec.ground.escape import one_line, visible, visible_json
 from mmspec.ground.output_files import replace_text
 from mmspec.ground.progress import Notice
-from mmspec_terminal.markdown import Markdown
+from mmspec_terminal.markdown import GAP, Markdown
 from mmspec_terminal.preview import preview
 from mmspec_terminal.wording import with_flags
 from mmspec_terminal.wrapping import Run, Wrap
@@ -32,8 +32,6 @@ OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
 CLOSING = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 WHOLE_WORD = 15
 """Columns of the longest word that a table does not break."""
-GAP = 2
-"""Columns between two of a table."""
 _ERASED_LINE = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 

@@ -3,18 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from mmspec.chat.engine import Engine, load
+from mmspec.chat.options import Options
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.tree import Tree, parse_tree
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec_terminal import options
 from mmspec_terminal.options import Decorator, together
 from mmspec_terminal.render import Screen
-
-if TYPE_CHECKING:
-    from mmspec.chat.engine import Engine
-    from mmspec.chat.options import Options
-    from mmspec.decoding.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +23,21 @@ class Setup:
     screen: Screen
     models: Mapping[str, Any]
     """Keywords of `mmspec.chat.engine.load`."""
-    options: "Options"
+    options: Options
     details: bool = False
     sampling: FrameSampling = EVENLY
     """Which frames of clips are taken."""
 
-    def load(self, *, ready: bool = False) -> "Engine":
+    def load(self, *, ready: bool = False) -> Engine:
         """Load target, draft and captioner; raises MmspecError, before that for invalid options.
 
         ready: time a few rounds, so that the first answer drafts from its first round.
         """
         self.screen.progress("loading")
-        from mmspec.chat.engine import load
-
         named: dict[str, Any] = {"options": self.options, "progress": self.screen.progress}
         return load(**self.models, **named, ready=ready)
 
-    def load_other(self, model: str, options: "Options") -> "Engine":
+    def load_other(self, model: str, options: Options) -> Engine:
         """Load another target with the draft that its card names; raises MmspecError."""
         models = {**self.models, "model": model, "draft": "auto"}
         return replace(self, models=models, options=options).load(ready=True)
@@ -83,11 +80,8 @@ def read_setup(screen: Screen, values: dict[str, Any]) -> Setup:
     return Setup(screen, models, decoding_options(values))
 
 
-def decoding_options(values: dict[str, Any]) -> "Options":
+def decoding_options(values: dict[str, Any]) -> Options:
     """Decoding options from `values`, which loses them; raises UsageError for one out of range."""
-    from mmspec.chat.options import Options
-    from mmspec.decoding.sampling import Sampling
-
     sampling = Sampling(values.pop("temperature"), values.pop("top_k"), values.pop("top_p"))
     tree = _tree(values)
     names = [each.name for each in fields(Options) if each.name in values]
@@ -99,10 +93,8 @@ def decoding_options(values: dict[str, Any]) -> "Options":
     return chosen
 
 
-def _tree(values: dict[str, Any]) -> "Tree | Literal['auto'] | None":
+def _tree(values: dict[str, Any]) -> Tree | Literal["auto"] | None:
     """Remove the tree options from `values`; raises UsageError for one without its `--tree`."""
-    from mmspec.decoding.tree import parse_tree
-
     spec = values.pop("tree")
     settings = {name: values.pop(f"tree_{name}") for name in ("width", "nodes")}
     settings = {name: value for name, value in settings.items() if value is not None}

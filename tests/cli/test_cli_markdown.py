@@ -7,13 +7,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from mmspec_terminal.markdown import CODE, ITALIC, QUOTE, Markdown
-from mmspec_terminal.markdown_table import BOLD
+from mmspec_terminal.markdown import BOLD, CODE, ITALIC, QUOTE, Markdown
 
 
 def rendered(*pieces: str) -> list[tuple[str, str | None]]:
     """The runs of an answer, neighbours of one style joined."""
-    markdown, joined = Markdown(), []
+    markdown, joined = Markdown(lambda: 40), []
     runs = [run for piece in pieces for run in markdown.push(piece)]
     for text, style in (*runs, *markdown.end()):
         if text and joined and joined[-1][1] == style:
@@ -114,7 +113,7 @@ def test_the_columns_of_a_table_are_aligned_whatever_their_letters():
     assert shown(TABLE).splitlines() == ["a     name    n", "日本   *x*   10", "🙂    b | c   5"]
 
 
-MARKUP = st.text("ab *_`#->|\\\n\t1.:$[]()~/é漢", max_size=60)
+MARKUP = st.text("ab *_`#->|\\\n\t1.:$[]()~/é漢\r\u2028", max_size=60)
 LINES = st.lists(
     st.sampled_from(
         [
@@ -136,6 +135,7 @@ LONG = st.lists(
 @settings(max_examples=120)
 @given(MARKUP | LINES | LONG, st.lists(st.integers(1, 7), max_size=60))
 @example("-:1", [1, 1])
+@example("a\rb\u2028c\n\nd **e**\n\nf g\n\nh", [4] * 9)  # lines end at newlines alone
 @example("*.`*.`", [5])
 @example("**1. Dogs**\n" * 40, [8] * 60)
 def test_pieces_of_any_size_give_the_same_runs(source, sizes):
@@ -159,7 +159,7 @@ def test_no_star_is_lost_but_those_that_are_emphasis_in_commonmark(source):
 
 
 def test_plain_text_is_not_held_back():
-    markdown = Markdown()
+    markdown = Markdown(lambda: 40)
     assert list(markdown.push("A blue squ")) == [("A blue squ", None)]
     assert list(markdown.push("are **and")) == [("are ", None)]
     assert list(markdown.push("** a")) == [("and", BOLD), (" a", None)]
@@ -173,7 +173,7 @@ def test_plain_text_is_not_held_back():
 
 @pytest.mark.parametrize("opener", ["**", "`", "$x", "\\(", "*", "_"])
 def test_what_is_never_closed_is_held_back_for_a_while_alone(opener):
-    markdown, source = Markdown(), f"a {opener}b " + "word " * 200
+    markdown, source = Markdown(lambda: 40), f"a {opener}b " + "word " * 200
     written = "".join(text for piece in source.split(" ") for text, _ in markdown.push(piece + " "))
     assert source.startswith(written)
     assert len(source) - len(written) < 10

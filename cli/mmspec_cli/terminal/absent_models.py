@@ -3,8 +3,8 @@
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mmspec.chat.engine import Engine
 from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.hub import pull
 from mmspec.checkpoints.recommendation import pair_size
@@ -12,9 +12,6 @@ from mmspec.ground.errors import AbsentError
 from mmspec.ground.progress import Progress
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_terminal.render import Screen
-
-if TYPE_CHECKING:
-    from mmspec.chat.engine import Engine
 
 
 def pull_pair(
@@ -30,7 +27,7 @@ def pull_pair(
         return [target, pull(draft, backend, note=note)] if draft else [target]
 
 
-def load_or_pull(load: Callable[[], "Engine"], screen: Screen, *, ask: bool) -> "Engine":
+def load_or_pull(load: Callable[[], Engine], screen: Screen, *, ask: bool) -> Engine:
     """What `load` loads; a card's model that it lacks is pulled if the user agrees.
 
     ask: whether somebody at a terminal can agree. Raises AbsentError if nobody does.
