@@ -15,8 +15,7 @@ from mmspec_cli.terminal.absent_models import load_or_pull
 from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
-from mmspec_cli.terminal.kept_conversations import KeptConversations
-from mmspec_cli.terminal.lookup_memory import remember
+from mmspec_cli.terminal.kept_conversations import KeptConversations, remember
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM
 from mmspec_terminal.setup import Setup, shared_options

@@ -3,7 +3,7 @@
 import click
 
 from mmspec.ground.output_files import write_errors
-from mmspec_cli.terminal.lookup_memory import memory_files
+from mmspec_cli.terminal.kept_conversations import memory_files
 from mmspec_terminal.options import JSON
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import with_screen

@@ -18,8 +18,7 @@ from mmspec_cli.terminal.absent_models import load_or_pull
 from mmspec_cli.terminal.answer import FASTER, Answering, answer_report, footer, remarks, stream
 from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
-from mmspec_cli.terminal.kept_conversations import KeptConversations
-from mmspec_cli.terminal.lookup_memory import remember
+from mmspec_cli.terminal.kept_conversations import KeptConversations, remember
 from mmspec_cli.terminal.room import first_questions, room_offers, to_forget
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup

@@ -1,20 +1,29 @@
-"""Keeps conversations in files that only their owner can read, and lists them."""
+"""Keeps conversations, and their token ids for lookup, in files that only their owner can read."""
 
 import json
 import os
 import secrets
 import time
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
 from mmspec.chat.chat import Chat
+from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import LoadedModel
+from mmspec.chat.memory import Memory
+from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import expand_home, read_text
 from mmspec.ground.json_file import LINES_BYTES, Length
 from mmspec.ground.json_reader import parse_json, read_value
 from mmspec.ground.output_files import make_directory, replace_text, write_errors
 from mmspec.prompt.saved_conversation import SavedTurn
+from mmspec.prompt.tokenizer_files import tokenizer_file
+from mmspec_terminal.render import Screen
+
+MOST_MEMORIES = 63
+"""Files of tokenizers at most, the latest: with the one in use they have 64 MiB."""
 
 
 def state_directory() -> Path:
@@ -122,3 +131,22 @@ def _read(file: Path) -> Kept | None:
         return None
     first = " ".join(part.text for part in record.turns[0].question if part.text is not None)
     return Kept(file, written, record.model, len(record.turns), first)
+
+
+def memory_files() -> list[Path]:
+    """The files of all tokenizers, the latest first."""
+    files = (state_directory() / "lookup").glob("*.ids")
+    return sorted(files, key=lambda file: -file.stat().st_mtime)
+
+
+def remember(engine: Engine, screen: Screen) -> None:
+    """Let lookup find places in earlier conversations of this tokenizer; a note if it cannot."""
+    target = engine.target
+    digest = sha256(tokenizer_file(target.directory).read_bytes()).hexdigest()[:24]
+    file = state_directory() / "lookup" / f"{digest}.ids"
+    for old in [other for other in memory_files() if other != file][MOST_MEMORIES:]:
+        old.unlink(missing_ok=True)
+    try:
+        engine.memory = Memory(target.model.config.text.vocab_size, file)
+    except CheckpointError as error:
+        screen.note(f"lookup remembers no earlier conversations: {error}")
