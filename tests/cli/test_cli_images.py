@@ -98,7 +98,7 @@ def test_a_protected_path_to_no_file_is_never_silently_text(here, typed):
     "message",
     [
         "what's in it? don't guess",
-        "README and notes of http://[the page",
+        "README and notes of http://[the page and file://[a]/b",
         "<image> is text   with  its own   gaps",
         "an 'odd quote and \\ backslash",
         "x" * 5000 + ".png",

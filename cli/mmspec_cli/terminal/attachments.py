@@ -4,11 +4,10 @@ import difflib
 import glob
 import re
 import unicodedata
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from mmspec.ground.errors import ImageError
 from mmspec.ground.input_files import expand_home
@@ -103,28 +102,34 @@ def unseen_images(prompt: str) -> list[str]:
         f"{name}: the model reads the name alone; name an image before --prompt to show it"
         for name in names
         if Path(name).suffix.lower() in VISUAL_SUFFIXES
-        and (_scheme(name) in _FETCHED or _is_file(name))
+        and (_address(name).scheme in _FETCHED or _is_file(name))
     ]
 
 
 def _with_quotes(message: str) -> str:
     """The message with quotes around images that exist, also names with spaces or in brackets."""
-    protected = [word.span() for word in _WORD.finditer(message) if _read(word[0]).protected]
-    lasts, ends = [last for _, last in protected], [m.end() for m in _SUFFIX.finditer(message)]
     pieces, done = [], 0
+    for word in _WORD.finditer(message):
+        if _read(word[0]).protected:
+            pieces += [_quoted(message[done : word.start()]), word[0]]
+            done = word.end()
+    return "".join([*pieces, _quoted(message[done:])])
+
+
+def _quoted(text: str) -> str:
+    """The same of a text in which nothing is protected."""
+    pieces, done, ends = [], 0, [suffix.end() for suffix in _SUFFIX.finditer(text)]
     for earlier, end in zip([0, 0, *ends], ends, strict=False):  # a name has two suffixes at most
-        at, far = bisect_left(lasts, end), max(0, end - _LONGEST)
-        if any(first < end for first, _ in protected[at : at + 1]):
-            continue
-        first = max(done, earlier, far, message.rfind("\n", far, end) + 1, *lasts[:at][-1:])
-        for start in (begin.start() for begin in _BEGINS.finditer(message, first, end)):
-            if _is_file(message[start:end]):
-                name = re.sub(r"""(["\\$`])""", r"\\\1", message[start:end])
-                before, behind = message[done:start], message[end : end + _LONGEST]
+        far = max(done, earlier, end - _LONGEST)
+        first = max(far, text.rfind("\n", far, end) + 1)
+        for start in (begin.start() for begin in _BEGINS.finditer(text, first, end)):
+            if _is_file(text[start:end]):
+                name = re.sub(r"""(["\\$`])""", r"\\\1", text[start:end])
+                before, behind = text[done:start], text[end : end + _LONGEST]
                 pieces += [_LABEL.sub("", before).rstrip(_OPENING), f' "{name}" ']
                 done = end + len(behind) - len(behind.lstrip(_CLOSING))
                 break
-    return "".join([*pieces, message[done:]])
+    return "".join([*pieces, text[done:]])
 
 
 def typed_path(typed: str) -> str:
@@ -160,7 +165,7 @@ def _closes(letter: str) -> bool:
 
 def local_path(name: str) -> str:
     """The path in a file: URL, as a file manager writes it; other names as they are."""
-    return unquote(urlsplit(name).path) if name.startswith(FILE_URL) else name
+    return unquote(_address(name).path) if name.startswith(FILE_URL) else name
 
 
 def _is_image(word: _Word, *, words: bool) -> bool:
@@ -169,9 +174,9 @@ def _is_image(word: _Word, *, words: bool) -> bool:
     words: whether it is text then.
     """
     name, explicit = word.name, _is_explicit(word)
-    if _scheme(name) in (*_FETCHED, "data"):
+    if _address(name).scheme in (*_FETCHED, "data"):
         _refuse_address(name)
-    elif _is_path(word, VISUAL_SUFFIXES):
+    elif Path(name).suffix.lower() in VISUAL_SUFFIXES and _is_path(word):
         if _is_file(name, Path.exists):  # what is no regular file is refused when it is opened
             return True
         if words:
@@ -180,7 +185,7 @@ def _is_image(word: _Word, *, words: bool) -> bool:
             raise ImageError(f"{name}: a question takes no pattern; /image {name} does")
         quotes = "" if word.protected else "; a name with spaces needs quotes"
         raise ImageError(f"{name}: there is no such file{_nearest(name)}{quotes}")
-    elif (advice := conversion(name)) and _is_path(word, (Path(name).suffix.lower(),)):
+    elif (advice := conversion(name)) and _is_path(word):
         raise ImageError(f"{name}: {advice}")
     elif explicit and _is_file(name):
         return True
@@ -189,11 +194,12 @@ def _is_image(word: _Word, *, words: bool) -> bool:
     return False
 
 
-def _scheme(word: str) -> str:
+def _address(word: str) -> SplitResult:
+    """The parts of an address; of any other word, its path is the word."""
     try:
-        return urlsplit(word).scheme
-    except ValueError:  # an address that ends within brackets
-        return ""
+        return urlsplit(word)
+    except ValueError:  # brackets, as in http://[the page
+        return SplitResult("", "", word, "", "")
 
 
 def folder_offer(name: str) -> str:
@@ -204,7 +210,7 @@ def folder_offer(name: str) -> str:
 
 
 def _refuse_address(address: str) -> None:
-    suffix = Path(urlsplit(address).path).suffix.lower()
+    suffix = Path(_address(address).path).suffix.lower()
     if address.startswith("data:image/"):
         raise ImageError("data:image/…: images are taken from files; save it and give its path")
     if suffix in VISUAL_SUFFIXES or conversion(f"a{suffix}"):
@@ -214,7 +220,7 @@ def _refuse_address(address: str) -> None:
 def _remark(word: _Word) -> list[str]:
     """What is said of an address, or of a file that is sent as its name."""
     name = word.name
-    if _scheme(name) in _FETCHED:
+    if _address(name).scheme in _FETCHED:
         return [f"{name}: nothing is fetched; the model reads the address alone"]
     if Path(name).suffix and _is_file(name):
         return [f"{name}: not an image; the model reads the name alone"]
@@ -223,9 +229,8 @@ def _remark(word: _Word) -> list[str]:
     return []
 
 
-def _is_path(word: _Word, suffixes: tuple[str, ...]) -> bool:
-    if Path(word.name).suffix.lower() not in suffixes:
-        return False
+def _is_path(word: _Word) -> bool:
+    """True if a word with the suffix of a picture is its path, not a word of a sentence."""
     named = word.protected or _NAME.fullmatch(word.name) is not None
     return named or _is_file(word.name) or _is_explicit(word)
 
