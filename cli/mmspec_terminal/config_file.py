@@ -67,8 +67,11 @@ def source(error: str, given: Sequence[str]) -> str:
 
 
 def _defaults(
-    root: click.Context, command: click.Command, everywhere: dict[str, Any], table: dict[str, Any]
+    root: click.Context, command: click.Command, everywhere: dict[str, Any], table: Any
 ) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        got = f"{command.name} = {json.dumps(table, default=str)} in {config_file()}"
+        raise UsageError(f"{got}: {command.name} is a command, which has a table of its options")
     if isinstance(command, click.Group):
         parts = {name: _part(root, command, name) for name in command.list_commands(root)}
         _require(f"command of {command.name}", table, parts)
@@ -105,7 +108,8 @@ def _require(kind: str, names: Iterable[str], allowed: Iterable[str]) -> None:
 def _value(option: click.Parameter, key: str, value: Any) -> Any:
     """A value as the command line would have it; raises UsageError for one that it would refuse."""
     is_flag, is_list = getattr(option, "is_flag", False), option.multiple or option.nargs != 1
-    context, typed = click.Context(click.Command(key)), _typed(value)
+    context = click.Context(click.Command(key))
+    typed = [*map(str, value)] if isinstance(value, list) else str(value)
     kinds = isinstance(value, bool), isinstance(value, list)
     try:
         if kinds != (is_flag, is_list):
@@ -116,7 +120,3 @@ def _value(option: click.Parameter, key: str, value: Any) -> Any:
         got = json.dumps(value, default=str)
         raise UsageError(f"{key} = {got} in {config_file()}: {error.message}") from error
     return typed
-
-
-def _typed(value: Any) -> Any:
-    return [_typed(each) for each in value] if isinstance(value, list) else str(value)

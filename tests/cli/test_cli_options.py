@@ -85,6 +85,7 @@ def test_an_option_has_the_file_s_value_unless_it_is_given(chat, config):
         ("modl = 'mini'", "unknown option in FILE 'modl'"),
         ("[chatt]\nseed = 1", "unknown table in FILE 'chatt'"),
         ("[bench.spede]\nseed = 1", "'spede'"),
+        ("[bench]\nspeed = 3", "speed = 3 in FILE: speed is a command"),
         ("model = ", "cannot be read as TOML"),
         ("[chat]\ngamma = 'many'", 'gamma = "many" in FILE'),
         ("[chat]\nmax-new-tokens = true", "max-new-tokens = true in FILE: give INTEGER"),
