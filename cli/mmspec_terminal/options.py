@@ -1,7 +1,7 @@
 """The options that commands share, and what a shell completes of them."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,22 +42,18 @@ def parse_gamma(value: Any) -> Gamma:
         raise click.BadParameter(f"{value!r}: give a number such as 5, or auto") from error
 
 
-def complete_model(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Targets with a card, or directories if none begins so."""
-    return _cards("target", ["auto"], typed)
+def _completing(use: str, *words: str) -> Callable[..., list[CompletionItem]]:
+    """What a shell completes: words and cards of a use, or directories if none begins so."""
+
+    def complete(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+        names = [*words, *(name for name, card in load_cards().items() if use in card.uses)]
+        fitting = [CompletionItem(name) for name in names if name.startswith(typed)]
+        return fitting or [CompletionItem(typed, type="dir")]
+
+    return complete
 
 
-def complete_draft(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Drafts and heads with a card, or directories if none begins so."""
-    return _cards("draft", ["auto", "none"], typed)
-
-
-def _cards(kind: str, words: Iterable[str], typed: str) -> list[CompletionItem]:
-    names = [*words, *(name for name, card in load_cards().items() if kind in card.uses)]
-    fitting = [CompletionItem(name) for name in names if name.startswith(typed)]
-    return fitting or [CompletionItem(typed, type="dir")]
-
-
+complete_draft = _completing("draft", "auto", "none")
 LONGEST = "Tokens of an answer at most."
 """What --max-new-tokens means in every command."""
 
@@ -132,7 +128,7 @@ def flag(name: str) -> Decorator:
 
 FILES = "NAME|REPO|DIR"
 BITS = "none|int8|int4|int4-32|int4-128"
-MODEL = option("model", "auto", f"{FILES}|auto", shell_complete=complete_model)
+MODEL = option("model", "auto", f"{FILES}|auto", shell_complete=_completing("target", "auto"))
 DRAFT = option("draft", "auto", f"{FILES}|none|auto", shell_complete=complete_draft)
 DRAFT_QUANTIZE = option("draft-quantize", None, BITS)
 CAPTIONER = together(option("captioner", "auto", FILES), option("captions", "", "FILE"))

@@ -22,7 +22,9 @@ def preview(image: Image.Image, width: int) -> RenderableType:
     Graphics are for terminals that name themselves in the environment: to ask them would take keys
     that were typed meanwhile.
     """
-    columns, rows = _size(image, width)
+    scale = min(min(COLUMNS, width) / image.width, 2 * ROWS / image.height)
+    columns = max(round(image.width * scale), 1)
+    rows = max(round(image.height * scale / 2), 1)  # a row is as high as two columns are wide
     if "TMUX" in os.environ:  # it passes no graphics on
         return half_blocks(image, columns, rows)
     term = os.environ.get("TERM", "")
@@ -49,9 +51,3 @@ def half_blocks(image: Image.Image, columns: int, rows: int) -> Text:
             text.append("▀", " on ".join(colours))
         text.append("\n" if row < rows - 1 else "")
     return text
-
-
-def _size(image: Image.Image, width: int) -> tuple[int, int]:
-    """Columns and rows that keep the image's shape; a row is as high as two columns are wide."""
-    scale = min(min(COLUMNS, width) / image.width, 2 * ROWS / image.height)
-    return max(round(image.width * scale), 1), max(round(image.height * scale / 2), 1)

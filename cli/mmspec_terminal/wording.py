@@ -3,9 +3,6 @@
 import re
 from collections.abc import Container
 
-TREE = dict.fromkeys(("width", "nodes"), "tree")
-"""The option whose name comes first in that of an argument of `Tree`."""
-
 _ARGUMENT = re.compile(r"`([a-z_]+)(?:=([^`\s]*))?`")
 
 
@@ -18,7 +15,8 @@ def with_flags(text: str, commands: Container[str] = ()) -> str:
 
     def flag(match: re.Match[str]) -> str:
         name, value = match.groups()
-        option = "-".join([TREE[name], name] if name in TREE else name.split("_"))
+        of_tree = "tree-" * (name in ("width", "nodes"))
+        option = of_tree + name.replace("_", "-")
         dashed = f"/{option}" if f"/{option}" in commands else f"--{option}"
         return " ".join(filter(None, [dashed, value]))
 

@@ -97,7 +97,10 @@ class ChatCompleter(Completer):
 
     def __init__(self, commands: Sequence[str]) -> None:
         self._commands = commands
-        self._images = PathCompleter(expanduser=True, file_filter=_is_image_or_folder)
+        self._images = PathCompleter(
+            expanduser=True,
+            file_filter=lambda path: path.lower().endswith(VISUAL_SUFFIXES) or Path(path).is_dir(),
+        )
         self._files = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
@@ -125,7 +128,3 @@ def _started_path(line: str) -> str:
     # A space behind a backslash is part of the word.
     word = re.split(r"(?<!\\)\s", line)[-1]
     return word if "/" in word or word.startswith("~") else ""
-
-
-def _is_image_or_folder(path: str) -> bool:
-    return path.lower().endswith(VISUAL_SUFFIXES) or Path(path).is_dir()
