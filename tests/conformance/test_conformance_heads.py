@@ -15,7 +15,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.ground.errors import CheckpointError
+from mmspec.ground.errors import CheckpointError, UsageError
 from support import factory
 from support.conformance_cases import (
     HEADS,
@@ -30,6 +30,7 @@ from support.conformance_cases import (
     questions,
     replies,
 )
+from support.factory_blocks import z_lab
 from support.factory_heads import published, tiny_head
 from support.segments import segment_of
 
@@ -247,6 +248,19 @@ def test_published_heads_load_on_every_backend(backend, pair_paths, tmp_path):
     else:
         with pytest.raises(CheckpointError, match=r"run python -m mmspec_torch\.heads\.convert"):
             load(str(pair_paths[0]), str(pickled), backend=backend)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"nested": {"target_layer_ids": [0, 7]}}, r"reads layers \[1, 8\].*this target has 2"),
+        ({"hidden_size": 32}, "width 32 and 320 tokens; this target has 64 and 320"),
+        ({"vocab_size": 100_000}, "width 64 and 100000 tokens; this target"),
+    ],
+)
+def test_a_head_of_another_target_is_refused(backend, pair_paths, tmp_path, given, said):
+    with pytest.raises(UsageError, match=said):
+        load(str(pair_paths[0]), str(z_lab(tmp_path / "head", **given)), backend=backend)
 
 
 def test_a_head_past_its_positions_drafts_no_more(backend, pair_paths, checkpoints):

@@ -44,30 +44,33 @@ def views(pair):
 
 
 def test_a_target_cut_anywhere_continues_like_a_cold_one(pair, views):
-    """Also inside an image, and with nothing appended to nothing."""
-    target = pair[0].open_target(GREEDY)
+    """Also inside an image, among drafted tokens, and with nothing appended to nothing."""
+    target, (image, _) = pair[0].open_target(GREEDY), features(views[0])
+    later = segment_of([50, *[helpers.IMAGE] * 16, 51], [image])
     target.extend(Segment([[]]))
-    for cut in (0, 2, 5, 12, 19, 22, 23, 38, 42, 45):
+    for cut in (0, 2, 5, 12, 19, 22, 23, 38, 42, 43, 45):
         target.rewind(0)
         target.extend(views[0])
-        tokens = helpers.plain(target, 3)
+        drafter = helpers.branches(pair[1], views)
+        tokens = helpers.tokens(helpers.rounds(target, drafter, 3, gamma=2))
         target.rewind(cut)
         assert target.length == cut
-        target.extend(Segment([[50, 51]]))
-        target.extend(Segment([[52]]))
+        for segment in (later, Segment([[52]])):
+            target.extend(segment)
         cold = helpers.target(pair[0], beginning(views[0], tokens, cut))
+        cold.extend(Segment([*later.parts, [52]]))
         np.testing.assert_allclose(target.logits(), cold.logits(), atol=1e-5)
 
 
 def beginning(segment, tokens, cut):
-    """The first `cut` tokens, the last image perhaps not whole, then three more of text."""
+    """The first `cut` tokens, the last image perhaps not whole."""
     ids = [*flat(segment), *tokens][:cut]
     left, images = ids.count(helpers.IMAGE), []
     for image in features(segment):
         if left:
             images.append(type(image)(image.rows[:left], Grid(1, min(left, image.positions))))
         left = max(left - image.positions, 0)
-    return segment_of([*ids, 50, 51, 52], images)
+    return segment_of(ids, images)
 
 
 def test_a_row_of_one_token_beside_longer_ones_drafts_as_alone(pair):

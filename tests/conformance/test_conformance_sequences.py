@@ -75,22 +75,6 @@ def proposals(engine, drafter, k=6):
 
 
 @pytest.mark.parametrize("keep", range(6))
-def test_a_target_rewound_anywhere_continues_like_a_cold_one(engine, views, keep):
-    ends, rest = [0], [OTHER, *CHUNKS[1:2]]
-    target = engine.target.model.open_target(GREEDY)
-    for chunk in CHUNKS:
-        ends.append(feed_target(target, views, [chunk]).length)
-    rounds(target, drafter_of(engine, views, CHUNKS), 3)
-    target.rewind(ends[keep])
-    feed_target(target, views, rest)
-    fresh = target_of(engine, views, [*CHUNKS[:keep], *rest])
-    np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
-    for sequence in (target, fresh):
-        sequence.commit([], sequence.verify(None, NO_NOISE).best[0])
-    np.testing.assert_allclose(target.logits(), fresh.logits(), atol=1e-5)
-
-
-@pytest.mark.parametrize("keep", range(6))
 def test_a_drafter_rewound_anywhere_continues_like_a_cold_one(engine, views, keep):
     ends, rest = [0], [OTHER, *CHUNKS[1:2]]
     drafter = engine.draft.model.open_branches(4, 320, GREEDY)

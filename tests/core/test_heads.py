@@ -8,11 +8,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from mmspec.checkpoints.block_config import FULL, SLIDING
-from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.eagle3_config import default_layers
-from mmspec.checkpoints.head_config import PICKLE_BYTES, is_head, read_head_config, require_fit
+from mmspec.checkpoints.head_config import PICKLE_BYTES, is_head, read_head_config
 from mmspec.checkpoints.head_manifest import head_manifest, plan_head, read_draft_ids
-from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.errors import CheckpointError
 from support.factory_blocks import deepspec, speculators_block, z_lab
 from support.factory_heads import KINDS, published, specforge, speculators, tiny_head
 
@@ -212,17 +211,6 @@ def test_vocabularies_that_contradict_themselves_are_refused(tmp_path, change, s
 def test_sliding_layers_are_causal_unless_the_config_says_it(tmp_path, given, said):
     block = read_head_config(z_lab(tmp_path / "head", **WINDOW, **given)).block
     assert (block.is_causal, block.sliding_window_non_causal) == said
-
-
-def test_another_target_is_refused(tmp_path, llava_path):
-    nested = {"target_layer_ids": [0, 7]}
-    directory = z_lab(tmp_path / "head", nested=nested)
-    with pytest.raises(UsageError, match=r"reads layers \[1, 8\].*this target has 2"):
-        require_fit(read_head_config(directory), read_config(llava_path), directory)
-    for given in ({"hidden_size": 32}, {"vocab_size": 100_000}):
-        config = read_head_config(z_lab(tmp_path / str(given), **given))
-        with pytest.raises(UsageError, match=r"width (32|64) and (320|100000) tokens; this target"):
-            require_fit(config, read_config(llava_path), directory)
 
 
 def test_a_pickle_is_read_and_not_run(tmp_path):

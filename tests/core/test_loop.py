@@ -170,14 +170,6 @@ def test_a_stop_token_that_was_drafted_counts_as_accepted(at):
     assert (len(last.tokens), last.accepted) == (size, min(size, 4))
 
 
-def test_a_drafter_without_room_follows_the_answer():
-    target, drafter = opened(positions=0)
-    rounds = rounds_of(target, drafter, gamma=4, max_tokens=10)
-    assert [token for each in rounds for token in each.tokens] == greedy(10)
-    assert not any(each.drafted for each in rounds)
-    assert drafter.sequences[0] == PROMPT + greedy(10)
-
-
 def test_the_path_follows_the_targets_tokens():
     verdict = Verdict([5, 6, 7, 8], [-1, -1, 1, 0], [6, 0, 7, 9, 0])
     assert accept(verdict) == ([1, 2], [6, 7, 9])

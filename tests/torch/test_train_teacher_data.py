@@ -177,23 +177,14 @@ def test_a_sampled_answer_depends_on_its_conversation_and_the_seed_alone(teacher
 CAPTURED = (0, 1, 3)
 
 
-def answered(path, directory, **settings):
-    data = teacher_data(Teacher(path, "cpu"), directory, **settings)
-    prepare(data)
-    return data
+each_qwen = pytest.mark.parametrize("family_data", MAKERS, indirect=True)
 
 
-@pytest.fixture(scope="module", params=MAKERS)
-def data(request, tmp_path_factory):
-    """What a teacher of each family answered."""
-    folder = tmp_path_factory.mktemp(request.param)
-    tied = request.param == "qwen3_vl"
-    return answered(MAKERS[request.param](folder / "target", seed=5, tied=tied), folder / "answers")
-
-
-def test_states_positions_and_logits_are_transformers(data, monkeypatch):
+@each_qwen
+def test_states_positions_and_logits_are_transformers(family_data, monkeypatch):
     """Of several conversations in one batch, with several images of odd shapes."""
-    teacher, oracle = data.teacher, Oracle(data.teacher.directory)
+    data, teacher = family_data, family_data.teacher
+    oracle = Oracle(teacher.directory)
     monkeypatch.setattr(teacher, "captured", CAPTURED)
     preparation = data.preparation("held-out")
     records, vision = data.held_out.records(), teacher.config.vision
@@ -219,9 +210,10 @@ def test_states_positions_and_logits_are_transformers(data, monkeypatch):
         torch.testing.assert_close(ours, logits, atol=1e-3, rtol=1e-3)
 
 
-def test_recorded_answers_are_those_of_a_chat(data):
+@each_qwen
+def test_recorded_answers_are_those_of_a_chat(family_data):
     """To the same questions, turn after turn: prompts and images are the chat's own."""
-    corpus = data.corpora[1]
+    data, corpus = family_data, family_data.corpora[1]
     with load(str(data.teacher.directory), backend="torch") as engine:
         for record in data.held_out.records():
             chat = engine.chat(Options(max_new_tokens=data.settings.answer_tokens))
@@ -231,9 +223,11 @@ def test_recorded_answers_are_those_of_a_chat(data):
                 assert stream.answer.token_ids == [*answer]
 
 
-def test_a_datasets_answer_ends_as_an_answer_in_a_chat(data, tmp_path):
+@each_qwen
+def test_a_datasets_answer_ends_as_an_answer_in_a_chat(family_data, tmp_path):
     """With the end of a turn, which is not the lowest of the stop tokens."""
-    read = answered(data.teacher.directory, tmp_path, answers="dataset")
+    read = teacher_data(family_data.teacher, tmp_path, answers="dataset")
+    prepare(read)
     assert min(read.teacher.stop) != STOP_ID
     for record in read.batches("all").records():
         assert {answer[-1] for answer in record.answers} == {STOP_ID}
@@ -250,12 +244,13 @@ def test_a_small_draft_that_sees_is_refused_with_what_to_train(tmp_path, kind):
         read_draft(path, read_config(path), 0)
 
 
-def test_a_small_text_draft_learns_from_a_qwen(data, tmp_path):
+@each_qwen
+def test_a_small_text_draft_learns_from_a_qwen(family_data, tmp_path):
     """Images are a newline each, whatever their number of positions."""
     shape = LlamaShape(layers=1, width=32, heads=2, ffn=64)
-    run = replace(data, needs_states=True)
+    data = replace(family_data, needs_states=True)
     method, budget = MethodSettings(loss="kl", every=10), Budget(steps=6)
-    baselines = Baselines(run, shape, method, budget, tmp_path / "out", 0)
+    baselines = Baselines(data, shape, method, budget, tmp_path / "out", 0)
     baselines.check(["finetuned"])
     with quiet_log(tmp_path) as log:
         assert baselines.make("finetuned", log)
