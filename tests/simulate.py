@@ -22,13 +22,7 @@ from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
 from mmspec.draft_length.policy import AdaptiveDraftLength
-from support.simulated_machine import (
-    MACHINES,
-    Clock,
-    Machine,
-    SimulatedDrafter,
-    SimulatedTarget,
-)
+from support.simulated_machine import MACHINES, Clock, Machine, SimulatedDrafter, SimulatedTarget
 
 ACCEPTANCES = (0.2, 0.5, 0.8, 0.95)
 """Probabilities that a drafted token is right if all before it are."""

@@ -195,11 +195,7 @@ def fresh(code: str) -> set[str]:
         ("mmspec", "mmspec.prompt.template_sandbox", HEAVY | {"click", "rich"}),
         ("mmspec_terminal", "-", HEAVY),
         ("mmspec_cli", "mmspec_cli.terminal.line_editor", HEAVY),
-        (
-            "mmspec_torch",
-            "mmspec_train",
-            {"mlx", "mlx_lm", "mmspec_mlx", "transformers"} | LAZY,
-        ),
+        ("mmspec_torch", "mmspec_train", {"mlx", "mlx_lm", "mmspec_mlx", "transformers"} | LAZY),
         ("mmspec_mlx", "-", {"torch", "transformers", "mlx_lm", "mmspec_torch"} | LAZY),
     ],
 )

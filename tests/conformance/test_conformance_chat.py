@@ -7,14 +7,8 @@ from pkgutil import resolve_name
 import pytest
 
 from mmspec.decoding.sampling import GREEDY, Sampling
-from support.conformance_cases import (
-    PICTURES,
-    TREES,
-    check_like_cold,
-    logits,
-    small,
-)
-from support.faults import Fault
+from support.conformance_cases import PICTURES, TREES, check_like_cold, logits, small
+from support.stand_ins import Fault
 
 FIRST = ("What is in the picture?", (PICTURES[0],))
 SECOND = ("How many shapes are there?", (PICTURES[1],))

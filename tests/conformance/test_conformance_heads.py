@@ -32,7 +32,7 @@ from support.conformance_cases import (
 )
 from support.factory_blocks import z_lab
 from support.factory_heads import published, tiny_head
-from support.segments import segment_of
+from support.sequence_helpers import segment_of
 
 TREES = {"chain": None, "dynamic": Tree((), 3, 8), "static": Tree((3, 2, 1), nodes=9)}
 WARM, CUT = Sampling(1.0), Sampling(0.8, top_k=20, top_p=0.9)

@@ -15,7 +15,7 @@ from mmspec.prompt.images import Picture
 from support import factory
 from support import sequence_helpers as helpers
 from support.conformance_cases import in_turn, picture, prompt_of
-from support.segments import flat
+from support.sequence_helpers import flat
 from support.transformers_oracle import generated, transformers_model
 
 VARIANTS = {

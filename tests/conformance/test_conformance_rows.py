@@ -28,7 +28,7 @@ from support.conformance_cases import (
     questions,
     small,
 )
-from support.segments import features, flat, segment_of
+from support.sequence_helpers import features, flat, segment_of
 
 
 @pytest.fixture(scope="session")

@@ -26,8 +26,8 @@ from mmspec.ground.errors import DraftError
 from support import sequence_helpers as helpers
 from support.adaptive_oracle import softmax
 from support.conformance_cases import TREES
-from support.faults import Fault
-from support.scripted_tree import PathExpander, arrays, paths
+from support.scripted import PathExpander, arrays, paths
+from support.stand_ins import Fault
 
 DEPTH = 3
 MIXED = [0.4, 0.3, 0.2, 0.1]

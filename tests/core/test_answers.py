@@ -16,8 +16,8 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.statistics import Likelihood, Round
 from mmspec.prompt.text_stream import TextStream
-from support.chat_turns import OPTIONS, A, check
 from support.scripted import logits
+from support.scripted_engine import OPTIONS, A, check
 
 WORDS = [" a", "b", "ab", " ", "<0xC3>", "<0xA9>", "", "c a", "b\n"]
 BYTES = {WORDS.index("<0xC3>"): 0xC3, WORDS.index("<0xA9>"): 0xA9}

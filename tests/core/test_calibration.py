@@ -10,9 +10,8 @@ from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import LOOKUP, parse_drafting
 from mmspec.ground.progress import Notice
 from mmspec_bench.measure.calibrate import calibrate
-from support.chat_turns import OPTIONS, check
 from support.scripted_clock import FLAT, STEEP, Machine
-from support.scripted_engine import SEES, scripted_engine, with_positions
+from support.scripted_engine import OPTIONS, SEES, check, scripted_engine, with_positions
 
 T = parse_drafting("T", SEES)
 AUTO = replace(OPTIONS, gamma="auto", max_new_tokens=80)

@@ -12,8 +12,7 @@ from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
 from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
 from mmspec.prompt.conversation import Conversation
-from support.chat_turns import OPTIONS, A, B, asked, check
-from support.scripted_engine import BLIND, picture, scripted_engine
+from support.scripted_engine import BLIND, OPTIONS, A, B, asked, check, picture, scripted_engine
 
 
 def fed(chat):

@@ -9,8 +9,7 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
-from support.chat_turns import OPTIONS, A, check
-from support.scripted_engine import scripted_engine
+from support.scripted_engine import OPTIONS, A, check, scripted_engine
 
 AGAIN = "the red square and the red square and the red square and"
 

@@ -9,9 +9,9 @@ import pytest
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import ContextError
-from support.faults import Fault
 from support.random_chat import RandomChat, message
 from support.scripted_engine import SEES, scripted_engine, with_positions
+from support.stand_ins import Fault
 
 
 class FaultyChat(RandomChat):

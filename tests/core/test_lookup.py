@@ -21,8 +21,8 @@ from mmspec.decoding.tree import Tree
 from mmspec.drafters.lookup import DOUBT, OWN, SHORTEST, LookupDrafter, successors
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.tokens import NO_TOKEN
-from support.chat_turns import OPTIONS, A, check
 from support.scripted import ScriptedFeatures
+from support.scripted_engine import OPTIONS, A, check
 
 DYNAMIC = Tree(nodes=8)
 

@@ -1,6 +1,8 @@
 """Reports: their tables by hand, and CSV files."""
 
 import csv
+import json
+from dataclasses import asdict
 
 import pytest
 
@@ -8,8 +10,41 @@ from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_bench.report import tables
 from mmspec_bench.report.bench_run import read_run
 from mmspec_bench.report.csv_files import csv_text
+from mmspec_bench.suite.rows import PROVENANCE, ROWS, lines
+from mmspec_bench.suite.run_folder import SuiteSettings
 from support.suite_row import plain, row, seconds
-from support.synthetic_run import provenance, write
+
+
+def provenance(methods, **others):
+    values = {
+        **asdict(SuiteSettings("offline", tuple(methods))),
+        "models": {
+            "target": {"name": "mini", "digest": "0123456789abcdef" * 4},
+            "draft": {"name": "mini-draft", "digest": "fedcba9876543210" * 4},
+        },
+        "backend": "torch",
+        "device": "cpu",
+        "dtype": "float32",
+        "command": ["mmspec", "bench", "run"],
+        "commit": "0123456789ab",
+        "date": "2026-01-01T00:00:00+00:00",
+        "platform": "Linux",
+        "processor": "x86_64",
+        "cores": 2,
+        "threads": {"OMP_NUM_THREADS": "2"},
+        "versions": {"mmspec": "0.1.0", "torch": None},
+        "skipped": [],
+        "resumed": [],
+    }
+    return values | others
+
+
+def write(folder, rows, values):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ROWS).write_text("".join(lines(rows)), encoding="utf-8")
+    (folder / PROVENANCE).write_text(json.dumps(values), encoding="utf-8")
+    return folder
+
 
 # Six tokens each.  M: 3 kept and one's own, then 1 and its own, in two rounds.
 FAST = row("chart/0", "M", [(3, 3, 4), (1, 1, 2)], identical=True, seconds=seconds(4.0, 5.0))

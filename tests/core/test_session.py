@@ -7,9 +7,9 @@ from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import Branch, Views, parse_drafting
 from mmspec.families.grid import Grid
 from mmspec.prompt.chunks import Chunk
-from support.faults import Fault
 from support.scripted import ScriptedDrafter, ScriptedFeatures, ScriptedTarget, items, logits
 from support.scripted_engine import SEES, picture
+from support.stand_ins import Fault
 
 M = Branch("M")
 VOCABULARY = 11

@@ -19,8 +19,7 @@ from mmspec_bench.suite.rows import read_rows, rewrite
 from mmspec_bench.suite.runner import Runner
 from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample, shard
 from mmspec_world.wording import prompts
-from support.chat_turns import OPTIONS
-from support.scripted_engine import SEES, picture
+from support.scripted_engine import OPTIONS, SEES, picture
 from support.stand_ins import Meddler
 from support.suite_row import plain, row, seconds, without_times
 

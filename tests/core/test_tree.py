@@ -17,7 +17,7 @@ from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree, parse_tree, shape
 from mmspec.decoding.tree_drafting import draft_tree
 from mmspec.ground.errors import UsageError
-from support.scripted_tree import PathExpander, arrays, paths
+from support.scripted import PathExpander, arrays, paths
 
 VOCABULARY = 7
 NOISE = Noise(seed=3, position=50)

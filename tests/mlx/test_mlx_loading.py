@@ -15,7 +15,7 @@ from mmspec_mlx.backend import MlxBackend
 from support import factory
 from support import sequence_helpers as helpers
 from support.factory_qwen import tiny_qwen2, tiny_qwen3
-from support.segments import flat
+from support.sequence_helpers import flat
 
 
 def test_packed_weights_stay_packed(tmp_path, mlx_path):

@@ -21,15 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-)
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -36,10 +36,7 @@ DEPTHS = (1, 2, 5, 8)
 HEADS = {
     "eagle": ("eagle", {}),
     "eagle3": ("eagle3", {}),
-    "eagle3 mapped": (
-        "eagle3",
-        {"draft_vocab_size": 270, "norm_output": True},
-    ),
+    "eagle3 mapped": ("eagle3", {"draft_vocab_size": 270, "norm_output": True}),
     "msd": ("msd", {}),
     "vispec": ("vispec", {}),
     "medusa": ("medusa", {"vision": "mean"}),

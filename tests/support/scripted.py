@@ -17,10 +17,10 @@ from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import DeviceDraft, Draft, Plan
 from mmspec.decoding.host_framework import HOST, keys, sampler
 from mmspec.decoding.noise import Noise
-from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.sampling import GREEDY, Sampler, Sampling
 from mmspec.decoding.tree import Tree
+from mmspec.decoding.tree_drafting import TreeArrays
 from mmspec.drafters.view_drafter import ViewDrafter
-from support.scripted_tree import PathExpander, paths
 
 Item = int | str
 
@@ -55,6 +55,38 @@ def normals(key: Sequence[Item], size: int) -> np.ndarray:
 
 def no_fault(_: str) -> None:
     """Never fails."""
+
+
+def arrays(sampler: Sampler) -> TreeArrays:
+    return TreeArrays(sampler, lambda values: np.array(values, dtype=np.int64))
+
+
+class PathExpander:
+    """Knows every node by its path; `project` takes one and returns logits [V]."""
+
+    def __init__(self, project: Callable[[list[int]], np.ndarray]) -> None:
+        self.project = project
+        self.paths: list[list[int]] = [[]]
+
+    def root(self) -> np.ndarray:
+        return self._rows()
+
+    def expand(self, tokens: np.ndarray, parents: np.ndarray | None) -> np.ndarray:
+        above = [0] if parents is None else parents.tolist()
+        pairs = zip(tokens.tolist(), above, strict=True)
+        self.paths = [[*self.paths[parent], token] for token, parent in pairs]
+        return self._rows()
+
+    def _rows(self) -> np.ndarray:
+        return np.stack([self.project(path) for path in self.paths]).astype(np.float32)
+
+
+def paths(drafted: Sequence[int], parents: Sequence[int]) -> list[list[int]]:
+    """The tokens from the root to each node."""
+    found: list[list[int]] = []
+    for token, parent in zip(drafted, parents, strict=True):
+        found.append([*(found[parent] if parent >= 0 else []), token])
+    return found
 
 
 @dataclass

@@ -1,4 +1,7 @@
-"""An engine on the host: scripted models behind real tokenizers, templates, views and sessions."""
+"""An engine on the host: scripted models behind real tokenizers, templates, views and sessions.
+
+Turns of its chats are compared with plain decoding from nothing.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,6 +14,7 @@ from PIL import Image
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import FeatureCache, LoadedModel
+from mmspec.chat.options import Options
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.draft_length.calibration_file import Calibration
 from mmspec.families.clip_images import clip_images
@@ -18,6 +22,7 @@ from mmspec.families.decoder import TextConfig
 from mmspec.families.known import FAMILIES
 from mmspec.families.llava import LlavaVision
 from mmspec.prompt.chat_template import ChatTemplate
+from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture, picture_from
 from mmspec.prompt.tokenizer import Tokenizer
 from support import factory_layouts
@@ -118,3 +123,23 @@ def scripted_engine(
 def picture(seed: int) -> Picture:
     """A picture of one colour each."""
     return picture_from(Image.new("RGB", (16, 16), (37 * seed % 256, 11 * seed, 90)), f"p{seed}")
+
+
+A, B = picture(1), picture(2)
+OPTIONS = Options(max_new_tokens=8, gamma=3)
+
+
+def asked(chat, text, *images):
+    return chat.reply(text, images).token_ids
+
+
+def cold(chat, text, *images):
+    """What a new chat without a draft says after the same turns."""
+    plain = replace(chat.options, drafting="none", weights=())
+    past = Conversation(chat.conversation.system, list(chat.conversation.turns))
+    return asked(chat.models.chat(plain, past), text, *images)
+
+
+def check(chat, text, *images):
+    expected = cold(chat, text, *images)
+    assert asked(chat, text, *images) == expected

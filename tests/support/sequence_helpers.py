@@ -17,7 +17,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.view_drafter import ViewDrafter
 from support import factory
-from support.faults import Fault
+from support.stand_ins import Fault
 
 IMAGE = factory.IMAGE_TOKEN_ID
 VOCABULARY = 320
@@ -45,6 +45,29 @@ def prompt(images: Sequence[Features] = ()) -> Segment:
 def without_images(segment: Segment) -> Segment:
     """The same text with a newline in place of each image."""
     return Segment([p if isinstance(p, Sequence) else [NEWLINE] for p in segment.parts])
+
+
+def segment_of(
+    token_ids: Sequence[int], images: Sequence[Features] = (), image_id: int = IMAGE
+) -> Segment:
+    """A segment from ids that hold `image_id` at every position of an image."""
+    parts: list[Sequence[int] | Features] = []
+    rest = list(token_ids)
+    for image in images:
+        start = rest.index(image_id)
+        parts += [rest[:start], image]
+        rest = rest[start + image.positions :]
+    return Segment([*parts, rest])
+
+
+def flat(segment: Segment) -> list[int]:
+    """The ids that `segment_of` takes."""
+    return segment.token_ids(IMAGE)
+
+
+def features(segment: Segment) -> list[Features]:
+    """Its images, in order."""
+    return [image for _, image in segment.images(0)]
 
 
 def views_of(model: Any) -> list[Segment]:

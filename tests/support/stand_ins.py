@@ -1,4 +1,4 @@
-"""Small stand-ins for what a measurement is given."""
+"""Small stand-ins for what a measurement is given, and for an interrupt."""
 
 from dataclasses import replace
 
@@ -28,3 +28,7 @@ class Meddler:
         if draft is None or self.inner.length < self.from_length:
             return verdict
         return replace(verdict, best=[self.wrong] * (draft.size + 1))
+
+
+class Fault(BaseException):
+    """Raised where an interrupt would be."""

@@ -21,7 +21,7 @@ from mmspec_torch.heads.convert import convert, main
 from support import heads_oracle, transformers_oracle
 from support import sequence_helpers as helpers
 from support.factory_heads import BLOCKS, KINDS, published, tiny_head
-from support.segments import flat, segment_of
+from support.sequence_helpers import flat, segment_of
 
 DRAWN = Sampling(1.0)
 

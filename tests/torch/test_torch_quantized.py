@@ -29,7 +29,7 @@ from support import sequence_helpers as helpers
 from support.meta_weights import meta_weights
 from support.quantized_oracle import GROUPS, LINEAR, Held, half_steps, round_linear_layers, rounded
 from support.replayed import Recording
-from support.segments import flat
+from support.sequence_helpers import flat
 
 DOCS = Path(__file__).parents[2] / "docs" / "backends.md"
 ROWS = [1, 6, 40]

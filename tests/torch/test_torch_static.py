@@ -27,10 +27,10 @@ from support import sequence_helpers as helpers
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 from support.factory_qwen import MAKERS
-from support.faults import Fault
 from support.films import drawing
 from support.replayed import Recording
-from support.segments import features
+from support.sequence_helpers import features
+from support.stand_ins import Fault
 
 DRAWN = Sampling(temperature=0.8, top_p=0.9)
 

@@ -135,10 +135,7 @@ def test_broken_lines_and_broken_bytes_are_skipped(images):
 def test_a_file_that_is_mostly_unusable_is_refused_with_its_first_problem(images):
     for value, said in (
         ({"text": "x"}, r"data\.json:1: .*required field `conversations`; 45 of 85 .* is like"),
-        (
-            conversation(image="coco/1.jpg"),
-            r":1: there is no image .*1\.jpg \(--images\); 45 of",
-        ),
+        (conversation(image="coco/1.jpg"), r":1: there is no image .*1\.jpg \(--images\); 45 of"),
     ):
         with pytest.raises(errors.UsageError, match=said):
             opened(images, *[value] * 45).check()

@@ -23,7 +23,7 @@ from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained
 from mmspec_train.heads.train_heads import new_trainee
 from mmspec_train.run.log import Log
 from mmspec_train.settings import DIVERGENCES, HEADS, Budget, HeadMethodSettings, HeadShape
-from support.segments import segment_of
+from support.sequence_helpers import segment_of
 from support.teacher_data import Killed, held_out_batch, kill_after_step_4, quiet_log
 
 DRAWN = Sampling(temperature=1.0)
@@ -135,10 +135,7 @@ def test_divergences_are_what_they_are_called():
     draws = np.random.default_rng(0)
     p, q = draws.dirichlet(np.ones(7), size=(2, 4))
     targets = np.array([0, 3, 6, 2])
-    expected = {
-        "kl": (p * np.log(p / q)).sum(-1),
-        "ce": -np.log(q[np.arange(4), targets]),
-    }
+    expected = {"kl": (p * np.log(p / q)).sum(-1), "ce": -np.log(q[np.arange(4), targets])}
     for name in DIVERGENCES:
         logs = (torch.tensor(shares).log() for shares in (p, q))
         ours = divergence(name, *logs, torch.tensor(targets))
