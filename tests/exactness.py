@@ -132,7 +132,7 @@ def counted(
         for mode in MODES:
             count = compare_all(models, every[:: given.share], mode, LENGTH.get(family, 20))
             found[family, mode] += count
-            words = f"{count.different} of {count.pairs} differ"
+            words = f"{count.different.total()} of {count.pairs.total()} differ"
             sys.stderr.write(f"{backend} {kind} {family}, exact {mode}: {words}\n")
     return found
 
@@ -142,16 +142,19 @@ def rows(
 ) -> Iterator[dict[str, object]]:
     """Rows of the table, by family, mode and drafting."""
     for (family, mode), count in found.items():
-        differ = Counter(each.drafting for each in count.differences)
-        for drafting, pairs in count.by_drafting.items():
+        pairs, different = Counter(), Counter()
+        for case in count.pairs:
+            pairs[case.drafting] += count.pairs[case]
+            different[case.drafting] += count.different[case]
+        for drafting in pairs:
             yield {
                 "family": family,
                 "backend": backend,
                 "type": kind,
                 "exact": mode,
                 "drafting": drafting,
-                "pairs": pairs,
-                "equal": pairs - differ[drafting],
+                "pairs": pairs[drafting],
+                "equal": pairs[drafting] - different[drafting],
             }
 
 
@@ -160,7 +163,8 @@ def line(backend: str, kind: str, found: dict[tuple[str, str], Count]) -> dict[s
     totals: dict[str, str | int] = {"backend": backend, "kind": kind}
     for mode in MODES:
         count = sum((each for (_, own), each in found.items() if own == mode), Count())
-        totals |= {f"{mode}: pairs": count.pairs, f"{mode}: different": count.different}
+        totals[f"{mode}: pairs"] = count.pairs.total()
+        totals[f"{mode}: different"] = count.different.total()
     return totals
 
 

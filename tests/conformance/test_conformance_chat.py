@@ -165,8 +165,7 @@ def test_undo_retry_reset_and_other_draftings_are_like_cold_runs(engine, draftin
     chat = begun(engine, drafting)
     check_like_cold(chat, SECOND)
     expected = chat.answer.token_ids
-    for _ in chat.retry():
-        pass
+    list(chat.retry())
     assert chat.answer.token_ids == expected
     chat.speculate = False
     check_like_cold(chat, THIRD)

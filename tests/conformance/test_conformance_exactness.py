@@ -23,7 +23,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.exactness import probe
 from mmspec.exactness.probe import find_exact_rows, rows_are_exact
 from support.conformance_cases import PICTURES, copied, in_turn, logits
-from support.exactness_cases import Count, cases, compare_all
+from support.exactness_cases import cases, check_same_bits
 
 WIDE, FAR = 4, 4 * BLOCK
 """Rows and columns beyond which a faulty kernel of attention takes another way."""
@@ -131,12 +131,6 @@ def opened(backend, kind, target, draft, checkpoints):
     return load(str(place), str(draft if is_head(draft) else place), backend=backend)
 
 
-def check_same_bits(engine, draftings, step, first=0):
-    """Hold every `step`-th case from `first` on to plain decoding, with exact rows."""
-    some = cases(draftings)[first::step]
-    assert compare_all({"": engine}, some, "on", LENGTH) == Count(5 * len(some))
-
-
 @pytest.fixture(autouse=True)
 def nearer(near):
     """Every test here."""
@@ -145,13 +139,14 @@ def nearer(near):
 @pytest.mark.parametrize(("backend", "kind"), EVERY, indirect=["backend"])
 def test_answers_are_the_same_bits(backend, kind, pair_paths, checkpoints):
     engine = opened(backend, kind, *pair_paths, checkpoints)
-    check_same_bits(engine, ["M", "MTC", "lookup"], 50, 5 * EVERY.index((backend, kind)))
+    first = 5 * EVERY.index((backend, kind))
+    check_same_bits(engine, cases(["M", "MTC", "lookup"])[first::50], LENGTH)
 
 
 @pytest.mark.parametrize("variant", ["msd", "hydra", "eagle3 mapped", "dspark"])
 def test_answers_with_heads_are_the_same_bits(backend, pair_paths, head_paths, variant):
     engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend, dtype="bfloat16")
-    check_same_bits(engine, [engine.head.kind], 20)
+    check_same_bits(engine, cases([engine.head.kind])[::20], LENGTH)
 
 
 BLOCKS = [
@@ -165,7 +160,8 @@ def test_answers_with_block_drafters_are_the_same_bits(
     backend, kind, variant, pair_paths, head_paths, checkpoints
 ):
     engine = opened(backend, kind, pair_paths[0], head_paths[variant], checkpoints)
-    check_same_bits(engine, [engine.head.kind], 20, EVERY.index((backend, kind)))
+    some = cases([engine.head.kind])[EVERY.index((backend, kind)) :: 20]
+    check_same_bits(engine, some, LENGTH)
 
 
 def test_a_saved_conversation_continues_with_the_same_bits(backend, pair_paths):

@@ -133,8 +133,7 @@ def rounds(engine, options):
     next(asking)
     chunks = render(chat.conversation, engine.target.template, engine.target.tokenizer)
     asking.close()
-    for _ in chat._session.prefill(chunks, chat._drafter):
-        pass
+    list(chat._session.prefill(chunks, chat._drafter))
     decoding = chat._session.decode(
         FixedDraftLength(options.gamma),
         max_tokens=options.max_new_tokens,
@@ -219,8 +218,7 @@ def test_an_interrupted_answer_asked_again_is_a_cold_one(engine):
         for _ in range(events):
             next(asking)
         asking.close()
-        for _ in chat.retry():
-            pass
+        list(chat.retry())
         assert outcome(chat) == outcome(fresh)
         np.testing.assert_allclose(chat.answer.weights, fresh.answer.weights, atol=1e-6)
     assert sum(chat.answer.weights) == pytest.approx(1)

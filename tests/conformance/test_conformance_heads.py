@@ -78,8 +78,7 @@ def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
     chat.conversation.undo()
     check_like_cold(chat, FIRST)
     check_like_cold(chat, SECOND)
-    for _ in chat.retry():
-        pass
+    list(chat.retry())
     for events in (2, 4):
         answering = chat.ask(*THIRD)
         for _ in zip(range(events), answering, strict=False):
@@ -123,8 +122,7 @@ def test_a_head_drafts_by_default_and_costs_the_whole_prompt_if_it_is_opened_lat
     chat.reply(*FIRST)
     chat.speculate = True
     for expected in (0, chat.answer.statistics.prompt_tokens - 1):
-        for _ in chat.retry():
-            pass
+        list(chat.retry())
         assert chat.answer.statistics.cached_tokens == expected
     assert engine.draft is None
     assert engine.head.kind == engine.head.head.config.kind
@@ -138,8 +136,7 @@ def again(chat):
     fresh.conversation.reopen()
     question = chat.conversation.turns[-1].question
     fresh.conversation.undo()
-    for _ in fresh.send(question):
-        pass
+    list(fresh.send(question))
     assert fresh.answer.token_ids == chat.answer.token_ids
     return fresh
 

@@ -16,7 +16,7 @@ from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.sampling import GREEDY
 from mmspec_mlx.backend import MlxBackend
 from support.conformance_cases import in_turn, logits, prompt_of
-from support.exactness_cases import TREES, Count, cases, compare_all
+from support.exactness_cases import TREES, cases, check_same_bits
 from support.factory_mlx import quantized
 from support.factory_qwen import ALL_MAKERS, as_on_the_hub
 from support.qwen_oracle import Oracle
@@ -113,7 +113,7 @@ def test_answers_are_the_same_bits(backend, checkpoints, kind, dtype, near):
     some = [case for case in cases(["M", "lookup"]) if kind != "qwen3_5" or case.shape not in TREES]
     some = some[list(SIZES).index(kind) :: 40]
     with load(str(target), str(draft), backend=backend, dtype=dtype) as engine:
-        assert compare_all({"": engine}, some, "on", BUDGET) == Count(5 * len(some))
+        check_same_bits(engine, some, BUDGET)
 
 
 def answers(directory, backend):

@@ -39,8 +39,7 @@ class FaultyChat(RandomChat):
     def break_at(self, call):
         self.left = call
         with suppress(Fault, ContextError):
-            for _ in self.chat.send(message(self.draws)):
-                pass
+            list(self.chat.send(message(self.draws)))
         self.left = -1
         assert not self.chat.conversation.is_open
 

@@ -44,8 +44,7 @@ def test_a_place_has_the_noise_of_the_answer(pair_engine):
     options = replace(OPTIONS, sampling=Sampling(1.0), seed=3, drafting="none")
     prompt = user_prompt("What is in the picture?")
     chat = pair_engine.chat(options)
-    for _ in chat.send(prompt.message):
-        pass
+    list(chat.send(prompt.message))
     tokens = chat.answer.token_ids
     for at in range(6):
         place = place_after(pair_engine, prompt.message, tokens[:at], options)

@@ -196,14 +196,6 @@ def test_rows_come_back_as_they_were(tmp_path):
     assert len(file.read_text().splitlines(keepends=False)) >= 3
 
 
-@pytest.mark.parametrize("cut", [1, 10, 200])
-def test_a_torn_last_line_is_left_out(tmp_path, cut):
-    file = tmp_path / "rows.jsonl"
-    append(file, [FULL, FULL])
-    file.write_bytes(file.read_bytes()[:-cut])
-    assert read_rows(file) == [FULL]
-
-
 @pytest.mark.parametrize(
     ("line", "entry"),
     [

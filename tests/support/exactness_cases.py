@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from random import Random
-from typing import NamedTuple
 
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
@@ -85,8 +84,7 @@ def script(chat: Chat, images: int, *, anew: bool) -> Iterator[Reply]:
     yield from _asked(chat, f"And {images} of the {NOUNS[images + 1]}?", second)
     chat.conversation.undo()
     yield from _asked(chat, "Then what is it?", ())
-    for _ in chat.retry():
-        pass
+    list(chat.retry())
     yield _state(chat)
     if anew:
         chat = chat.models.chat(chat.options, copied(chat))
@@ -103,38 +101,15 @@ def _state(chat: Chat) -> Reply:
     return (*turns, last.question), chat.answer.token_ids
 
 
-class Difference(NamedTuple):
-    """Where an answer differs from plain decoding's."""
-
-    drafting: str
-    shape: str
-    token: int
-    """The first token that differs, counted from 0."""
-
-
 @dataclass(frozen=True)
 class Count:
-    """Pairs of answers to the same history, and those of them that differ."""
+    """Pairs of answers to the same history, and those of them that differ, by the case."""
 
-    pairs: int = 0
-    differences: tuple[Difference, ...] = ()
-    by_drafting: Counter[str] = field(default_factory=Counter, compare=False)
-    """Pairs by drafting."""
+    pairs: Counter[Case] = field(default_factory=Counter)
+    different: Counter[Case] = field(default_factory=Counter)
 
     def __add__(self, other: "Count") -> "Count":
-        by_drafting = self.by_drafting + other.by_drafting
-        return Count(self.pairs + other.pairs, self.differences + other.differences, by_drafting)
-
-    @property
-    def different(self) -> int:
-        """The number of pairs that differ."""
-        return len(self.differences)
-
-
-def first_difference(one: list[int], other: list[int]) -> int:
-    """The first place at which two lists differ; the shorter one's end if it is a beginning."""
-    places = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(places, min(len(one), len(other)))
+        return Count(self.pairs + other.pairs, self.different + other.different)
 
 
 class PlainAnswers:
@@ -154,9 +129,8 @@ class PlainAnswers:
         drafted = script(engine.chat(options), case.images, anew=False)
         pairs = zip(drafted, self._known[plain, case.images], strict=True)
         answers = [(one[1], two[1]) for one, two in pairs if one[0] == two[0]]
-        places = [first_difference(*both) for both in answers if both[0] != both[1]]
-        found = (Difference(case.drafting, case.shape, place) for place in places)
-        return Count(len(answers), tuple(found), Counter({case.drafting: len(answers)}))
+        different = sum(one != two for one, two in answers)
+        return Count(Counter({case: len(answers)}), Counter({case: different}))
 
 
 def compare_all(
@@ -169,3 +143,10 @@ def compare_all(
         for case in draftings
     )
     return sum(counts, Count())
+
+
+def check_same_bits(engine: Engine, some: list[Case], length: int) -> None:
+    """Hold every answer of the cases to plain decoding's, with exact rows."""
+    count = compare_all({"": engine}, some, "on", length)
+    assert not +count.different
+    assert count.pairs == dict.fromkeys(some, ANSWERS)

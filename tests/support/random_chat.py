@@ -96,16 +96,14 @@ class RandomChat:
         self.chat.change(replace(self.options, **drafting(self.draws, self.engine)))
         asked, before = message(self.draws), tuple(self.chat.conversation.turns)
         try:
-            for _ in self.chat.send(asked):
-                pass
+            list(self.chat.send(asked))
         except ContextError:
             assert tuple(self.chat.conversation.turns) == before
             self.reset()
             return
         plain_options = replace(self.options, drafting=PLAIN.spec)
         plain = self.engine.chat(plain_options, Conversation(None, list(before)))
-        for _ in plain.send(asked):
-            pass
+        list(plain.send(asked))
         plain.close()
         self.compare(asked, before, plain.answer, plain_options)
 
@@ -130,8 +128,7 @@ class RandomChat:
         """Answer the last question again: with the same options it is the same answer."""
         turns = self.chat.conversation.turns
         if turns:
-            for _ in self.chat.retry():
-                pass
+            list(self.chat.retry())
 
     def reset(self) -> None:
         """Begin anew."""

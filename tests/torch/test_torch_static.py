@@ -206,8 +206,7 @@ def chatted(engine, given):
     chat = engine.chat(Options(**{"gamma": 5, "max_new_tokens": 24} | given))
     answers = []
     for prompt in world_prompts(3, size=32):
-        for _ in chat.send(prompt.message):
-            pass
+        list(chat.send(prompt.message))
         counts = chat.answer.statistics
         answers.append((chat.answer.token_ids, counts.rounds, counts.accepted))
     return answers
