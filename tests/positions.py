@@ -25,13 +25,13 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, softmax
 from transformers import AutoModelForImageTextToText
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
-from transformers.models.qwen3_5 import modeling_qwen3_5 as qwen3_5
 
 import mmspec
 import mmspec_world
 from mmspec.checkpoints.config import read_config
 from mmspec.families.decoder import described_axes
-from support.factory_qwen import IMAGE_ID, SPECIAL_TOKENS, STOP_ID, mtp_layer, tiny_qwen
+from support.factory_qwen import IMAGE_ID, SPECIAL_TOKENS, STOP_ID, tiny_qwen
+from support.mtp_drafter import MtpDrafter
 
 TASKS = ["general", "detail", "caption", "conversation", "text", "spot", "vist", "chart", "clip8"]
 ASKED = {1: ["general", "detail", "caption", "text"], 2: ["spot"], 5: ["vist"], 8: ["clip8"]}
@@ -136,31 +136,13 @@ def train_target(path, drafter):
     model.save_pretrained(path)
 
 
-class Drafter(torch.nn.Module):
-    """The drafter of transformers' classes, with fresh weights."""
-
-    def __init__(self, path):
-        super().__init__()
-        layer, text = mtp_layer(path)
-        self.layers, width = torch.nn.ModuleList([layer]), text.hidden_size
-        for weight in layer.parameters():
-            if weight.ndim > 1:
-                torch.nn.init.normal_(weight, std=0.02)
-        for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
-            setattr(self, name, qwen3_5.Qwen3_5RMSNorm(width, text.rms_norm_eps))
-        self.fc = torch.nn.Linear(2 * width, width, bias=False)
-        self.turn = [qwen3_5.Qwen3_5TextRotaryEmbedding(text)]  # in a list: no weight of its own
-
-    def forward(self, embeddings, states, positions):
-        both = self.pre_fc_norm_embedding(embeddings), self.pre_fc_norm_hidden(states)
-        x = self.fc(torch.cat(both, -1))
-        return self.norm(self.layers[0](x, position_embeddings=self.turn[0](x, positions)))
-
-
 def train_mtp(path, kind):
     torch.manual_seed(1)
     model, batches = AutoModelForImageTextToText.from_pretrained(path).eval(), Batches(path)
-    drafter, caught = Drafter(path), {}
+    drafter, caught = MtpDrafter(path), {}
+    for weight in drafter.layers.parameters():
+        if weight.ndim > 1:
+            torch.nn.init.normal_(weight, std=0.02)
     hook = model.model.language_model.register_forward_pre_hook
     hook(lambda _module, _given, named: caught.update(named), with_kwargs=True)
 

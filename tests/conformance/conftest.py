@@ -5,6 +5,7 @@ names it (several with commas between); it is then skipped, and the report says 
 """
 
 import os
+from functools import cache
 
 import pytest
 
@@ -14,8 +15,9 @@ from mmspec.exactness import probe
 from mmspec.ground.entry_points import BACKENDS, registered
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
+from support.factory_qwen import ALL_MAKERS, DRAFT_MAKERS, QWENS
 
-pytest.register_assert_rewrite("conformance_cases")
+pytest.register_assert_rewrite("support.conformance_cases", "support.exactness_cases")
 
 DECLARED = sorted(registered(BACKENDS))
 ALLOWED = {name for name in os.environ.get("MMSPEC_ALLOW_MISSING", "").split(",") if name}
@@ -107,3 +109,46 @@ def headed(pair_paths, head_paths):
     """Engines of the target with a head, by backend and variant."""
     target = str(pair_paths[0])
     return Loaded(lambda key: load(target, str(head_paths[key[1]]), backend=key[0]))
+
+
+@pytest.fixture(scope="module", params=QWENS)
+def kind(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def qwen_pairs(checkpoints):
+    """Function that returns a target of other sizes and a draft of its family, written once."""
+
+    @cache
+    def written(kind, name, **sizes):
+        folder = checkpoints / f"{kind} {name}"
+        target = ALL_MAKERS[kind](folder / "target", **sizes)
+        small = {"hidden_size": 32, "heads": 2, "layers": 2, "seed": 9}
+        return target, DRAFT_MAKERS[kind](folder / "draft", **small)
+
+    return written
+
+
+@pytest.fixture(scope="module")
+def qwen_paths(qwen_pairs, kind):
+    return qwen_pairs(kind, "wide", **QWENS[kind])
+
+
+@pytest.fixture(scope="module")
+def exact_qwen_paths(qwen_pairs, kind):
+    """With as many key heads as heads: MLX's float32 products of groups are not exact on a CPU."""
+    return qwen_pairs(kind, "exact", key_value_heads=4, seed=8)
+
+
+@pytest.fixture(scope="module")
+def qwen(backend, qwen_paths) -> Engine:
+    return load(*map(str, qwen_paths), backend=backend)
+
+
+@pytest.fixture(scope="module")
+def oracle(qwen_paths):
+    """Transformers' model of the target."""
+    from support.qwen_oracle import Oracle
+
+    return Oracle(qwen_paths[0])

@@ -15,9 +15,8 @@ from mmspec.prompt.images import Picture, picture_from
 from support.conformance_cases import check_replies, in_turn, prompt_of, replies
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
-from support.factory_qwen import ALL_MAKERS, DRAFT_MAKERS, ROPES
+from support.factory_qwen import ALL_MAKERS, ROPES
 from support.films import drawing, film
-from support.qwen_oracle import Oracle
 from support.sequence_helpers import continue_from
 
 BUDGET = 12
@@ -63,31 +62,6 @@ def test_the_same_frames_are_shown_again_if_their_number_is_named(engine, tmp_pa
     warm, expected = (one.reply("What is it?", named) for one in (chat, cold))
     assert fewer < expected.statistics.prompt_tokens == warm.statistics.prompt_tokens
     assert warm.token_ids == expected.token_ids
-
-
-SMALL = {"hidden_size": 32, "heads": 2, "layers": 2}
-
-
-@pytest.fixture(scope="module", params=ALL_MAKERS)
-def kind(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def paths(checkpoints, kind):
-    folder = checkpoints / f"{kind} clips"
-    target = ALL_MAKERS[kind](folder / "target", seed=8)
-    return target, DRAFT_MAKERS[kind](folder / "draft", seed=9, **SMALL)
-
-
-@pytest.fixture(scope="module")
-def qwen(backend, paths):
-    return load(*map(str, paths), backend=backend)
-
-
-@pytest.fixture(scope="module")
-def oracle(paths):
-    return Oracle(paths[0])
 
 
 def assert_generates(chat, answer, oracle, question):
@@ -181,9 +155,11 @@ def test_a_clip_whose_time_outruns_its_pixels_has_published_positions(
         assert logits[rows.shape[1] - 1 :].argmax(-1).tolist() == said
 
 
-def test_a_limit_on_tokens_holds_for_images_and_clips_and_a_line_says_so(backend, paths, films):
+def test_a_limit_on_tokens_holds_for_images_and_clips_and_a_line_says_so(
+    backend, qwen_paths, films
+):
     large, small = (picture_from(drawing(0, size)) for size in ((60, 40), (16, 16)))
-    with load(str(paths[0]), "none", backend=backend, max_image_tokens=6) as engine:
+    with load(str(qwen_paths[0]), "none", backend=backend, max_image_tokens=6) as engine:
         for seen, said in (
             (films[1], "16 x 24 pixels, 6 tokens for two frames; `max_image_tokens` allows more"),
             ([large, small], "seen at 24 x 16 pixels, 6 tokens; `max_image_tokens` allows more"),
@@ -200,22 +176,20 @@ def asked(films):
 
 
 def test_a_head_with_rotary_positions_of_images_drafts_after_clips(
-    backend, paths, kind, films, tmp_path
+    backend, exact_qwen_paths, kind, films, tmp_path
 ):
+    target, _ = exact_qwen_paths
     given = {"draft_vocab_size": 270, "rope_scaling": ROPES.get(kind, ROPES["qwen3_vl"])}
-    head = fit_head(tiny_head(tmp_path / "head", "eagle3", seed=4, **given), paths[0])
-    with load(str(paths[0]), str(head), backend=backend) as engine:
+    head = fit_head(tiny_head(tmp_path / "head", "eagle3", seed=4, **given), target)
+    with load(str(target), str(head), backend=backend) as engine:
         check_replies(engine, Options(gamma=3, max_new_tokens=BUDGET), asked(films))
 
 
 @pytest.mark.parametrize(("backend", "kind"), in_turn(ALL_MAKERS), indirect=True)
-def test_answers_about_clips_are_exact(backend, checkpoints, kind, films, near):
+def test_answers_about_clips_are_exact(backend, exact_qwen_paths, films, near):
     """Also where a clip's time outruns its pixels."""
-    target, draft = checkpoints / f"{kind} exact clips", checkpoints / f"{kind} exact clips draft"
-    if not target.exists():
-        ALL_MAKERS[kind](target, key_value_heads=4, seed=8)
-        ALL_MAKERS[kind](draft, seed=9, **SMALL)
-    with load(str(target), str(draft), backend=backend, dtype="bfloat16") as engine:
+    target, draft = map(str, exact_qwen_paths)
+    with load(target, draft, backend=backend, dtype="bfloat16") as engine:
         exact = Options(exact="on", drafting="none", max_new_tokens=BUDGET)
         plain, *drafted = (
             replies(engine.chat(replace(exact, drafting=word, gamma=3)), asked(films))

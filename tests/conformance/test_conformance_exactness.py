@@ -5,9 +5,7 @@
 makes the whole table that the documentation shows.
 """
 
-import importlib
-from collections.abc import Callable
-from typing import Any
+from pkgutil import resolve_name
 
 import pytest
 from exactness import KINDS_OF
@@ -29,90 +27,60 @@ WIDE, FAR = 4, 4 * BLOCK
 """Rows and columns beyond which a faulty kernel of attention takes another way."""
 
 
-def bits_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    """Let a product give other bits if it has more than one row."""
-    _after_mlp(monkeypatch, backend, lambda x, out: out * (1.01 if x.shape[-2] > 1 else 1))
+MLP = "mmspec_{}.network.decoder.MLP.__call__"
+ATTEND = "mmspec_{}.network.attention.attend"
+FORWARD = "mmspec_{}.sequence.target.{}Target.forward"
+PROJECT = "mmspec_{}.sequence.target.{}Target.project"
+"""Functions in which a backend computes, by its name and its title."""
 
 
-def bits_of_one_and_of_many(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    """Let a product of one row, or of more than 16, give other bits than one between."""
-    _after_mlp(monkeypatch, backend, lambda x, out: out * (1 if 1 < x.shape[-2] <= 16 else 1.01))
+def faulty(monkeypatch, backend, place, fault):
+    """Let a function of a backend be `fault`, which is given the sound one and the arguments."""
+    path = place.format(backend, backend.title())
+    sound = resolve_name(path)
+    monkeypatch.setattr(path, lambda *given: fault(sound, *given))
 
 
-def bits_by_company(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    """Let a product give other bits if the other rows hold something else."""
-    _after_mlp(monkeypatch, backend, lambda x, out: out + 0.01 * x.sum())
+def bits_by_rows(call, mlp, x, *rest):
+    """A product gives other bits if it has more than one row."""
+    return call(mlp, x, *rest) * (1.01 if x.shape[-2] > 1 else 1)
 
 
-def logits_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    """Let the output matrix give other bits if it has more than one row."""
-    target = _named(backend, "sequence.target", "Target")
-    original = target.project
-
-    def project(self: Any, states: Any) -> Any:
-        return original(self, states) * (1.01 if states.shape[0] > 1 else 1)
-
-    monkeypatch.setattr(target, "project", project)
+def bits_of_one_and_of_many(call, mlp, x, *rest):
+    """A product of one row, or of more than 16, gives other bits than one between."""
+    return call(mlp, x, *rest) * (1 if 1 < x.shape[-2] <= 16 else 1.01)
 
 
-def far_attention_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    """Let attention give other bits if many rows read many columns."""
-
-    def is_faulty(queries: Any, keys: Any, places: Any) -> bool:
-        return bool(queries.shape[2] > WIDE and keys.shape[1] >= FAR)
-
-    _after_attention(monkeypatch, backend, is_faulty)
+def bits_by_company(call, mlp, x, *rest):
+    """A product gives other bits if the other rows hold something else."""
+    return call(mlp, x, *rest) + 0.01 * x.sum()
 
 
-def attention_of_trees(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    """Let attention give a tree's rows other bits in the second block of keys alone."""
-
-    def is_faulty(queries: Any, keys: Any, places: Any) -> bool:
-        return places.tree is not None and bool(keys.shape[1] == 2 * BLOCK)
-
-    _after_attention(monkeypatch, backend, is_faulty)
+def logits_by_rows(call, target, states):
+    """The output matrix gives other bits if it has more than one row."""
+    return call(target, states) * (1.01 if states.shape[0] > 1 else 1)
 
 
-def states_by_rows(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    """Let hidden states differ that no logit shows, if there is more than one row."""
-    target = _named(backend, "sequence.target", "Target")
-    states, project = target.forward, target.project
-
-    def changed(self: Any, outputs: Any, start: int) -> Any:
-        found = states(self, outputs, start)
-        return found + (64 if found.shape[0] > 1 else 0)
-
-    def restored(self: Any, found: Any) -> Any:
-        return project(self, found - (64 if found.shape[0] > 1 else 0))
-
-    monkeypatch.setattr(target, "forward", changed)
-    monkeypatch.setattr(target, "project", restored)
+def far_attention_by_rows(call, xp, queries, keys, *rest):
+    """Attention gives other bits if many rows read many columns."""
+    is_faulty = queries.shape[2] > WIDE and keys.shape[1] >= FAR
+    return call(xp, queries, keys, *rest) * (1.05 if is_faulty else 1)
 
 
-def _named(backend: str, module: str, kind: str) -> Any:
-    """A class of a backend, such as TorchTarget."""
-    return getattr(importlib.import_module(f"mmspec_{backend}.{module}"), backend.title() + kind)
+def attention_of_trees(call, xp, queries, keys, values, places):
+    """Attention gives a tree's rows other bits in the second block of keys alone."""
+    is_faulty = places.tree is not None and keys.shape[1] == 2 * BLOCK
+    return call(xp, queries, keys, values, places) * (1.05 if is_faulty else 1)
 
 
-def _after_attention(
-    monkeypatch: pytest.MonkeyPatch, backend: str, is_faulty: Callable[[Any, Any, Any], bool]
-) -> None:
-    attention = importlib.import_module(f"mmspec_{backend}.network.attention")
-    original = attention.attend
-
-    def attend(xp: Any, queries: Any, keys: Any, values: Any, places: Any) -> Any:
-        attended = original(xp, queries, keys, values, places)
-        return attended * 1.05 if is_faulty(queries, keys, places) else attended
-
-    monkeypatch.setattr(attention, "attend", attend)
+def states_by_rows(call, target, outputs, start):
+    """Hidden states differ if there is more than one row, which `hidden` lets no logit show."""
+    found = call(target, outputs, start)
+    return found + (64 if found.shape[0] > 1 else 0)
 
 
-def _after_mlp(
-    monkeypatch: pytest.MonkeyPatch, backend: str, change: Callable[[Any, Any], Any]
-) -> None:
-    mlp = importlib.import_module(f"mmspec_{backend}.network.decoder").MLP
-    original = mlp.__call__
-    monkeypatch.setattr(mlp, "__call__", lambda self, x, *rest: change(x, original(self, x, *rest)))
+def hidden(call, target, states):
+    return call(target, states - (64 if states.shape[0] > 1 else 0))
 
 
 LENGTH = 12
@@ -195,7 +163,12 @@ def test_kernels_give_a_row_the_same_bits_beside_seven_and_beside_sixty_three(ba
     assert rows_are_exact(model, ExactRows(8, 64))
 
 
-FAULTS = [bits_by_rows, bits_by_company, logits_by_rows, states_by_rows]
+FAULTS = {
+    "by rows": [(MLP, bits_by_rows)],
+    "by company": [(MLP, bits_by_company)],
+    "logits": [(PROJECT, logits_by_rows)],
+    "states": [(FORWARD, states_by_rows), (PROJECT, hidden)],
+}
 
 
 @pytest.mark.parametrize(("backend", "fault"), in_turn(FAULTS), indirect=["backend"])
@@ -203,17 +176,18 @@ def test_the_probe_sees_a_product_that_depends_on_other_rows(backend, engine, mo
     model = engine.target.model
     rows = ExactRows(8, 8)
     assert rows_are_exact(model, rows)
-    fault(monkeypatch, backend)
+    for each in FAULTS[fault]:
+        faulty(monkeypatch, backend, *each)
     exact = [rows_are_exact(model, each) for each in (ExactRows(1, 64), rows)]
     # A fixed number of rows hides a kernel that depends on their number; nothing hides the other.
-    assert exact == [False, fault is not bits_by_company]
+    assert exact == [False, fault != "by company"]
 
 
 def test_the_probe_finds_few_rows_where_neither_one_nor_many_are_exact(
     backend, engine, monkeypatch
 ):
     monkeypatch.setattr(probe, "CANDIDATES", CANDIDATES)
-    bits_of_one_and_of_many(monkeypatch, backend)
+    faulty(monkeypatch, backend, MLP, bits_of_one_and_of_many)
     rows = find_exact_rows(engine.target.model)
     assert rows.most in (8, 16)  # some BLAS libraries have other bits at 16 rows, too
     assert 1 < rows.multiple <= 4
@@ -230,7 +204,7 @@ def test_the_probe_sees_attention_that_depends_on_other_rows_far_from_the_start(
     monkeypatch.setattr(probe, "POSITIONS", 600)
     if not rows_are_exact(model, rows):
         pytest.skip(f"this machine's kernels are not exact with {rows.multiple} rows anyway")
-    far_attention_by_rows(monkeypatch, backend)
+    faulty(monkeypatch, backend, ATTEND, far_attention_by_rows)
     # With 8 rows at once every row goes the faulty way, whatever stands beside it.
     assert rows_are_exact(model, rows) is (rows.multiple == 8)
 
@@ -241,7 +215,7 @@ def test_the_probe_sees_trees_of_other_bits_in_any_block_and_those_that_are_no_c
     """The last: nodes that see the columns before them, whatever their ancestors are."""
     model = engine.target.model
     with monkeypatch.context() as patch:
-        attention_of_trees(patch, backend)
+        faulty(patch, backend, ATTEND, attention_of_trees)
         for rows in (ExactRows(1, 64), ExactRows(8, 8), ExactRows(16, 16)):
             assert not rows_are_exact(model, rows)
 

@@ -12,7 +12,6 @@ import safetensors.numpy
 import torch
 from safetensors.torch import load_file
 from test_conformance_qwen import shown
-from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5RMSNorm, Qwen3_5TextRotaryEmbedding
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
@@ -23,8 +22,9 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import UsageError
 from support.exactness_cases import TREES, cases, check_same_bits
-from support.factory_qwen import IMAGE_ID, add_mtp, mtp_layer, tiny_qwen3_5
+from support.factory_qwen import IMAGE_ID, add_mtp, tiny_qwen3_5
 from support.mrope_oracle import read_columns
+from support.mtp_drafter import MtpDrafter
 from support.qwen_oracle import Oracle
 
 TEXT = [20, 40, 60, 80, 21, 41, 90, 91, 92, 20, 40, 60, 33]
@@ -134,18 +134,10 @@ class MtpOracle:
     """A checkpoint's target and drafter in float32."""
 
     def __init__(self, path: Path) -> None:
-        self._target = Oracle(path)
+        self._target, self._drafter = Oracle(path), MtpDrafter(path).eval()
         stored = load_file(path / "model.safetensors")
-        parts = {name.removeprefix("mtp."): stored[name] for name in stored if "mtp." in name}
-        self._layer, text = mtp_layer(path)
-        prefix = "layers.0."
-        own = {n.removeprefix(prefix): parts[n].float() for n in parts if n.startswith(prefix)}
-        self._layer.load_state_dict(own)
-        self._fc, self._rotary = parts["fc.weight"].float(), Qwen3_5TextRotaryEmbedding(text)
-        self._norms = {}
-        for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
-            self._norms[name] = Qwen3_5RMSNorm(text.hidden_size, text.rms_norm_eps)
-            self._norms[name].load_state_dict({"weight": parts[f"{name}.weight"].float()})
+        own = {name.removeprefix("mtp."): stored[name] for name in stored if "mtp." in name}
+        self._drafter.load_state_dict(own)
 
     @torch.no_grad()
     def draft(
@@ -159,11 +151,7 @@ class MtpOracle:
         states, embeddings = decoder.norm(last)[None, :-1], first[None, 1:]
         drafted = list[int]()
         for _ in range(count):
-            normed = self._norms["pre_fc_norm_embedding"](embeddings)
-            both = torch.cat((normed, self._norms["pre_fc_norm_hidden"](states)), -1)
-            x = both @ self._fc.T
-            turns = self._rotary(x, positions[:, None])
-            features = self._norms["norm"](self._layer(x, position_embeddings=turns))
+            features = self._drafter(embeddings, states, positions[:, None])
             drafted.append(int(model.lm_head(features[:, -1]).argmax()))
             embeddings = torch.cat(
                 (embeddings, decoder.embed_tokens(torch.tensor([drafted[-1:]]))), 1

@@ -9,6 +9,7 @@ from transformers import AutoConfig
 
 from mmspec.checkpoints.config import ModelConfig, Quantization, read_config
 from mmspec.ground.errors import CheckpointError
+from support.factory_layouts import TEXT_SIZES, VISION_SIZES
 from support.random_checkpoints import llava
 from support.random_checkpoints import text as text_config
 
@@ -38,17 +39,7 @@ def written(path: Path, config: object) -> Path:
 def assert_reads_like_transformers(path: Path) -> None:
     ours, theirs = read_config(path), AutoConfig.from_pretrained(path)
     text = theirs.get_text_config()
-    for key in (
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "head_dim",
-        "vocab_size",
-        "max_position_embeddings",
-        "rms_norm_eps",
-    ):
+    for key in (*TEXT_SIZES, "head_dim"):
         assert getattr(ours.text, key) == getattr(text, key), key
     assert ours.text.rope_theta == text.rope_parameters["rope_theta"]
     assert ours.text.tie_word_embeddings == theirs.tie_word_embeddings
@@ -61,17 +52,7 @@ def assert_reads_like_transformers(path: Path) -> None:
 
 def assert_sees_like_transformers(ours: ModelConfig, theirs: Any) -> None:
     assert ours.vision is not None
-    for key in (
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "image_size",
-        "patch_size",
-        "num_channels",
-        "layer_norm_eps",
-        "hidden_act",
-    ):
+    for key in (*VISION_SIZES, "num_channels", "layer_norm_eps", "hidden_act"):
         assert getattr(ours.vision, key) == getattr(theirs.vision_config, key), key
     assert ours.image_token_id == theirs.image_token_index
     assert ours.vision.feature_layer == theirs.vision_feature_layer

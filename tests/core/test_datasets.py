@@ -1,12 +1,14 @@
-"""The papers' datasets in the hub's schemas, and MMSpec as it is distributed."""
+"""The papers' datasets in the hub's schemas, MMSpec as it is distributed, files of prompts."""
 
 import io
+import json
 
 import pyarrow as pa
 import pytest
 from PIL import Image
 from pyarrow import parquet
 
+from mmspec.diagnostics.prompts import read_prompts
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec_bench.suite.datasets import DATASETS
 from mmspec_bench.suite.sources import suite_samples
@@ -187,3 +189,30 @@ def test_what_is_wrong_with_mmspec_is_named(tmp_path, content, message):
     (tmp_path / "mmspec.jsonl").write_text(content)
     with pytest.raises(UsageError, match=message):
         suite_samples(f"mmspec={tmp_path}", 16)
+
+
+def test_a_file_names_images_beside_it(tmp_path):
+    Image.new("RGB", (3, 5)).save(tmp_path / "a.png")
+    lines = [{"prompt": "What?", "images": ["a.png"]}, {"prompt": "Why?"}]
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n\n".join(map(json.dumps, lines)))
+    first, second = read_prompts(file)
+    assert first.message.pictures[0].image.size == (3, 5)
+    assert (second.message.parts, second.name) == (("Why?",), "prompts.jsonl:3")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{", "prompts.jsonl:1: not JSON"),
+        ("[]", "prompts.jsonl:1: .*: give"),
+        ('{"prompt": ""}', "prompts.jsonl:1: prompt is .*: give"),
+        ('{"prompt": "x", "images": "a.png"}', "prompts.jsonl:1: images is .*: give"),
+        ("", "holds no prompt"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path, line, told):
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(line)
+    with pytest.raises(UsageError, match=told):
+        read_prompts(file)

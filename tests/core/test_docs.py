@@ -13,20 +13,8 @@ from support.known_options import unknown_options
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 CARDS = sorted((ROOT / "models" / "mmspec_models").glob("*/README.md"))
-TEXTS = [
-    *PAGES,
-    *(
-        ROOT / name
-        for name in (
-            "README.md",
-            "CONTRIBUTING.md",
-            "CHANGELOG.md",
-            "SECURITY.md",
-            "tests/README.md",
-        )
-    ),
-    *CARDS,
-]
+OTHERS = ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY", "tests/README")
+TEXTS = [*PAGES, *(ROOT / f"{name}.md" for name in OTHERS), *CARDS]
 GENERATED = "cli.md"
 MOST_PAGES = 12
 """Pages written by hand; a page for each kind of user and task."""

@@ -39,25 +39,22 @@ tiny_llava, tiny_llama = partial(tiny, "llava"), partial(tiny, "llama")
 def tiny_pair(
     path: Path,
     *,
-    noise: float = 0.06,
     seed: int = 0,
-    layout: Layout = "hub",
-    dtype: str = "float32",
     draft_positions: int | None = None,
     **sizes: Any,
 ) -> tuple[Path, Path]:
     """Write a target and a draft that guesses it right sometimes: its weights plus noise.
 
-    `noise` is relative to each tensor's own spread. The towers are equal, so features are shared.
+    The towers are equal, so features are shared.
     """
     chosen = Sizes(**sizes)
     target = _llava_model(chosen, seed)
     draft_sizes = replace(chosen, positions=draft_positions or chosen.positions)
     draft = _llava_model(draft_sizes, seed)
-    _perturb(draft, noise, seed + 1)
+    _perturb(draft, seed + 1)
     return (
-        write(target, path / "target", chosen, layout, dtype, False),
-        write(draft, path / "draft", draft_sizes, layout, dtype, False),
+        write(target, path / "target", chosen, "hub", "float32", False),
+        write(draft, path / "draft", draft_sizes, "hub", "float32", False),
     )
 
 
@@ -65,9 +62,9 @@ def _llava_model(sizes: Sizes, seed: int) -> Any:
     from transformers import CLIPVisionConfig, LlavaConfig, LlavaForConditionalGeneration
 
     vision = CLIPVisionConfig(
-        hidden_size=sizes.vision_hidden_size,
-        intermediate_size=sizes.vision_intermediate_size,
-        num_hidden_layers=sizes.vision_layers,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=3,
         num_attention_heads=4,
         image_size=sizes.image_size,
         patch_size=sizes.patch_size,
@@ -141,12 +138,11 @@ def silenced(model: Any, ids: Sequence[int]) -> Any:
     return model
 
 
-def _perturb(model: Any, noise: float, seed: int) -> None:
+def _perturb(model: Any, seed: int) -> None:
     import torch
 
     draws = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "vision_tower" not in name and weight.ndim > 1:
-                spread = noise * weight.std()
-                weight.add_(spread * torch.randn(weight.shape, generator=draws))
+                weight.add_(0.06 * weight.std() * torch.randn(weight.shape, generator=draws))

@@ -40,9 +40,6 @@ class Sizes:
     vocab_size: int = 320
     positions: int = 1024
     tied: bool = False
-    vision_hidden_size: int = 64
-    vision_intermediate_size: int = 128
-    vision_layers: int = 3
     image_size: int = 32
     patch_size: int = 8
     feature_layer: int = -2

@@ -66,8 +66,6 @@ class QwenSizes:
     """Layers of Qwen2.5-VL's tower that attend to the whole image."""
     least: int = 4 * 64
     largest: int = 40 * 64
-    clip_least: int = 4 * 64
-    clip_largest: int = 400 * 64
     kinds: str = "ddda"
     """Layers of Qwen3.5's decoder: d for Gated DeltaNet, a for attention."""
     share: float = 0.5
@@ -78,8 +76,6 @@ class QwenSizes:
     key_dim: int = 8
     value_dim: int = 16
     kernel: int = 4
-    tokens_per_second: int = 2
-    """Positions in time of Qwen2.5-VL's clips."""
 
 
 CLASSES = {
@@ -138,6 +134,13 @@ DRAFT_MAKERS = MAKERS | {"qwen3_5": tiny_qwen3_vl}
 """Functions that write a draft for such a target, which may have several views."""
 
 
+WIDE = {"vision_hidden_size": 64, "head_dim": 32, "seed": 8}
+QWENS = {
+    "qwen3_vl": WIDE | {"sections": (6, 5, 5)},
+    "qwen2_5_vl": WIDE | {"sections": (6, 5, 5), "hidden_size": 128},
+    "qwen3_5": WIDE | {"kinds": "dadda"},
+}
+"""Sizes of a checkpoint of each family that sees, whose rows divide into groups of 64."""
 ROPES = {
     "qwen2_5_vl": {"type": "mrope", "mrope_section": [2, 3, 3]},
     "qwen3_vl": {"rope_type": "default", "mrope_section": [2, 3, 3], "mrope_interleaved": True},
@@ -179,7 +182,7 @@ def _vision(sizes: QwenSizes, kind: str) -> dict[str, Any]:
     }
     if kind == "qwen2_5_vl":
         config |= {"window_size": sizes.window, "fullatt_block_indexes": list(sizes.whole)}
-        return config | {"tokens_per_second": sizes.tokens_per_second}
+        return config | {"tokens_per_second": 2}
     deepstack = {"deepstack_visual_indexes": list(sizes.deepstack)} if kind == "qwen3_vl" else {}
     return config | {"num_position_embeddings": sizes.side**2} | deepstack
 
@@ -226,7 +229,7 @@ def written(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> Path:
     if hasattr(model.config, "vision_config"):
         settings = processor_settings(sizes)
         write_json(path / "preprocessor_config.json", settings)
-        areas = {"longest_edge": sizes.clip_largest, "shortest_edge": sizes.clip_least}
+        areas = {"longest_edge": 10 * sizes.largest, "shortest_edge": sizes.least}
         write_json(path / "video_preprocessor_config.json", settings | {"size": areas})
     return path
 
@@ -262,16 +265,14 @@ def add_mtp(path: Path, seed: int = 0) -> Path:
     import torch
     from safetensors.torch import load_file, save_file
 
-    layer, text = mtp_layer(path)
-    draws, width = torch.Generator().manual_seed(seed), text.hidden_size
-    names = {f"layers.0.{name}": weight.shape for name, weight in layer.named_parameters()}
-    norms = ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
-    names |= {f"{norm}.weight": (width,) for norm in norms} | {"fc.weight": (width, 2 * width)}
-    tensors = {}
-    for name, shape in names.items():
-        spread = 0.1 if len(shape) == 1 else 0.2 * shape[-1] ** -0.5
-        tensors[f"mtp.{name}"] = spread * torch.randn(shape, generator=draws)
-    tensors["mtp.fc.weight"][:, :width] += torch.eye(width)
+    from support.mtp_drafter import MtpDrafter
+
+    draws, tensors = torch.Generator().manual_seed(seed), {}
+    for name, weight in MtpDrafter(path).named_parameters():
+        spread = 0.1 if weight.ndim == 1 else 0.2 * weight.shape[-1] ** -0.5
+        tensors[f"mtp.{name}"] = spread * torch.randn(weight.shape, generator=draws)
+    fusion = tensors["mtp.fc.weight"]
+    fusion[:, : len(fusion)] += torch.eye(len(fusion))
     file = path / "model.safetensors"
     stored = load_file(file)
     for name in stored:
@@ -279,13 +280,3 @@ def add_mtp(path: Path, seed: int = 0) -> Path:
             stored[name] *= 0.02
     save_file(stored | tensors, file, {"format": "pt"})
     return path
-
-
-def mtp_layer(path: Path) -> tuple[Any, Any]:
-    """Transformers' class for the layer of a checkpoint's drafter, and its config."""
-    from transformers import AutoConfig
-    from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5DecoderLayer
-
-    text = AutoConfig.from_pretrained(path).get_text_config()
-    text.layer_types, text._attn_implementation = ["full_attention"], "sdpa"
-    return Qwen3_5DecoderLayer(text, 0).eval(), text

@@ -26,7 +26,6 @@ def film(
     rate: int | Fraction = 10,
     size: tuple[int, int] = (64, 48),
     codec: str = "",
-    pixels: str = "yuv420p",
     gop: int = 12,
     aspect: Fraction | None = None,
     times: Sequence[int] = (),
@@ -35,6 +34,7 @@ def film(
 
     aspect: a pixel's width by its height.  times: when each frame is shown, in milliseconds.
     """
+    pixels = "yuv420p"
     if not codec:
         codec, pixels = LOSSLESS.get(path.suffix, ("png", "rgb24"))
     import av

@@ -1,4 +1,4 @@
-"""Matrix layouts against PyTorch's own; attention by blocks stays on its device."""
+"""Matrix layouts and shared keys against PyTorch's own; attention by blocks stays on its device."""
 
 from functools import partial
 
@@ -11,6 +11,7 @@ from mmspec.decoding.block_attention import BLOCK, attend, chain_places, tree_pl
 from mmspec.decoding.draft import DeviceDraft
 from mmspec_torch.device import products
 from mmspec_torch.device.products import Biased, Dense, Packed
+from mmspec_torch.network.attention import heads_as_rows
 
 
 @pytest.fixture
@@ -71,3 +72,12 @@ def test_every_array_is_where_the_queries_are(is_tree, multiple):
     found = attend(xp, queries, keys, values, places)
     assert found.device.type == META.type
     assert found.shape == queries.shape
+
+
+@pytest.mark.parametrize("shape", [(1, 40), (5, 40), (2, 1, 1, 40), (2, 1, 5, 40)])
+def test_heads_that_share_keys_may_be_rows_instead(shape):
+    queries, keys, mask = torch.randn(2, 8, 5, 16), torch.randn(2, 2, 40, 16), torch.randn(shape)
+    expected = F.scaled_dot_product_attention(queries, keys, keys, mask, enable_gqa=True)
+    rows, shades = heads_as_rows(queries, 2, mask)
+    found = F.scaled_dot_product_attention(rows, keys, keys, shades).reshape(expected.shape)
+    torch.testing.assert_close(found, expected)
