@@ -21,7 +21,7 @@ import click
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, softmax
 from transformers import AutoModelForImageTextToText
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -30,6 +30,7 @@ import mmspec
 import mmspec_world
 from mmspec.checkpoints.config import read_config
 from mmspec.families.decoder import described_axes
+from support.factory_layouts import byte_level
 from support.factory_qwen import IMAGE_ID, SPECIAL_TOKENS, STOP_ID, tiny_qwen
 from support.mtp_drafter import MtpDrafter
 
@@ -59,13 +60,7 @@ def write_target(path, drafter):
     samples = (mmspec_world.sample(t, n, split="train") for n in range(400) for t in TASKS)
     turns = [turn for each in samples for turn in each.turns]
     texts = [text for turn in turns for text in (turn.question, turn.answer)]
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    names = {"special_tokens": SPECIAL_TOKENS, "initial_alphabet": alphabet}
-    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=VOCABULARY, **names))
-    tokenizer.save(str(path / "tokenizer.json"))
+    byte_level(SPECIAL_TOKENS, VOCABULARY, texts).save(str(path / "tokenizer.json"))
 
 
 class Batches:

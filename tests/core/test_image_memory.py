@@ -9,6 +9,7 @@ import numpy as np
 import pillow_heif
 import pytest
 from PIL import Image
+from test_images import refusal
 
 from mmspec.ground.errors import ImageError
 from mmspec.prompt import images, rgb
@@ -63,12 +64,6 @@ def test_a_picture_does_not_depend_on_the_bands_it_is_converted_in(mode, transpa
     monkeypatch.setattr(rgb, "BAND", 80)
     assert picture_from(image) == whole
     assert picture_from(image).image.tobytes() == whole.image.tobytes()
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(ImageError) as caught:
-        open_picture(path)
-    return str(caught.value)
 
 
 def test_what_takes_too_much_memory_is_refused_with_both_figures(tmp_path, monkeypatch):

@@ -15,11 +15,10 @@ from mmspec.decoding.contract import Segment
 from mmspec.families.clip_images import CLIP_MEAN, CLIP_STD
 from mmspec.families.qwen2_5_vl import QWEN2_5_VL, Qwen25VLVision
 from mmspec.families.qwen3_vl import QWEN3_VL, Qwen3VLVision
-from mmspec.families.text_families import QWEN_IMAGE
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.chunks import render
 from mmspec.prompt.clips import clip_of
-from mmspec.prompt.conversation import Conversation, Message, interleaved
+from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import picture_from
 from mmspec.prompt.tokenizer import Tokenizer
 from support.factory_qwen import IMAGE_ID, write_tokenizer
@@ -54,25 +53,31 @@ def test_pixels_and_ids_equal_the_processors_on_200_sizes(tmp_path, kind, larges
     areas = {"size": {"shortest_edge": 64 * 1024, "longest_edge": largest}}
     write_tokenizer(written(tmp_path, **SETTINGS[kind], **areas))
     theirs, ours = processor(tmp_path, kind), tower.preprocessing(tmp_path)
-    tokenizer, template = Tokenizer.read(tmp_path, QWEN_IMAGE), load_template(tmp_path)
     assert len(SIZES) >= 200
     for width, height in SIZES[::every]:
         image = noise(width, height)
-        content = [{"type": "image"}, {"type": "text", "text": "What is it?"}]
-        messages = [{"role": "user", "content": content}]
-        text = theirs.apply_chat_template(messages, add_generation_prompt=True)
-        expected = theirs(images=[image], text=text, return_tensors="np")
+        expected = asked(theirs, "image", images=[image])
         pixels = ours.pixels(image)
         assert pixels.shape[1:] == ours.size(width, height)
         np.testing.assert_array_equal(patches(pixels, tower), expected["pixel_values"])
-        grid = tower.grid(*ours.size(width, height))
-        conversation = Conversation()
-        conversation.add(interleaved("What is it?", [picture_from(image)]))
-        parts = [
-            part for chunk in render(conversation, template, tokenizer) for part in chunk.parts
-        ]
-        runs = (part if isinstance(part, tuple) else [IMAGE_ID] * grid.positions for part in parts)
-        assert [token for run in runs for token in run] == expected["input_ids"][0].tolist()
+        positions = tower.grid(*ours.size(width, height)).positions
+        found = asked_ids(tmp_path, kind, picture_from(image), IMAGE_ID, positions)
+        assert found == expected["input_ids"][0].tolist()
+
+
+def asked(theirs, shown, **given):
+    """What a processor makes of a question about an image or a video."""
+    content = [{"type": shown}, {"type": "text", "text": "What is it?"}]
+    messages = [{"role": "user", "content": content}]
+    text = theirs.apply_chat_template(messages, add_generation_prompt=True)
+    return theirs(text=text, return_tensors="np", **given)
+
+
+def asked_ids(folder, kind, seen, token, positions):
+    """The ids of the same question here, each image with so many of its token."""
+    parts = prompt(folder, kind, seen, "What is it?")
+    runs = (part if isinstance(part, tuple) else [token] * positions for part in parts)
+    return [token for run in runs for token in run]
 
 
 def written(directory, **settings):
@@ -142,19 +147,15 @@ def prompt(folder, kind, *parts):
 @pytest.mark.parametrize(("frames", "size", "rate"), CLIPS)
 def test_pixels_and_ids_equal_the_processors(folder, kind, frames, size, rate):
     tower, theirs, seen = TOWERS[kind], processor(folder, kind), clip(frames, size, rate)
-    content = [{"type": "video"}, {"type": "text", "text": "What is it?"}]
-    messages = [{"role": "user", "content": content}]
-    text = theirs.apply_chat_template(messages, add_generation_prompt=True)
-    expected = theirs(text=text, **shown(seen), return_tensors="np")
+    expected = asked(theirs, "video", **shown(seen))
     frame = tower.preprocessing(folder).for_clip(frames)
     height, width = frame.size(*size)
     pixels = [np.stack([frame.pixels(image) for image in m.images]) for m in seen.moments]
     ours = np.concatenate([patches(each, tower) for each in pixels])
     np.testing.assert_allclose(ours, expected["pixel_values_videos"], atol=1e-6, rtol=0)
     positions = tower.grid(height, width).positions
-    parts = prompt(folder, kind, seen, "What is it?")
-    runs = (part if isinstance(part, tuple) else [VIDEO_ID] * positions for part in parts)
-    assert [token for run in runs for token in run] == expected["input_ids"][0].tolist()
+    found = asked_ids(folder, kind, seen, VIDEO_ID, positions)
+    assert found == expected["input_ids"][0].tolist()
 
 
 class At:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from test_datasets import texts
 
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.exact_rows import ExactRows
@@ -24,10 +25,6 @@ from support.stand_ins import Meddler
 from support.suite_row import plain, row, seconds, without_times
 
 SIZE = 16
-
-
-def texts(question):
-    return "".join(p if isinstance(p, str) else "<image>" for p in question.parts)
 
 
 def digests(item):
@@ -121,11 +118,16 @@ def test_each_method_pays_for_the_picture_and_its_caption(engine, tmp_path):
     assert len(captioner.asked) == 3
 
 
-def test_a_difference_is_placed_and_what_follows_it_is_not_compared(engine, tmp_path, monkeypatch):
-    bench = runner(engine, "none,M", tmp_path, conversation(1, 2))
+def meddle(engine, monkeypatch):
+    """Let targets say 7 wherever rows are verified together."""
     model = type(engine.target.model)
     original = model.open_target
     monkeypatch.setattr(model, "open_target", lambda *a: Meddler(original(*a), wrong=7))
+
+
+def test_a_difference_is_placed_and_what_follows_it_is_not_compared(engine, tmp_path, monkeypatch):
+    bench = runner(engine, "none,M", tmp_path, conversation(1, 2))
+    meddle(engine, monkeypatch)
     (rows,) = bench.run([])
     plain, *_ = (row for row in rows if row.method == "none")
     first, second = (row for row in rows if row.method == "M")
@@ -143,9 +145,7 @@ def test_a_difference_is_placed_and_what_follows_it_is_not_compared(engine, tmp_
 def test_with_exact_rows_no_difference_is_a_near_tie(engine, tmp_path, monkeypatch, rows, outcome):
     monkeypatch.setitem(NEAR_TIES, "float32", 1e9)
     bench = runner(replace(engine, exactness={"auto": rows}), "none,M", tmp_path, conversation(1))
-    model = type(engine.target.model)
-    original = model.open_target
-    monkeypatch.setattr(model, "open_target", lambda *a: Meddler(original(*a), wrong=7))
+    meddle(engine, monkeypatch)
     (answers,) = bench.run([])
     [drafted] = [row for row in answers if row.method == "M"]
     assert drafted.divergence["outcome"] == outcome

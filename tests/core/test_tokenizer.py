@@ -1,6 +1,7 @@
 import json
 import random
 import sys
+from shutil import copy
 
 import pytest
 import sentencepiece
@@ -124,9 +125,7 @@ def test_a_long_text_is_not_decoded_again_and_again(tokenizers, kind, monkeypatc
 
 
 def test_older_files_name_tokens_by_objects(tokenizer_directories, tmp_path):
-    (tmp_path / "tokenizer.json").write_bytes(
-        (tokenizer_directories["llama"] / "tokenizer.json").read_bytes()
-    )
+    copy(tokenizer_directories["llama"] / "tokenizer.json", tmp_path)
     names = {"bos_token": {"content": "<s>", "lstrip": False}, "eos_token": {"content": "</s>"}}
     (tmp_path / "special_tokens_map.json").write_text(json.dumps(names))
     tokenizer = Tokenizer.read(tmp_path)
@@ -207,9 +206,7 @@ def test_padding_is_off_before_anything_is_encoded(tokenizer_directories, tmp_pa
     [("eos_token", "\ud800"), ("bos_token", {"content": "\ud800"}), ("image_token", "x" * 2000)],
 )
 def test_tokens_that_are_no_text_are_refused(tokenizer_directories, tmp_path, key, token):
-    (tmp_path / "tokenizer.json").write_bytes(
-        (tokenizer_directories["llama"] / "tokenizer.json").read_bytes()
-    )
+    copy(tokenizer_directories["llama"] / "tokenizer.json", tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({key: token}))
     with pytest.raises(
         CheckpointError, match=rf"tokenizer_config\.json(: {key} is | is not valid)"

@@ -69,7 +69,8 @@ class Reference:
     def _eagle3(self, drafted: list[int]) -> Tensor:
         """Rows of embedding and state; after a drafted token the state is the layer's output."""
         tensors, width = self.tensors, self.config["hidden_size"]
-        chosen = [self.layers[:-1, at * width :][:, :width] for at in self._captured()]
+        places = self.config["eagle_aux_hidden_state_layer_ids"]
+        chosen = [self.layers[:-1, at * width :][:, :width] for at in places]
         if self.config.get("fc_norm"):
             names = [f"fc_norm.{index}" for index in range(len(chosen))]
             chosen = [self._normed(name, x) for name, x in zip(names, chosen, strict=True)]
@@ -102,10 +103,6 @@ class Reference:
             numbers.append(seen // PATCHES if visual else -1)
             seen += visual
         return numbers
-
-    def _captured(self) -> list[int]:
-        layers: list[int] = self.config["eagle_aux_hidden_state_layer_ids"]
-        return layers
 
     def _seen_embeddings(self) -> list[Tensor]:
         """The embeddings after each slot; images' are their token's."""
