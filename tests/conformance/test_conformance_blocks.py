@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from safetensors.numpy import load_file, save_file
+from test_conformance_mrope_heads import ASKED as SHOWN
 from test_conformance_mrope_heads import check_lossless
 
 from mmspec.chat.engine import load
@@ -72,6 +73,20 @@ def test_a_published_drafter_equals_plain(backend, pair_paths, tmp_path, layout)
     head = write(tmp_path / "head", seed=4, **given)
     with load(str(pair_paths[0]), str(head), backend=backend) as engine:
         check_lossless(engine, ASKED)
+
+
+SECTIONS = {"rope_scaling": {"mrope_section": [8, 4, 4], "mrope_interleaved": True}}
+
+
+@pytest.mark.parametrize("given", [{}, SECTIONS, {"image_context": False}])
+def test_a_drafter_of_a_text_model_equals_plain_for_a_qwen_that_sees(
+    backend, qwen_pairs, tmp_path, given
+):
+    """As published, with M-RoPE, and fed the text alone."""
+    target, _ = qwen_pairs("qwen3_vl", "text drafter", seed=3)
+    head = z_lab(tmp_path / "head", seed=4, **given)
+    with load(str(target), str(head), backend=backend) as engine:
+        check_lossless(engine, SHOWN)
 
 
 FAMILIES = MAKERS | {"qwen3": tiny_qwen3, "qwen2": tiny_qwen2, "llama": factory.tiny_llama}

@@ -101,7 +101,7 @@ def test_a_target_rewound_into_a_clip_continues_like_a_cold_one(qwen, films):
         parts = [[20, 21], *map(cache, clip.moments), [24, 25, 26]]
         whole = Segment(parts)
         target = model.open_target(GREEDY)
-        for cut in range(0, len(whole), 5):
+        for cut in range(0, len(whole), 7):
             target.rewind(0)
             target.extend(whole)
             continue_from(target, model, whole, cut)

@@ -19,7 +19,6 @@ from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from support.conformance_cases import check_replies
-from support.factory_blocks import z_lab
 from support.factory_fit import fit_head
 from support.factory_heads import published, tiny_head
 from support.factory_qwen import IMAGE_ID, MAKERS, ROPES, tiny_qwen2_5_vl
@@ -149,23 +148,3 @@ ASKED = [("Which shapes?", PICTURES[1]), ("And these?", PICTURES[0])]
 
 def test_speculative_equals_plain(case):
     check_lossless(case.engine, ASKED)
-
-
-SECTIONS = {"rope_scaling": {"mrope_section": [8, 4, 4], "mrope_interleaved": True}}
-SETTINGS = {"as published": {}, "M-RoPE": SECTIONS, "text alone": {"image_context": False}}
-"""Keys that are added to a published config.json."""
-
-
-@pytest.fixture(scope="module", params=SETTINGS)
-def text_case(request, backend, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("text drafter")
-    path = MAKERS["qwen3_vl"](folder / "target", seed=3)
-    head = z_lab(folder / "head", seed=4)
-    config = json.loads((head / "config.json").read_text()) | SETTINGS[request.param]
-    (head / "config.json").write_text(json.dumps(config))
-    with load(str(path), str(head), backend=backend) as engine:
-        yield request.param, engine
-
-
-def test_a_text_drafter_equals_plain(text_case):
-    check_lossless(text_case[1], ASKED)

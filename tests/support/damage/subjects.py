@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +29,8 @@ def use_model(file: Path, backend: str) -> None:
     engine.chat(OPTIONS).reply(TEXT, [picture()])
 
 
-def use_head(file: Path, backend: str) -> None:
-    """Load a head for a LLaVA and draft with it."""
-    _use_head(file, "llava", backend)
-
-
-def use_qwen_head(file: Path, backend: str) -> None:
-    """Load a head for a Qwen2.5-VL and draft with it."""
-    _use_head(file, "qwen2_5_vl", backend)
-
-
-def _use_head(file: Path, target: str, backend: str) -> None:
+def use_head(file: Path, backend: str, target: str = "llava") -> None:
+    """Load a head for another subject's checkpoint and draft with it."""
     source = file.parents[2] / target / "source"
     engine = load(str(source), str(file.parent), backend=backend, device="cpu")
     engine.chat(OPTIONS).reply(TEXT, [picture()])
@@ -117,7 +108,7 @@ MODELS = {
     "flash": Subject(use_head, HEAD),
     "eagle3": Subject(use_head, HEAD),
     "vispec": Subject(use_head, HEAD),
-    "mrope": Subject(use_qwen_head, HEAD),
+    "mrope": Subject(partial(use_head, target="qwen2_5_vl"), HEAD),
 }
 """What each backend reads."""
 PICKLES = {
