@@ -49,7 +49,8 @@ def test_a_run_and_its_report_say_that_the_machine_was_busy(
 ):
     ticks = count()
     monkeypatch.setattr(
-        "mmspec_bench.measure.steadiness.stopwatch", lambda: (next(ticks), processor * next(ticks))
+        "mmspec_bench.measure.steadiness.stopwatch",
+        lambda: (next(ticks), processor * next(ticks)),
     )
     few = "--tasks", "caption"
     said = [run(*short(tmp_path, *few), *models).err, provenance_of(tmp_path)["problem"]]

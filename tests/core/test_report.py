@@ -41,7 +41,7 @@ def provenance(methods, **others):
 
 def write(folder, rows, values):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ROWS).write_text("".join(lines(rows)), encoding="utf-8")
+    (folder / ROWS).write_text(lines(rows), encoding="utf-8")
     (folder / PROVENANCE).write_text(json.dumps(values), encoding="utf-8")
     return folder
 

@@ -176,7 +176,10 @@ def test_what_cannot_be_done_is_refused(server: Live, caller, scripted: Live):
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [endless], "tool_choice": "required"}, "tools"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
-        ({"messages": [*ASKED, called, *ASKED]}, "messages[1].tool_calls[0].function.arguments"),
+        (
+            {"messages": [*ASKED, called, *ASKED]},
+            "messages[1].tool_calls[0].function.arguments",
+        ),
     ):
         reply = server.client.post(CHAT, json={"messages": ASKED} | fields)
         assert reply.status_code == 400
