@@ -14,7 +14,7 @@ from mmspec.chat.options import Options
 from mmspec_server.chat_request import read_chat
 from mmspec_server.completions import Completion
 from mmspec_server.decoding import DecodingQueue
-from mmspec_server.endpoint import Fields
+from mmspec_server.endpoint import ApiError, Fields
 from mmspec_server.replies import EventStream
 from support.live_server import CHAT, PATIENCE, chunks_of, live, text_of, until
 from support.scripted_engine import scripted_engine
@@ -127,6 +127,13 @@ def test_a_client_that_leaves_ends_its_answer_within_a_round(directory, gate, st
         until(lambda: server.service.queue.jobs == 0)
         assert gate.rounds <= 5
         assert text_of(server.ask("b"))
+
+
+def test_a_request_that_is_read_takes_the_place_of_one_that_waits():
+    with closing(DecodingQueue(1)) as queue:
+        for _ in range(2):
+            with queue.admission(), queue.admission(), pytest.raises(ApiError, match="429"):
+                queue.admission().__enter__()
 
 
 def test_a_client_that_has_left_before_its_answer_begins_gets_none(scripted):

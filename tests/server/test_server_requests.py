@@ -47,8 +47,6 @@ MESSAGES = [
 FIELDS = [
     ({"model": "gpt-4o"}, "model"),
     ({"n": 2}, "n"),
-    ({"tools": [{"type": "function"}]}, "tools[0].function.name"),
-    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema.schema"),
     ({"chat_template_kwargs": {"enable_thinking": "no"}}, "chat_template_kwargs.enable_thinking"),
     ({"chat_template_kwargs": {"documents": ["x"]}}, "chat_template_kwargs.documents"),
     ({"presence_penalty": 1}, "presence_penalty"),

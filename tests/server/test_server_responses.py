@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import openai
 import pytest
-from openai import OpenAI
 
 from mmspec.decoding.segment import Segment
 from mmspec.diagnostics.single_turn import feed
@@ -17,13 +15,6 @@ PICTURE = {"type": "input_image", "image_url": data_url(png()), "detail": "auto"
 
 def respond(server: Live, **body):
     return server.client.post(RESPONSES, json=body)
-
-
-@pytest.fixture
-def client(pair: Live):
-    base = f"{pair.client.base_url}/v1"
-    with openai.OpenAI(base_url=base, api_key="none", max_retries=0) as it:
-        yield it
 
 
 def user(content):
@@ -53,14 +44,12 @@ def test_its_own_fields_and_stops_are_those_of_a_chat_completion(pair: Live):
 
 
 @pytest.mark.parametrize(("asked", "messages"), ASKED)
-def test_the_text_is_that_of_a_chat_completion(pair: Live, client, asked, messages):
+def test_the_text_is_that_of_a_chat_completion(pair: Live, asked, messages):
     expected = text_of(pair.chat(messages, max_tokens=9).json())
-    whole = client.responses.create(model=pair.service.model, input=asked, max_output_tokens=9)
+    fields = {"model": pair.service.model, "input": asked, "max_output_tokens": 9}
+    whole = pair.sdk.responses.create(**fields)
     assert whole.output_text == expected
-    stream = client.responses.create(
-        model=pair.service.model, input=asked, max_output_tokens=9, stream=True
-    )
-    events = list(stream)
+    events = list(pair.sdk.responses.create(**fields, stream=True))
     kinds = [event.type for event in events]
     deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
     assert "".join(deltas) == expected
@@ -76,7 +65,7 @@ def test_the_text_is_that_of_a_chat_completion(pair: Live, client, asked, messag
     assert last.usage.output_tokens == whole.usage.output_tokens
 
 
-def test_log_probabilities_are_those_of_a_chat_completion(pair: Live, client, monkeypatch):
+def test_log_probabilities_are_those_of_a_chat_completion(pair: Live, monkeypatch):
     alone = replace(pair.service.options, drafting="T")  # lookup remembers the first answer
     monkeypatch.setattr(pair.service, "options", alone)
     asked = pair.chat([user("What?")], max_tokens=9, logprobs=True, top_logprobs=2)
@@ -88,9 +77,9 @@ def test_log_probabilities_are_those_of_a_chat_completion(pair: Live, client, mo
         "include": ["message.output_text.logprobs", "reasoning.encrypted_content"],
         "top_logprobs": 2,
     }
-    [item] = client.responses.create(**fields).output
+    [item] = pair.sdk.responses.create(**fields).output
     assert [entry.model_dump() for entry in item.content[0].logprobs] == expected
-    *events, last = client.responses.create(**fields, stream=True)
+    *events, last = pair.sdk.responses.create(**fields, stream=True)
     told = [
         entry.token
         for event in events
@@ -193,15 +182,14 @@ def test_what_a_template_writes_is_continued_as_in_a_chat(mini: Live):
 
 
 def test_openai_s_client_reads_it_with_log_probabilities(pair: Live):
-    client = OpenAI(base_url=f"{pair.client.base_url}/v1", api_key="none")
     fields = {"model": pair.service.model, "prompt": PROMPT, "max_tokens": 6, "logprobs": 2}
-    choice = client.completions.create(**fields).choices[0]
+    choice = pair.sdk.completions.create(**fields).choices[0]
     assert "".join(choice.logprobs.tokens) == choice.text
     assert len(choice.logprobs.token_logprobs) == 6
     assert all(len(top) <= 2 for top in choice.logprobs.top_logprobs)
     for offset, token in zip(choice.logprobs.text_offset, choice.logprobs.tokens, strict=True):
         assert choice.text[offset:].startswith(token)
-    parts = [chunk.choices[0] for chunk in client.completions.create(**fields, stream=True)]
+    parts = [chunk.choices[0] for chunk in pair.sdk.completions.create(**fields, stream=True)]
     offsets = [offset for part in parts if part.logprobs for offset in part.logprobs.text_offset]
     assert offsets == choice.logprobs.text_offset
 

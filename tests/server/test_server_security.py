@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from unittest.mock import Mock
 
 import pytest
 
@@ -174,29 +175,20 @@ def test_neither_logs_nor_output_hold_prompts_or_answers(directory, caplog, capf
     assert answer not in logged
 
 
-def test_errors_name_no_path_of_this_machine(directory, monkeypatch):
-    def drops(*_):
-        raise CheckpointError(f"the chat template in {directory} drops or repeats answers")
-
-    with live(lambda: scripted_engine(directory)) as server:
-        monkeypatch.setattr("mmspec.chat.loaded_model.render", drops)
-        reply = server.chat([{"role": "user", "content": "What?"}])
-    assert reply.status_code == 500
-    assert str(directory) not in reply.text
-    assert reply.json()["error"]["type"] == "server_error"
-
-
-def test_a_faulty_drafter_is_named_as_in_the_terminal(directory):
-    def faulty(call):
-        if call == "target.verify":
-            raise DraftError("Mine drafted a list: return HostDraft(tokens), or None")
-
+def test_errors_name_a_faulty_drafter_and_no_path_of_this_machine(directory):
+    failed = {
+        CheckpointError(f"the weights in {directory} are damaged"): "see the server's log",
+        DraftError("Mine drafted a list: return HostDraft(tokens)"): "Mine drafted a list: return",
+    }
     engine = scripted_engine(directory)
-    engine.target.model.fault = faulty
     with live(lambda: engine) as server:
-        reply = server.chat([{"role": "user", "content": "What?"}])
-    assert reply.status_code == 500
-    assert reply.json()["error"]["message"].startswith("Mine drafted a list: return HostDraft")
+        for error, said in failed.items():
+            engine.target.model.fault = Mock(side_effect=error)
+            reply = server.chat([{"role": "user", "content": "What?"}])
+            assert reply.status_code == 500
+            assert said in reply.json()["error"]["message"]
+            assert reply.json()["error"]["type"] == "server_error"
+            assert str(directory) not in reply.text
 
 
 @pytest.fixture(scope="module")

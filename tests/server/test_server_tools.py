@@ -4,10 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from openai import OpenAI
 
 from mmspec.chat.answer import Answer, Piece
-from mmspec.chat.engine import load as load_engine
+from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.chat_template import ChatTemplate
@@ -59,34 +58,24 @@ def caller(monkeypatch):
     return caller
 
 
+def calling(engine):
+    """The engine, with a template that writes calls."""
+    template = ChatTemplate(STYLES["Qwen2.5 with tools"].source)
+    engine.target = replace(engine.target, template=template)
+    return engine
+
+
 @pytest.fixture
 def server(directory):
-    def load():
-        engine = scripted_engine(directory)
-        template = ChatTemplate(STYLES["Qwen2.5 with tools"].source)
-        engine.target = replace(engine.target, template=template)
-        return engine
-
-    with live(load) as server:
+    with live(lambda: calling(scripted_engine(directory))) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def bundled():
-    """A server of the bundled pair, with a template that writes calls."""
-
-    def load():
-        engine = load_engine("mini", backend="torch")
-        template = ChatTemplate(STYLES["Qwen2.5 with tools"].source)
-        engine.target = replace(engine.target, template=template)
-        return engine
-
-    with live(load, Options(max_new_tokens=300, gamma=3)) as server:
+    options = Options(max_new_tokens=300, gamma=3)
+    with live(lambda: calling(load("mini", backend="torch")), options) as server:
         yield server
-
-
-def client(server: Live):
-    return OpenAI(base_url=f"{server.client.base_url}/v1", api_key="none").chat.completions
 
 
 def read(calls):
@@ -95,17 +84,18 @@ def read(calls):
 
 def test_openai_s_client_gets_calls_whole_and_streamed(server: Live, caller):
     fields = {"model": server.service.model, "messages": ASKED, "tools": TOOLS}
-    choice = client(server).create(**fields).choices[0]
+    client = server.sdk.chat.completions
+    choice = client.create(**fields).choices[0]
     assert (choice.message.content, choice.finish_reason) == ("I look.", "tool_calls")
     assert read(choice.message.tool_calls) == [("weather", {"place": "Zürich"})] * 2
     assert len({call.id for call in choice.message.tool_calls}) == 2
-    with client(server).stream(**fields) as stream:
+    with client.stream(**fields) as stream:
         parts = [event.delta for event in stream if event.type == "content.delta"]
         final = stream.get_final_completion().choices[0]
     assert "".join(parts) == "I look. "
     assert read(final.message.tool_calls) == read(choice.message.tool_calls)
     assert final.finish_reason == "tool_calls"
-    one = client(server).create(**fields, parallel_tool_calls=False).choices[0]
+    one = client.create(**fields, parallel_tool_calls=False).choices[0]
     assert len(one.message.tool_calls) == 1
 
 
