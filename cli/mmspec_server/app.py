@@ -177,7 +177,7 @@ class Service:
         most = min(self.settings.max_images, fitting)
         calls = self._call_form if asked.speaks_of_tools else None
         messages = read_conversation(asked, self.reader, most, calls, self.settings.system)
-        return asked, prepare(self.engine, messages)
+        return asked, prepare(self.engine, messages, asked.param)
 
     @cached_property
     def _call_form(self) -> CallForm:

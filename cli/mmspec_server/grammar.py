@@ -113,7 +113,7 @@ class Grammars:
         target, size = self._target, self._size
         stop = sorted(token for token in target.stop if token < size)
         if not stop:
-            raise UsageError(f"{target.name} has no stop token: no answer in a grammar would end")
+            raise UsageError("the model has no stop token: no answer in a grammar would end")
         most = max(size, target.tokenizer.size)
         return LLTokenizer(target.tokenizer.to_json(), n_vocab=most, eos_token=stop)
 

@@ -33,20 +33,20 @@ class RequestPrompt:
     """The last tokens of a text that the answer continues; none if it begins a text."""
 
 
-def prepare(engine: Engine, conversation: Conversation) -> RequestPrompt:
+def prepare(engine: Engine, conversation: Conversation, param: str) -> RequestPrompt:
     """The prompt of a conversation whose earlier answers are texts without tokens.
 
-    Raises ApiError if the model has no room for an answer.
+    Raises ApiError, naming the field `param`, if the model has no room for an answer.
     """
     target, last = engine.target, conversation.turns[-1]
     if last.question.is_empty:
-        raise ApiError(400, "messages: the last is empty: give a text or an image", "messages")
+        raise ApiError(400, f"{param}: the last is empty: give a text or an image", param)
     if target.features is None and conversation.pictures:
-        raise ApiError(400, "messages: this model is text-only and cannot see images", "messages")
+        raise ApiError(400, f"{param}: this model is text-only and cannot see images", param)
     before = target.translated(replace(conversation, turns=conversation.turns[:-1]))
     most = target.model.config.text.max_position_embeddings
     chunks = target.chunks(replace(before, turns=[*before.turns, last]), most=most)
-    return RequestPrompt(before, last.question, chunks, _room(engine, chunks))
+    return RequestPrompt(before, last.question, chunks, _room(engine, chunks, param))
 
 
 def prepare_text(engine: Engine, text: str) -> RequestPrompt:
@@ -62,7 +62,7 @@ def prepare_text(engine: Engine, text: str) -> RequestPrompt:
     return RequestPrompt(Conversation(), question, chunks, room, ids[-CONTEXT_TOKENS:])
 
 
-def _room(engine: Engine, chunks: Sequence[Chunk], param: str = "messages") -> int:
+def _room(engine: Engine, chunks: Sequence[Chunk], param: str) -> int:
     length = engine.positions(chunks)
     positions = engine.target.model.config.text.max_position_embeddings
     if length >= positions:

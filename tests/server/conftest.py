@@ -1,10 +1,12 @@
 """Servers of scripted models and of the tiny pair, each started once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
+from openai import OpenAI
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
@@ -32,6 +34,18 @@ def mini() -> Iterator[Live]:
     """A server of the bundled pair on PyTorch."""
     with live(lambda: load("mini", backend="torch"), Options(max_new_tokens=40)) as server:
         yield server
+
+
+@pytest.fixture
+def sdk() -> Iterator[Callable[[Live], OpenAI]]:
+    """Function that returns OpenAI's client of a server."""
+    with ExitStack() as clients:
+
+        def opened(server: Live) -> OpenAI:
+            url = f"{server.client.base_url}/v1"
+            return clients.enter_context(OpenAI(base_url=url, api_key="none", max_retries=0))
+
+        yield opened
 
 
 @pytest.fixture(scope="module")

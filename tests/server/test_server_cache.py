@@ -41,7 +41,7 @@ class Client:
     def ask(self, asked, options=OPTIONS, cache=None):
         """The text, and the statistics."""
         cache = self.cache if cache is None else cache
-        *events, finished = answer(cache, prepare(self.engine, asked), options)
+        *events, finished = answer(cache, prepare(self.engine, asked, ""), options)
         texts = (event.text for event in events if isinstance(event, Piece))
         return "".join(texts), finished.statistics
 
@@ -63,7 +63,7 @@ def test_the_next_turn_costs_its_own_tokens_alone(engine):
     assert statistics.cached_tokens == 0
     prompt = statistics.prompt_tokens
     asked = dialogue(first, ["how many?"], answers=[text])
-    answered, more = (chunk.parts[0] for chunk in prepare(engine, asked).chunks[1:])
+    answered, more = (chunk.parts[0] for chunk in prepare(engine, asked, "").chunks[1:])
     statistics = client.check(asked)
     # The scripted models answer in other tokens than the tokenizer's: those are fed again.
     new = statistics.prompt_tokens - statistics.cached_tokens
@@ -135,7 +135,7 @@ def test_other_sampling_has_a_cache_of_its_own(engine):
 def test_an_answer_that_breaks_or_is_dropped_leaves_a_sound_cache(engine):
     client, asked = Client(engine), dialogue(["what is this?", A])
     for events in range(1, 6):
-        dropped = answer(client.cache, prepare(engine, asked), OPTIONS)
+        dropped = answer(client.cache, prepare(engine, asked, ""), OPTIONS)
         for _ in range(events):
             next(dropped)
         dropped.close()

@@ -120,7 +120,9 @@ def test_messages_are_rendered_in_the_order_in_which_they_were_sent(directory):
     engine.target = replace(engine.target, template=ChatTemplate(IN_ORDER))
     sent = [{"role": role, "content": content} for role, content in SENT]
     request = read_chat(Fields({"messages": sent}), Options())
-    chunks = prepare(engine, read_conversation(request, ImageReader(ServerSettings()), 9)).chunks
+    chunks = prepare(
+        engine, read_conversation(request, ImageReader(ServerSettings()), 9), ""
+    ).chunks
     decode = engine.target.tokenizer.decode
     parts = [part for chunk in chunks for part in chunk.parts]
     texts = "".join("<image>" if isinstance(part, Picture) else decode(part) for part in parts)

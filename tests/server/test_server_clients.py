@@ -28,8 +28,8 @@ LOOK = [
 ]
 
 
-def test_the_sdk_raises_its_own_errors_and_the_server_goes_on(mini: Live):
-    ask, asked = mini.sdk.chat.completions.create, {"model": "mini", "messages": QUESTION}
+def test_the_sdk_raises_its_own_errors_and_the_server_goes_on(mini: Live, sdk):
+    ask, asked = sdk(mini).chat.completions.create, {"model": "mini", "messages": QUESTION}
     for error, fields in (
         (openai.NotFoundError, {"model": "gpt-4o"}),
         (openai.BadRequestError, {"messages": [{"role": "user", "content": "a b " * 9000}]}),

@@ -82,9 +82,9 @@ def read(calls):
     return [(call.function.name, json.loads(call.function.arguments)) for call in calls]
 
 
-def test_openai_s_client_gets_calls_whole_and_streamed(server: Live, caller):
+def test_openai_s_client_gets_calls_whole_and_streamed(server: Live, sdk, caller):
     fields = {"model": server.service.model, "messages": ASKED, "tools": TOOLS}
-    client = server.sdk.chat.completions
+    client = sdk(server).chat.completions
     choice = client.create(**fields).choices[0]
     assert (choice.message.content, choice.finish_reason) == ("I look.", "tool_calls")
     assert read(choice.message.tool_calls) == [("weather", {"place": "Zürich"})] * 2

@@ -34,13 +34,6 @@ class Live:
     client: httpx2.Client
     thread: Thread
 
-    @property
-    def sdk(self) -> Any:
-        """OpenAI's client of it."""
-        from openai import OpenAI  # takes a second
-
-        return OpenAI(base_url=f"{self.client.base_url}/v1", api_key="none", max_retries=0)
-
     def chat(self, messages: Any, **fields: Any) -> httpx2.Response:
         return self.client.post(CHAT, json={"messages": messages, **fields})
 
