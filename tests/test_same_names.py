@@ -9,7 +9,6 @@ TORCH_ALONE = {
     "captioner.py": "captioners that transformers runs",
     "sequence/executor.py": "CUDA graphs replay rounds through another executor",
     "device/openmp.py": "only OpenMP can be told how long its threads wait for each other",
-    "device/norms.py": "MLX's norm is one of the calls in device/kernels.py",
     "device/tensor_files.py": "training writes PyTorch's tensors",
     "heads/convert.py": "published heads are PyTorch pickles",
 }

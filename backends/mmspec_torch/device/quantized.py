@@ -137,7 +137,8 @@ class Halves(Matrix):
 def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
     """Quantize a weight [O, I] for its own device and dtype; errors call it `name`.
 
-    Raises UsageError if the inputs don't divide into groups.
+    It is an `Unpacked` where PyTorch has no kernel, as for other types than bfloat16.  Raises
+    UsageError if the inputs don't divide into groups.
     """
     if scheme.group is None:
         return _in_bytes(Integers8.of(weight))
@@ -146,11 +147,15 @@ def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
             f"{name} has {weight.shape[1]} inputs, which do not divide into groups of "
             f"{scheme.group}: give `quantize=int8`, or int4-32 where 32 divides them"
         )
-    return _in_nibbles(Integers4.of(weight, scheme.group), scheme.group)
+    integers = Integers4.of(weight, scheme.group)
+    if weight.dtype != torch.bfloat16:
+        return Unpacked(integers)
+    kernel = _kernel(integers.bytes(), scheme.group, integers.scale, integers.centre)
+    return kernel or Unpacked(integers)
 
 
 def _in_bytes(integers: Integers8) -> Matrix:
-    """Return the matrix for kernels of PyTorch, which need bfloat16, else an `Unpacked`."""
+    """Return the matrix for the fastest kernel of int8."""
     q, scale = integers
     if scale.dtype != torch.bfloat16:
         return Unpacked(integers)
@@ -161,14 +166,6 @@ def _in_bytes(integers: Integers8) -> Matrix:
     high = _kernel((q >> 4) + 8, WIDE, 16 * scales, torch.zeros_like(scales))
     low = _kernel(q & 15, WIDE, scales, 8 * scales)
     return Halves(high, low) if high and low else Unpacked(integers)
-
-
-def _in_nibbles(integers: Integers4, group: int) -> Matrix:
-    """Return the matrix for a kernel of PyTorch, which needs bfloat16, else an `Unpacked`."""
-    if integers.scale.dtype != torch.bfloat16:
-        return Unpacked(integers)
-    kernel = _kernel(integers.bytes(), group, integers.scale, integers.centre)
-    return kernel or Unpacked(integers)
 
 
 def _kernel(q: Tensor, group: int, scale: Tensor, centre: Tensor) -> Kernel | None:

@@ -1,7 +1,6 @@
 """Writes tensors and training states to files; a full disk leaves the old file in place."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,11 @@ from mmspec.ground.output_files import replace_file
 def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Replace `file` by tensors in the safetensors format. Raises WriteError."""
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    with replace_file(file) as partial, safetensors_errors():
-        save_file(stored, partial, metadata={"format": "pt"})
+    with replace_file(file) as partial:
+        try:
+            save_file(stored, partial, metadata={"format": "pt"})
+        except SafetensorError as error:  # its own for a failed write
+            raise OSError(str(error)) from error
 
 
 def save_state(file: Path, state: Mapping[str, Any]) -> None:
@@ -48,12 +50,3 @@ def read_state(file: Path, *, mmap: bool = False) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise CheckpointError(f"{file} does not hold tensors by name")
     return state
-
-
-@contextmanager
-def safetensors_errors() -> Iterator[None]:
-    """Context that raises OSError where safetensors reports a failed write by its own class."""
-    try:
-        yield
-    except SafetensorError as error:
-        raise OSError(str(error)) from error

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding.delta_states import DeltaStates
@@ -99,10 +100,6 @@ class Cache:
 
     def reserve(self, end: int) -> None:
         """Allocate at least `end` columns; new ones are zeros, as masks do not hide a NaN."""
-        layers, rows, heads, columns, head_dim = self._buffer.shape
-        if end <= columns:
-            return
-        wider = -(-end // self.step) * self.step
-        buffer = self._buffer.new_zeros(layers, rows, heads, wider, head_dim)
-        buffer[:, :, :, :columns] = self._buffer
-        self._buffer = buffer
+        if end > self.columns:
+            wider = -(-end // self.step) * self.step
+            self._buffer = F.pad(self._buffer, (0, 0, 0, wider - self.columns))

@@ -48,9 +48,9 @@ class Chain(NamedTuple):
 class SequenceExecutor:
     """Holds the cache of one target or drafter, which no other has at the time."""
 
-    def __init__(self, language: LanguageModel, cache: Cache, *settings: Hashable) -> None:
-        """settings: constants on which captured forwards depend."""
-        self.language, self.cache, self.settings = language, cache, settings
+    def __init__(self, language: LanguageModel, cache: Cache, *_: Hashable) -> None:
+        """_: constants on which captured forwards depend."""
+        self.language, self.cache = language, cache
 
 
 class TargetExecutor(SequenceExecutor):
