@@ -34,7 +34,6 @@ ROWS = 1 << MOST_NODES.bit_length()
 PROMPT_ROWS = 128
 """The most rows of a prompt that are fed as a graph: longer ones keep a GPU busy anyway."""
 
-
 Outputs = tuple[Tensor, ...]
 Compute = Callable[[], Outputs]
 """Function that enqueues the same kernels on the same buffers at every call."""
@@ -58,7 +57,6 @@ class CudaGraphs:
             self._stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self._stream):
                 compute()
-            torch.cuda.current_stream().wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
                 outputs = compute()
@@ -178,11 +176,9 @@ class ReplayedTarget(executor.TargetExecutor):
 
     def _mask(self, visible: Tensor, root: Tensor, width: int) -> Tensor:
         """The mask [M, C] of rows that see all columns before `root`, and nodes after it."""
-        rows, nodes = visible.shape
-        shade = self._x.new_zeros(rows, nodes + 2)
-        shade[:, 1:-1].masked_fill_(~visible, hidden(shade.dtype))
-        shade[:, -1:].fill_(hidden(shade.dtype))
-        place = (self.cache.numbers[:width] - root).clamp(-1, nodes) + 1
+        after = F.pad(hiding(~visible, self._x.dtype), (0, 1), value=hidden(self._x.dtype))
+        shade = F.pad(after, (1, 0))
+        place = (self.cache.numbers[:width] - root).clamp(-1, visible.shape[1]) + 1
         return shade.index_select(1, place)
 
 

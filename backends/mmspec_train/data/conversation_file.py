@@ -7,10 +7,10 @@ that code stops are left out.
 import codecs
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -59,14 +59,12 @@ class Instructions:
     """Image paths as the file gives them."""
 
 
-@dataclass
-class Index:
+class Index(NamedTuple):
     """The conversations of a file by number: the line's or the element's, from 1."""
 
-    usable: dict[int, Instructions] = field(default_factory=dict)
-    total: int = 0
-    first: tuple[int, str] = 0, ""
-    """Number of the first conversation that is left out, and why."""
+    usable: dict[int, Instructions]
+    left_out: dict[int, str]
+    """Why each of the others cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +80,12 @@ class ConversationFile:
     @cached_property
     def index(self) -> Index:
         """Read the whole file once.  Raises UsageError if it cannot be read."""
-        index = Index()
+        index = Index({}, {})
         for number, value in self._values():
-            index.total += 1
             try:
                 index.usable[number] = self._usable(value)
             except UnusableError as problem:
-                index.first = index.first if index.first[0] else (number, str(problem))
+                index.left_out[number] = str(problem)
         return index
 
     def _values(self) -> Iterator[tuple[int, Any]]:
@@ -125,12 +122,12 @@ class ConversationFile:
 
     def check(self) -> None:
         """Raise UsageError if most conversations are unusable, or too few are left."""
-        index, usable = self.index, len(self.index.usable)
-        if index.total - usable > MOST_SKIPPED * index.total:
-            number, reason = index.first
+        usable, left_out = map(len, self.index)
+        if left_out > MOST_SKIPPED * (usable + left_out):
+            number, reason = next(iter(self.index.left_out.items()))
             raise errors.UsageError(
-                f"{self.path}:{number}: {reason}; {index.total - usable} of {index.total} "
-                f"conversations cannot be used: one is like {FORMAT}"
+                f"{self.path}:{number}: {reason}; {left_out} of {usable + left_out} conversations "
+                f"cannot be used: one is like {FORMAT}"
             )
         if usable < HELD_OUT_ONE_IN:
             raise errors.UsageError(
@@ -140,9 +137,12 @@ class ConversationFile:
 
     def summary(self) -> str:
         """Return a line on the conversations that are left out; empty if none is."""
-        index, (number, reason) = self.index, self.index.first
-        left_out = f"{index.total - len(index.usable)} of {index.total} conversations are left out"
-        return f"{self.path.name}: {left_out}, first {number}: {reason}" if number else ""
+        usable, left_out = map(len, self.index)
+        if not left_out:
+            return ""
+        number, reason = next(iter(self.index.left_out.items()))
+        counts = f"{left_out} of {usable + left_out} conversations are left out"
+        return f"{self.path.name}: {counts}, first {number}: {reason}"
 
 
 def read_instructions(value: Any) -> Instructions:
