@@ -122,7 +122,7 @@ class ConversationFile:
 
     def check(self) -> None:
         """Raise UsageError if most conversations are unusable, or too few are left."""
-        usable, left_out = map(len, self.index)
+        usable, left_out = len(self.index.usable), len(self.index.left_out)
         if left_out > MOST_SKIPPED * (usable + left_out):
             number, reason = next(iter(self.index.left_out.items()))
             raise errors.UsageError(
@@ -137,7 +137,7 @@ class ConversationFile:
 
     def summary(self) -> str:
         """Return a line on the conversations that are left out; empty if none is."""
-        usable, left_out = map(len, self.index)
+        usable, left_out = len(self.index.usable), len(self.index.left_out)
         if not left_out:
             return ""
         number, reason = next(iter(self.index.left_out.items()))
