@@ -5,18 +5,25 @@ Imports no framework, so that `mmspec train --help` is fast.
 
 from dataclasses import MISSING, asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from mmspec.checkpoints.block_config import BLOCK_KINDS
 from mmspec.checkpoints.mtp import POSITIONS
 from mmspec.ground import errors
 from mmspec.ground.settings import Settings, option
 
 DIVERGENCES = ("kl", "ce")
-SCHEDULE_NAMES = ("mixed", "msd", "text", "images")
-BLOCKS = ("dflash", "dspark")
-"""Heads that learn by losses of their own."""
+Content = Literal["all", "text", "images"]
+"""Which conversations to use: all, those without images, or those with images."""
+SCHEDULES: dict[str, tuple[Content, ...]] = {
+    "mixed": ("all",),
+    "msd": ("text", "images"),
+    "text": ("text",),
+    "images": ("images",),
+}
+"""For each schedule, which conversations its sources of batches contain."""
 CHAINS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
-HEADS = (*CHAINS, *BLOCKS)
+HEADS = (*CHAINS, *BLOCK_KINDS)
 FEATURE_HEADS = tuple(kind for kind in CHAINS if kind != "eagle3")
 BASELINES = ("pretrained", "finetuned", "llava", "language")
 """The four drafts of Gagrani et al. 2024 (2404.08856)."""
@@ -170,7 +177,7 @@ class MethodSettings(Settings):
         "Conversations to train on: mixed, all of them; text or images, only those without or with "
         "images; msd, first without, then more and more with images. Default: msd for --kind msd, "
         "else mixed.",
-        choices=SCHEDULE_NAMES,
+        choices=tuple(SCHEDULES),
     )
     gamma: int = option(5, "Draft length in evaluations.", least=1)
     every: int | None = option(
@@ -220,9 +227,9 @@ class HeadShape(Settings):
         5,
         "Tokens that a head of slots drafts.",
         least=1,
-        kinds=("flash", "medusa", "hydra", *BLOCKS),
+        kinds=("flash", "medusa", "hydra", *BLOCK_KINDS),
     )
-    layers: int = option(4, "Layers of a dflash or dspark head.", least=1, kinds=BLOCKS)
+    layers: int = option(4, "Layers of a dflash or dspark head.", least=1, kinds=BLOCK_KINDS)
     markov_rank: int = option(
         256,
         "Width of a dspark head's correction of a token by the one before it; 0: none.",
@@ -230,13 +237,13 @@ class HeadShape(Settings):
         kinds=("dspark",),
     )
     image_context: bool = option(
-        True, "Let a dflash or dspark head read the states of images.", kinds=BLOCKS
+        True, "Let a dflash or dspark head read the states of images.", kinds=BLOCK_KINDS
     )
     rotary: str = option(
         "mrope",
         "Positions of a dflash or dspark head for a Qwen-VL: M-RoPE, or the index of the token.",
         choices=POSITIONS,
-        kinds=BLOCKS,
+        kinds=BLOCK_KINDS,
     )
     queries: int | None = option(
         None,
@@ -255,7 +262,7 @@ class HeadShape(Settings):
         None,
         "MLP width of the head's layer. Default: the target's.",
         least=1,
-        kinds=("eagle", "eagle3", "msd", "flash", *BLOCKS),
+        kinds=("eagle", "eagle3", "msd", "flash", *BLOCK_KINDS),
     )
     draft_vocabulary: int | None = option(
         None, "Commonest tokens that are drafted. Default: all.", least=1, kinds=("eagle3",)

@@ -17,12 +17,12 @@ from mmspec.ground.errors import UsageError
 from mmspec_train.data.answers import answer_all
 from mmspec_train.data.batch import collate
 from mmspec_train.data.corpus import WorldCorpus
-from mmspec_train.data.stored import SCHEDULES, TeacherCache
+from mmspec_train.data.stored import TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.drafts.draft_model import read_draft
 from mmspec_train.drafts.train_drafts import Baselines, require_llava
 from mmspec_train.run.log import open_log
-from mmspec_train.settings import Budget, LlamaShape, MethodSettings
+from mmspec_train.settings import SCHEDULES, Budget, LlamaShape, MethodSettings
 from support import factory
 from support.factory_qwen import IMAGE_ID, MAKERS, STOP_ID, tiny_qwen3, tiny_qwen3_5
 from support.mrope_oracle import read_columns

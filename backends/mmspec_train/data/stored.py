@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -32,7 +31,7 @@ from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.corpus import Corpus
 from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
-from mmspec_train.settings import DataSettings
+from mmspec_train.settings import Content, DataSettings
 
 FLOAT16_BYTES = 2
 
@@ -149,17 +148,8 @@ class TeacherCache:
 
 BATCHES_PER_POOL = 8
 """Number of batches whose conversations are sorted by length together to save padding."""
-Content = Literal["all", "text", "images"]
-"""Which conversations to use: all, those without images, or those with images."""
 EPOCHS = 40
 """Number of epochs of a run, as in MSD; the first half trains on text alone."""
-SCHEDULES: dict[str, tuple[Content, ...]] = {
-    "mixed": ("all",),
-    "msd": ("text", "images"),
-    "text": ("text",),
-    "images": ("images",),
-}
-"""For each schedule, which conversations its sources of batches contain."""
 DESCRIPTIONS = {"all": "", "text": " without images", "images": " with images"}
 """For each content, the words that follow "conversation" in an error."""
 

@@ -18,13 +18,12 @@ from mmspec_train.data.answers import answer_all
 from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.corpus import Corpus, open_corpora
 from mmspec_train.data.record import ConversationRecord, tokenize
-from mmspec_train.data.stored import Content, ConversationBatches, StoredConversations, TeacherCache
+from mmspec_train.data.stored import ConversationBatches, StoredConversations, TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
-from mmspec_train.run.machine import Machine
-from mmspec_train.run.prefetch import Source
+from mmspec_train.run.machine import Machine, Source
 from mmspec_train.run.run_manifest import check_manifest, claim
-from mmspec_train.settings import DataSettings, RunSettings
+from mmspec_train.settings import Content, DataSettings, RunSettings
 
 CHECKPOINT_SECONDS = 60.0
 ANSWER_BATCHES_PER_POOL = 8

@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from mmspec.ground import errors
 from mmspec.ground.output_files import replace_text
 from mmspec_train.data.batch import Batch
-from mmspec_train.data.stored import Content, pick_source
+from mmspec_train.data.stored import pick_source
 from mmspec_train.data.teacher_data import TeacherData
 from mmspec_train.distillation.objective import DraftScore, DraftStarts, target_log_probabilities
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phases
 from mmspec_train.run.machine import reuse_memory
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
-from mmspec_train.settings import Budget, MethodSettings, RunSettings
+from mmspec_train.settings import SCHEDULES, Budget, Content, MethodSettings, RunSettings
 
 REPORT_FILE = "training.json"
 """Name of the report beside a finished checkpoint: method, data and score. Written last."""
@@ -63,15 +63,19 @@ class Trainee(ABC):
 
     def phase(
         self,
-        contents: Sequence[Content],
         parts: Sequence[tuple[nn.Module, float]],
         loss: Callable[[Batch], Tensor],
+        contents: Sequence[Content] = (),
         share: float = 1.0,
         name: str = "",
         is_evaluated: bool = True,
     ) -> Phase[Batch]:
-        """Return a phase on these contents; raises UsageError if one has no conversation."""
+        """Return a phase on these contents, by default those of the method's schedule.
+
+        Raises UsageError if there is no conversation with one of them.
+        """
         data, method = self.data, self.method
+        contents = contents or SCHEDULES[method.schedule or "mixed"]
         return Phase(
             *(name, self.module, parts, loss, data.sources(contents), data.held_out.batches, share),
             pick=partial(pick_source, len(contents), data.settings.seed),

@@ -20,7 +20,6 @@ from mmspec.families.llava import LlavaVision
 from mmspec.ground import errors
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.batch import Batch, in_columns
-from mmspec_train.data.stored import SCHEDULES
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation.objective import (
     DraftScore,
@@ -87,11 +86,10 @@ class DraftTrainee(Trainee):
         head_rate = 0.0 if self.module.text.tie_word_embeddings else rate
         text = [(self.module.language_model, rate), (self.module.lm_head, head_rate)]
         alone = [(projector, rate)] if projector else []
-        mixed = SCHEDULES[self.method.schedule or "mixed"]
         own = {
-            "pretraining": partial(self.phase, ["text"], text, self.text_loss, is_evaluated=False),
-            "projector": partial(self.phase, ["images"], alone, self.loss, PROJECTOR_SHARE),
-            "tuning": partial(self.phase, mixed, [*text, *alone], self.loss),
+            "pretraining": partial(self.phase, text, self.text_loss, ["text"], is_evaluated=False),
+            "projector": partial(self.phase, alone, self.loss, ["images"], PROJECTOR_SHARE),
+            "tuning": partial(self.phase, [*text, *alone], self.loss),
         }
         return [own[name](name=name) for name in self.phase_names]
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.ground.errors import UsageError
 from mmspec_train.data.batch import Batch
-from mmspec_train.data.stored import SCHEDULES
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation import objective
 from mmspec_train.distillation.objective import DraftScore, DraftStarts, all_starts
@@ -43,8 +42,7 @@ class HeadTrainee(Trainee):
         records = self.data.batches("all").records()
         answers = chain.from_iterable(chain.from_iterable(r.answers for r in records))
         self.module.begin(self.data.teacher, answers)
-        schedule = SCHEDULES[self.method.schedule or "mixed"]
-        return [self.phase(schedule, [(self.module, self.method.rate)], self.loss)]
+        return [self.phase([(self.module, self.method.rate)], self.loss)]
 
     def save(self, directory: Path) -> None:
         """Write the head's checkpoint."""

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from mmspec.ground import errors
 from mmspec_torch.device.tensor_files import read_state, save_state
 from mmspec_train.run.log import Log, Position
-from mmspec_train.run.machine import Item, Machine
+from mmspec_train.run.machine import Item, Machine, Source, prefetch, uninterrupted
 from mmspec_train.run.optimizer import WARM_UP_STEPS, Optimizer, rate_share
-from mmspec_train.run.prefetch import Source, prefetch, uninterrupted
 from mmspec_train.settings import Budget
 
 HELD_OUT_BATCHES = 4

@@ -1,7 +1,12 @@
-"""The device of a run."""
+"""What a run needs of its machine: a device, memory, batches made ahead, delayed signals."""
 
 import ctypes
-from contextlib import suppress
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -12,6 +17,11 @@ from mmspec_torch.device.products import relative_time
 
 Item = TypeVar("Item")
 """A batch: a dataclass of tensors and of values that stay on the host."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AHEAD = 16
+"""Number of batches of a source that are made ahead."""
+Source = Callable[[int], Iterator[Item]]
+"""Function that yields batches from a number on, without end, in a fixed order."""
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Options of glibc's `mallopt`, from malloc.h."""
 
@@ -46,3 +56,32 @@ def reuse_memory() -> None:
 def multiplies_bfloat16() -> bool:
     """True if this CPU multiplies matrices in bfloat16 as fast as in float32."""
     return relative_time(torch.bfloat16) <= 1
+
+
+def prefetch(source: Source[Item], start: int, maker: ThreadPoolExecutor) -> Iterator[Item]:
+    """Yield batches `start`, `start` + 1, ... made by `maker`'s thread; raises as it did."""
+    batches = source(start)
+    ahead = deque(maker.submit(next, batches) for _ in range(AHEAD))
+    while True:
+        yield ahead.popleft().result()
+        ahead.append(maker.submit(next, batches))
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay Ctrl-C, SIGTERM and SIGHUP to the end of the block, in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    handlers = {
+        ending: signal.signal(ending, lambda number, _: received.append(number))
+        for ending in ENDING
+    }
+    try:
+        yield
+    finally:
+        for ending, handler in handlers.items():
+            signal.signal(ending, handler)
+    for number in received[:1]:
+        signal.raise_signal(number)

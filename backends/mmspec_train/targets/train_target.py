@@ -38,8 +38,7 @@ from mmspec_train.data.record import ConversationRecord, tokenize
 from mmspec_train.data.stored import BATCHES_PER_POOL, TeacherCache
 from mmspec_train.run.log import open_log
 from mmspec_train.run.loop import Phase, run_phases
-from mmspec_train.run.machine import Item, Machine, reuse_memory
-from mmspec_train.run.prefetch import Source
+from mmspec_train.run.machine import Item, Machine, Source, reuse_memory
 from mmspec_train.run.run_manifest import NEW_OUT, claim
 from mmspec_train.settings import Budget, TargetSettings
 from mmspec_train.targets.join import join, save_llava, save_weights
