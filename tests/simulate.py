@@ -15,7 +15,6 @@ from statistics import fmean
 
 import click
 
-from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
@@ -117,8 +116,7 @@ def answer_cost(
     clock, prompt = Clock(seed), PROMPTS[seed % len(PROMPTS)]
     target = SimulatedTarget(machine, clock, prompt)
     drafter = SimulatedDrafter(machine, clock, prompt, acceptance, seed)
-    measured = MeasuredRounds(target, policy, clock=clock)
-    for _ in decode(measured, drafter, measured, max_tokens=tokens):
+    for _ in decode(target, drafter, policy, max_tokens=tokens, clocks=[clock]):
         pass
     return clock.cost
 

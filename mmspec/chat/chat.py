@@ -263,7 +263,7 @@ class Chat:
             stop=target.stop,
             seed=options.seed,
             likeliest=options.logprobs,
-            work=self.models.work_seconds,
+            clocks=self.models.clocks,
             constrained=constrained,
         )
         repetition, cut = Repetition(options.repeat_limit), None
