@@ -32,30 +32,25 @@ def before_stop(text: str, stops: Sequence[str]) -> tuple[int, bool]:
     return next(begun, len(text)), False
 
 
-class Repetition:
-    """Counts for each period how many of the last tokens equal those one period earlier."""
+def repetition_end(before: Sequence[int], tokens: Sequence[int], limit: int) -> int | None:
+    """The number of `tokens` up to the first at which the last `limit` of all have one period.
 
-    def __init__(self, limit: int) -> None:
-        """limit: tokens of repetition, in all, at which an answer ends; 0: it never does."""
-        self._limit = limit
-        self._tokens: list[int] = []
-        self._equal = [0] * min(LONGEST, limit // 2)
+    before: the answer's earlier tokens.  None if they never have one; 0 as a limit: never.
+    """
+    if limit == 0:
+        return None
+    for number in range(1, len(tokens) + 1):
+        last = [*before[-limit:], *tokens[:number]][-limit:]
+        if len(last) == limit and _repeats(last):
+            return number
+    return None
 
-    def cut(self, tokens: Sequence[int]) -> int | None:
-        """The number of `tokens`, the next ones, up to the limit; None if it is not reached."""
-        numbered = enumerate(tokens, start=1)
-        return next((number for number, token in numbered if self._repeats(token)), None)
 
-    def _repeats(self, token: int) -> bool:
-        """Append a token; true if the last `limit` tokens have one period."""
-        length, reached = len(self._tokens), False
-        for index, equal in enumerate(self._equal):
-            period = index + 1
-            same = period <= length and self._tokens[-period] == token
-            self._equal[index] = equal + 1 if same else 0
-            reached = reached or self._equal[index] + period >= self._limit
-        self._tokens.append(token)
-        return reached
+def _repeats(tokens: Sequence[int]) -> bool:
+    """True if the tokens have one period, of half their number and LONGEST at most."""
+    periods = range(1, min(LONGEST, len(tokens) // 2) + 1)
+    near = (period for period in periods if tokens[-1] == tokens[-1 - period])  # few: it is fast
+    return any(tokens[period:] == tokens[:-period] for period in near)
 
 
 class AnswerText:

@@ -8,7 +8,7 @@ from statistics import median_low
 from time import perf_counter
 
 from mmspec.chat.answer import Answer, Events, Piece, Stream
-from mmspec.chat.answer_text import Repetition, text_after
+from mmspec.chat.answer_text import repetition_end, text_after
 from mmspec.chat.draft_selection import TYPICAL_ANSWER, drafting_for, fitting, open_drafter
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
@@ -266,10 +266,10 @@ class Chat:
             clocks=self.models.clocks,
             constrained=constrained,
         )
-        repetition, cut = Repetition(options.repeat_limit), None
+        cut = None
         try:
             for round_ in answer.statistics.timed("decode", rounds):
-                cut = repetition.cut(round_.tokens)
+                cut = repetition_end(answer.token_ids, round_.tokens, options.repeat_limit)
                 counted, pieces = text.push(round_.until(cut))
                 answer.add(counted)
                 if not round_.drafted:

@@ -62,9 +62,6 @@ class Models:
     """The exact rows by mode of `--exact`; a mode that is missing is found out when it is used."""
     progress: Progress = silent
     """Shows what is measured when it is used."""
-    _trees: dict[tuple[Drafting, ExactRows | None], Tree | None] = field(
-        default_factory=dict, init=False, repr=False
-    )
     _lengths: dict[tuple[Drafting, Tree | None, Gamma, ExactRows | None], DraftLength] = field(
         default_factory=dict, init=False
     )
@@ -158,10 +155,7 @@ class Models:
             return None
         if drafting == LOOKUP:
             return Tree().within(LOOKUP_NODES, 1)
-        key = drafting, self.exact_rows(options.exact)
-        if key not in self._trees:
-            self._trees[key] = Tree() if self._trees_pay(*key) else None
-        return self._trees[key]
+        return Tree() if self._trees_pay(drafting, self.exact_rows(options.exact)) else None
 
     def _trees_pay(self, drafting: Drafting, exact: ExactRows | None) -> bool:
         """True if trees were calibrated and may decode faster than chains."""

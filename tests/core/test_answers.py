@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from test_loop import PROMPT, SAMPLINGS, chain_and_trees, opened, rounds_of
 
 from mmspec.chat.answer import Answer
-from mmspec.chat.answer_text import LONGEST, AnswerText, Repetition, text_after
+from mmspec.chat.answer_text import LONGEST, AnswerText, repetition_end, text_after
 from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import Noise
@@ -99,9 +99,9 @@ def slow_cut(tokens: list[int], limit: int) -> int | None:
 )
 def test_the_cut_is_the_definition_s_in_rounds_of_any_size(head, part, limit, size):
     tokens = head + part * 4
-    repetition, cut = Repetition(limit), None
+    cut = None
     for start in range(0, len(tokens), size):
-        found = repetition.cut(tokens[start : start + size])
+        found = repetition_end(tokens[:start], tokens[start : start + size], limit)
         if found:
             cut = start + found
             break
