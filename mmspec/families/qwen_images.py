@@ -1,7 +1,7 @@
 """Qwen's image preprocessing, bit for bit that of transformers' PIL processor for Qwen2-VL."""
 
 from dataclasses import dataclass, replace
-from math import ceil, floor, sqrt
+from math import ceil, floor, inf, sqrt
 from pathlib import Path
 from typing import Self
 
@@ -39,11 +39,13 @@ class QwenImages:
     largest: int = 16777216
     """Largest area in pixels."""
     values: PixelValues = HALVES
-    whole: int = 0
-    """The checkpoint's own largest area, if `largest` is less; else 0."""
+    limit: float = inf
+    """The area that `limited` allows, if it is less than `largest`."""
     frames: int = 1
-    """Frames of a clip whose areas together `least` and `largest` limit."""
-    clips: "QwenClips | None" = None
+    """Frames of a clip whose areas together are limited."""
+    together: bool = False
+    """True if `frames` are all of a clip, False if each has areas of its own."""
+    clips: "QwenImages | None" = None
     """How frames of clips become pixel values; None for that of one."""
 
     def size(self, width: int, height: int) -> tuple[int, int]:
@@ -53,15 +55,17 @@ class QwenImages:
         """
         if max(width, height) > MAX_ASPECT * min(width, height):
             raise ImageError(f"one side is over {MAX_ASPECT} times the other; crop it first")
+        largest = max(int(min(self.largest, self.limit)), 1)
+        least = min(self.least, largest)
         sides, cell = (height, width), self.cell
         rounded = [round(side / cell) * cell for side in sides]
         pairs = max(round(self.frames / 2), 1) * 2 if self.frames > 1 else 1
         area = pairs * rounded[0] * rounded[1]
-        if area > self.largest:
-            ratio = sqrt(self.frames * height * width / self.largest)
+        if area > largest:
+            ratio = sqrt(self.frames * height * width / largest)
             rounded = [max(cell, floor(side / ratio / cell) * cell) for side in sides]
-        elif area < self.least:
-            ratio = sqrt(self.least / (self.frames * height * width))
+        elif area < least:
+            ratio = sqrt(least / (self.frames * height * width))
             rounded = [ceil(side * ratio / cell) * cell for side in sides]
         return rounded[0], rounded[1]
 
@@ -75,54 +79,31 @@ class QwenImages:
         most = MAX_TOKENS if positions is None else positions
         if most < 1:
             raise UsageError(f"`max_image_tokens={most}`: give 1 or more")
-        limited = self.within(most * self.cell**2)
-        clips = self.clips and replace(self.clips, most=CLIP_IMAGES * most)
-        return replace(limited, clips=clips)
-
-    def within(self, area: float) -> Self:
-        """The same with at most so large an area."""
-        largest = max(min(self.largest, int(area)), 1)
-        return replace(self, largest=largest, least=min(self.least, largest), whole=self.largest)
+        return replace(self, limit=most * self.cell**2)
 
     def for_clip(self, frames: int) -> "QwenImages":
         """The preprocessing of each frame of a clip that has so many; 0: of an image."""
-        return self.clips.of(frames) if self.clips and frames else self
+        if self.clips is None or not frames:
+            return self
+        limit = 2 * CLIP_IMAGES * self.limit  # of all frames, of which two are one position
+        if self.clips.together:
+            return replace(self.clips, frames=frames, limit=limit)
+        return replace(self.clips, limit=limit / frames)
 
     def is_reduced(self, width: int, height: int) -> bool:
         """True if an image of this size gets fewer positions because of `limited`."""
-        whole = replace(self, largest=self.whole or self.largest)
-        return whole.size(width, height) > self.size(width, height)
-
-
-@dataclass(frozen=True, slots=True)
-class QwenClips:
-    """How the frames of a clip become pixel values."""
-
-    frame: QwenImages
-    together: bool
-    """True if its areas are those of all frames together, False if of each."""
-    most: int | None = None
-    """Visual positions of a clip at most, each of two frames; None has no limit."""
-
-    def of(self, frames: int) -> QwenImages:
-        """The preprocessing of each of so many frames."""
-        frame = replace(self.frame, frames=frames if self.together else 1)
-        if self.most is None:
-            return frame
-        area = 2 * self.most * frame.cell**2
-        return frame.within(area if self.together else area / frames)
+        return replace(self, limit=inf).size(width, height) > self.size(width, height)
 
 
 def qwen2_images(cell: int) -> QwenImages:
     """Qwen2.5-VL's preprocessing as it was published, of images and of each frame of a clip."""
     images = QwenImages(cell, 4 * cell**2, 16384 * cell**2, values=CLIP)
-    return replace(images, clips=QwenClips(images, together=False))
+    return replace(images, clips=images)
 
 
 def qwen3_images(cell: int) -> QwenImages:
     """Qwen3-VL's preprocessing as it was published."""
-    frame = QwenImages(cell, 4096, 24576 * cell**2)
-    return QwenImages(cell, clips=QwenClips(frame, together=True))
+    return QwenImages(cell, clips=QwenImages(cell, 4096, 24576 * cell**2, together=True))
 
 
 # What settings mean that lack keys: the defaults of transformers' processors.
@@ -141,7 +122,7 @@ def read_qwen_images(directory: Path, tower: QwenVision, published: QwenImages) 
     block = processor_block(directory, "video")
     if clips and block:
         lacking = _QWEN3_FRAMES if clips.together else _QWEN2_FRAMES
-        clips = replace(clips, frame=_read(block, tower, lacking))
+        clips = replace(_read(block, tower, lacking), together=clips.together)
     return replace(images, clips=clips)
 
 
