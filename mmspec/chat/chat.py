@@ -3,7 +3,6 @@
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from statistics import median_low
 from time import perf_counter
 
@@ -251,11 +250,8 @@ class Chat:
         text = text_after(answer, self.context, target.tokenizer, options.stop_strings)
         drafting = drafter.drafting if drafter else None
         draft_length = self.models.draft_length(options, drafting)
-        constrained = options.constraint and partial(
-            ConstrainedTarget,
-            constraint=options.constraint(),
-            sampling=options.sampling,
-            stop=target.stop,
+        constrained = options.constraint and ConstrainedTarget(
+            self._session.target, options.constraint(), options.sampling, target.stop
         )
         rounds = self._session.decode(
             draft_length,

@@ -169,15 +169,15 @@ class Session:
         draft_length: DraftLengthPolicy,
         *,
         stop: Collection[int],
-        constrained: Callable[[Verifier], Verifier] | None = None,
+        constrained: Verifier | None = None,
         **options: Any,
     ) -> Iterator[Round]:
         """Decode the answer; the caches stay valid if the caller stops early.
 
-        constrained: function that returns the target within the constraint of this answer.
-        options: the others of `mmspec.decoding.loop.decode`.
+        constrained: the target within the constraint of this answer.  options: the others of
+        `mmspec.decoding.loop.decode`.
         """
-        target = constrained(self.target) if constrained else self.target
+        target = constrained or self.target
         opened = self._drafter
         drafter = opened.drafter if opened else None
         starts = self.target.length, drafter.length if drafter else 0

@@ -38,7 +38,6 @@ class LlavaVision:
     hidden_act: Literal["quick_gelu"] = "quick_gelu"
     feature_layer: int = -2
     drops_class_token: bool = True
-    projector_act: str = "gelu"
 
     @property
     def side(self) -> int:
@@ -142,6 +141,7 @@ def _read(whole: Block) -> Architecture:
 
 
 def _vision(whole: Block) -> LlavaVision:
+    whole.only("projector_hidden_act", ("gelu",), "gelu")
     strategy = whole.only("vision_feature_select_strategy", ("default", "full"), "default")
     tower = _tower(whole)
     layers = tower.num_hidden_layers
@@ -149,7 +149,6 @@ def _vision(whole: Block) -> LlavaVision:
         tower,
         feature_layer=whole.integer("vision_feature_layer", -2, -layers - 1, layers),
         drops_class_token=strategy == "default",
-        projector_act=whole.only("projector_hidden_act", ("gelu",), "gelu"),
     )
 
 

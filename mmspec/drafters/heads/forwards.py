@@ -26,7 +26,7 @@ from mmspec.drafters.heads.expanders import (
 )
 from mmspec.drafters.heads.modules import Layered, Mtp, Seeing, Slotted
 from mmspec.drafters.heads.packing import Outline, Run, Span
-from mmspec.ground.arrays import A, Map, Positions
+from mmspec.ground.arrays import A, Positions
 
 P = TypeVar("P", bound=Layered[Any] | Fused[Any] | Slotted[Any] | BlockModules[Any])
 """The modules of a kind of head."""
@@ -88,17 +88,20 @@ class CachedForwards(HeadForwards[Q, A]):
             self._advance(outline, start, stop)
             self._layer.settle()
 
-    def _recurrent(
-        self, outline: Outline, last: A, project: Map[A], fuse: Fuse[A] | None = None
-    ) -> Expander:
-        """An expander that begins with the layer's output [1, H] at the last slot.
-
-        fuse: what drafted tokens are fed; None for the modules' own.
-        """
-        fuse = fuse or self._parts.fuse
+    def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:  # noqa: ARG002
         slots, embed = outline.slots, self._base.embed
+        last = self._advance(outline, start, slots)
         tail = self._layer.tail(outline.rows(slots), self._position(outline, slots))
-        return RecurrentExpander(self._framework, embed, tail, last, fuse, project)
+        fuse = self._fuse(outline)
+        return RecurrentExpander(self._framework, embed, tail, last, fuse, self._project)
+
+    def _fuse(self, outline: Outline) -> Fuse[A]:  # noqa: ARG002
+        """Function that makes what the layer is fed for drafted tokens."""
+        return self._parts.fuse
+
+    def _project(self, features: A) -> A:
+        """Logits [n, V] of the layer's outputs [n, H]."""
+        return self._base.project(features)
 
     def _advance(self, outline: Outline, start: int, stop: int) -> A:
         """Feed the slots from `start` up to `stop`; returns the layer's last output [1, H]."""
@@ -132,10 +135,10 @@ class LayeredForwards(CachedForwards[Layered[A], A]):
     """EAGLE, MSD and FLASH: what the layer reads of states after the target's last norm."""
 
     def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:
-        last, project = self._advance(outline, start, outline.slots), self._base.project
-        if self._parts.expansion:
-            return BlockExpander(self._framework, self._parts.expansion(last, gamma), project)
-        return self._recurrent(outline, last, project)
+        if self._parts.expansion is None:
+            return super()._expander(outline, start, gamma)
+        features = self._parts.expansion(self._advance(outline, start, outline.slots), gamma)
+        return BlockExpander(self._framework, features, self._project)
 
     def _rows(self, outline: Outline, run: Run) -> A:  # noqa: ARG002
         base, after = self._base, (run.start + 1, run.stop + 1)
@@ -149,10 +152,11 @@ class LayeredForwards(CachedForwards[Layered[A], A]):
 class MtpForwards(CachedForwards[Mtp[A], A]):
     """Qwen3.5's own drafter: its normalised output stands in for a hidden state."""
 
-    def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:  # noqa: ARG002
-        base, parts = self._base, self._parts
-        last = self._advance(outline, start, outline.slots)
-        return self._recurrent(outline, last, lambda x: base.project(parts.norm(x)), parts.follow)
+    def _fuse(self, outline: Outline) -> Fuse[A]:  # noqa: ARG002
+        return self._parts.follow
+
+    def _project(self, features: A) -> A:
+        return self._base.project(self._parts.norm(features))
 
     def _rows(self, outline: Outline, run: Run) -> A:  # noqa: ARG002
         embeddings = self._base.embeddings(run.start + 1, run.stop + 1)
@@ -167,10 +171,8 @@ class SeeingForwards(CachedForwards[Seeing[A], A]):
         """The last vector [1, H] of each image by its columns, from when its slots were fed."""
         return {}
 
-    def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:  # noqa: ARG002
-        last = self._advance(outline, start, outline.slots)
-        fuse = partial(self._joined, outline.last_image(outline.slots))
-        return self._recurrent(outline, last, self._base.project, fuse)
+    def _fuse(self, outline: Outline) -> Fuse[A]:
+        return partial(self._joined, outline.last_image(outline.slots))
 
     def _rows(self, outline: Outline, run: Run) -> A:
         base = self._base
@@ -190,9 +192,8 @@ class SeeingForwards(CachedForwards[Seeing[A], A]):
 class FusedForwards(CachedForwards[Fused[A], A]):
     """EAGLE-3: the layer reads the states of several layers, and the head has its own logits."""
 
-    def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:  # noqa: ARG002
-        last = self._advance(outline, start, outline.slots)
-        return self._recurrent(outline, last, self._parts.project)
+    def _project(self, features: A) -> A:
+        return self._parts.project(features)
 
     def _rows(self, outline: Outline, run: Run) -> A:  # noqa: ARG002
         base, count = self._base, run.stop - run.start

@@ -1,6 +1,6 @@
 """A loaded head, which opens drafters beside targets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic
 
 from mmspec.checkpoints.config import ModelConfig
@@ -40,44 +40,31 @@ class PredictiveHead(Generic[A]):
         """parts: the head's tensors, all of which are read.  draft_ids: see `read_draft_ids`."""
         self.config = config
         self._layers = config.captured(target)
-        self._parts = _modules(config, parts, target.image_token_id or 0, draft_ids)
+        image_id = target.image_token_id or 0
+        self._modules, self._forwards = _modules(config, parts, image_id, draft_ids)
 
     def open_drafter(
         self, target: Target, sampling: Sampling, tree: Tree | None = None
     ) -> HeadDrafter:
         """Open an empty sequence beside `target`, which keeps its hidden states from now on."""
-        parts = self._parts
-        forwards: HeadForwards[Any, A]
-        setting = target.hidden_states(self._layers), sampling, tree
-        match parts:
-            case Seeing():
-                forwards = SeeingForwards(parts, *setting)
-            case Mtp():
-                forwards = MtpForwards(parts, *setting)
-            case Layered():
-                forwards = LayeredForwards(parts, *setting)
-            case Fused():
-                forwards = FusedForwards(parts, *setting)
-            case BlockModules():
-                forwards = BlockForwards(parts, *setting)
-            case _:
-                forwards = SlottedForwards(parts, *setting)
-        config = self.config
+        base, config = target.hidden_states(self._layers), self.config
+        forwards = self._forwards(self._modules, base, sampling, tree)
         outline = Outline(config.apart, config.packed, in_place=config.kind == "vispec")
         return HeadDrafter(forwards, outline, config.slots, config.positions)
 
 
 def _modules(
     config: HeadConfig, parts: Parts[A], image_id: int, draft_ids: Sequence[int] | None
-) -> Layered[A] | Fused[A] | Slotted[A] | BlockModules[A]:
+) -> tuple[object, Callable[..., HeadForwards[Any, A]]]:
+    """The modules of the head's kind, and what opens their forwards beside a target."""
     if config.layer is None:
-        return Slotted(parts, config)
+        return Slotted(parts, config), SlottedForwards
     if config.block:
-        return BlockModules(parts, config.block, config.layer, draft_ids)
+        return BlockModules(parts, config.block, config.layer, draft_ids), BlockForwards
     if config.eagle3:
-        return Fused(parts, config.eagle3, config.layer, draft_ids, image_id)
+        return Fused(parts, config.eagle3, config.layer, draft_ids, image_id), FusedForwards
     if config.kind == KIND:
-        return Mtp(parts, config, config.layer)
+        return Mtp(parts, config, config.layer), MtpForwards
     if config.kind == "vispec":
-        return Seeing(parts, config, config.layer)
-    return Layered(parts, config, config.layer)
+        return Seeing(parts, config, config.layer), SeeingForwards
+    return Layered(parts, config, config.layer), LayeredForwards
