@@ -119,14 +119,6 @@ class HostDraft:
         """The number of drafted tokens, n."""
         return len(self.tokens)
 
-    def first(self, count: int) -> "HostDraft | None":
-        """The draft of the first `count` nodes, perhaps a chain; None if there are none."""
-        parents = self.parents[:count] if self.parents else None
-        if parents == [*range(-1, count - 1)]:
-            parents = None
-        tokens, chances = self.tokens[:count], self.chances[:count]
-        return HostDraft(tokens, parents, chances, self.by_lookup) if count else None
-
 
 def deepest(parents: Sequence[Any], count: int) -> int:
     """The most nodes on one path of a tree; raises DraftError unless its `count` nodes make one."""

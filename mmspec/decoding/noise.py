@@ -33,13 +33,10 @@ class Noise:
     """
 
     def keys(self, count: int) -> list[list[int]]:
-        """Keys [count, 2] of this and the next positions: two unsigned 32-bit integers each."""
-        return [self.key(depth) for depth in range(count)]
-
-    def key(self, depth: int) -> list[int]:
-        """The key of the position `depth` tokens on: an odd multiplier and an offset."""
-        bits = _mixed(_mixed(self.seed & _64_BITS) ^ (self.position + depth))
-        return [bits & _32_BITS | 1, bits >> 32]
+        """Keys [count, 2] of this and the next positions: an odd multiplier and an offset of 32 bits."""
+        seed = _mixed(self.seed & _64_BITS)
+        bits = [_mixed(seed ^ (self.position + depth)) for depth in range(count)]
+        return [[each & _32_BITS | 1, each >> 32] for each in bits]
 
 
 NO_NOISE = Noise(seed=0, position=0)
@@ -71,7 +68,7 @@ def exponentials(xp: Any, keys: Array, tokens: Array) -> Array:
 def exponential(key: Sequence[int], token: int) -> float:
     """The variable of one token, not rounded to float32: for a few tokens faster than arrays are.
 
-    key: [2] from `Noise.key`.
+    key: [2], one of `Noise.keys`.
     """
     h = _hash((key[0] * token + key[1]) & _32_BITS) & _32_BITS
     return -log1p(-(h + 0.5) * 2.0**-32)

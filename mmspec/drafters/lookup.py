@@ -16,7 +16,7 @@ from mmspec.decoding.draft import HostDraft, Plan
 from mmspec.decoding.noise import Noise, exponential
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.text_index import LONGEST, TextIndex
+from mmspec.drafters.text_index import CONTEXTS, LONGEST, STEPS, TextIndex
 from mmspec.ground.tokens import NO_TOKEN
 
 OWN = 4.0
@@ -84,7 +84,7 @@ class LookupDrafter:
         tree = self._tree and self._tree.within(plan.nodes, plan.gamma)
         tree = tree or Tree((1,) * plan.gamma, nodes=plan.gamma)
         depth = tree.depth(plan.gamma)
-        greedy = self._sampling.greedy
+        keys = None if self._sampling.greedy else noise.keys(depth)
         least, serial = min(LEAST, 0.8 / tree.nodes), count()
         tokens: list[int] = []
         parents: list[int] = []
@@ -97,7 +97,7 @@ class LookupDrafter:
             if at < depth and levels:
                 width = tree.branching[at] if tree.branching else tree.width
                 shares, below = successors(levels, at)
-                for token, share in ranked(shares, None if greedy else noise.key(at))[:width]:
+                for token, share in ranked(shares, keys and keys[at])[:width]:
                     if chance * share >= least:
                         longer = below.get(token, [])
                         node = (-chance * share, next(serial), token, parent, at + 1, longer)
@@ -110,15 +110,21 @@ class LookupDrafter:
             chances.append(-minus_chance)
             chance, parent = chances[-1], len(tokens) - 1
         size = plan.pays(chances) if plan.pays else len(tokens)
-        return HostDraft(tokens, parents, chances, by_lookup=True).first(size) if size else None
+        if not size:
+            return None
+        is_chain = parents[:size] == [*range(-1, size - 1)]
+        shape = None if is_chain else parents[:size]
+        return HostDraft(tokens[:size], shape, chances[:size], by_lookup=True)
 
     def _levels(self, depth: int) -> Levels:
         """The places after the last tokens, with continuations of `depth` tokens."""
         levels: list[Places] = [[] for _ in range(LONGEST + 1)]
         for text in self._texts:
-            tokens = text.index.tokens
-            for level, places in zip(levels, text.index.places(self._text.context), strict=True):
+            tokens, found = text.index.tokens, text.index.places(self._text.context)
+            for level, places in zip(levels, found, strict=True):
                 level += [(text.weight, tokens[at : at + depth]) for at in places]
+            if sum(map(len, found[CONTEXTS[0] :])) == STEPS[0]:
+                break  # other texts would hardly count
         return [(size, levels[size]) for size in range(LONGEST, -1, -1) if levels[size]]
 
 

@@ -142,14 +142,18 @@ class TextIndex:
         backwards = list(enumerate(reversed(context), start=1))
         keys = _keys([NO_TOKEN] * CONTEXTS[0] + list(context))
         for size, key, steps, table in zip(CONTEXTS, keys, STEPS, self._tables, strict=True):
-            compared = backwards[:most]
+            compared, agreeing = backwards[:most], 0
             for place in table.places(key, steps if len(context) >= size else 0):
                 for back, token in compared:
                     if tokens[place - back] != token:
                         back -= 1
                         break
-                if size <= back < most:
-                    found[back].append(place)
+                if back >= size:
+                    agreeing += 1
+                    if back < most:
+                        found[back].append(place)
+            if agreeing == steps:
+                break  # shorter contexts would hardly count
             most = size
         if not any(found):
             start = max(CONTEXTS[0] + 1, len(self.tokens) - REACH)

@@ -123,10 +123,9 @@ def estimated(each, sure, rounds, length):
     sizes, cost = [], 0.0
     for _ in range(rounds):
         chance = 0.95 if each.dice.random() < 0.5 else 0.4
-        draft = HostDraft([0] * 8, None, [chance**place for place in range(1, 9)])
-        plan = length.choose(50, 100)
-        draft = plan.pays and draft.first(plan.pays(draft.chances)) if plan.gamma else None
-        size, right = draft.size if draft else 0, 0
+        chances = [chance**place for place in range(1, 9)]
+        plan, right = length.choose(50, 100), 0
+        size = plan.pays(chances) if plan.gamma and plan.pays else 0
         while right < size and each.dice.random() < sure[chance]:
             right += 1
         sizes.append((chance, size))

@@ -18,7 +18,8 @@ from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import NO_NOISE, Noise, exponentials
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.lookup import DOUBT, OWN, SHORTEST, LookupDrafter, successors
+from mmspec.drafters.lookup import DOUBT, OWN, SHORTEST, KnownText, LookupDrafter, successors
+from mmspec.drafters.text_index import TextIndex
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.tokens import NO_TOKEN
 from support.scripted import ScriptedFeatures
@@ -54,6 +55,17 @@ def proposed(drafter, gamma=5):
 )
 def test_a_chain_is_the_likeliest_continuation(tokens, expected):
     assert proposed(drafter_of(tokens)) == (expected and (expected, None))
+
+
+@pytest.mark.parametrize(("count", "least", "most"), [(8, 0.6, 0.7), (20, 0.97, 0.98)])
+def test_other_texts_count_only_where_the_conversation_says_little(count, least, most):
+    other, same = TextIndex(), [1, 2, 3, 4, 5, 6, 7, 8]
+    other.extend([*same, 0] * 40)
+    drafter = LookupDrafter(GREEDY, Tree(nodes=1), [KnownText(other, 1.0)])
+    drafter.extend([Segment(([*same, 9] * count + same,))])
+    draft = drafter.draft(Plan(1), NO_NOISE)
+    assert draft.tokens == [9]
+    assert least < draft.chances[0] < most
 
 
 def test_a_tree_has_what_else_followed():

@@ -154,4 +154,4 @@ def test_the_smallest_temperatures_are_greedy(temperature):
 def test_one_variable_is_that_of_arrays(seed, position, token):
     noise = Noise(seed, position)
     (of_arrays,) = exponentials(np, keys(noise, 1), np.array([token], dtype=np.uint32))[0]
-    assert exponential(noise.key(0), token) == pytest.approx(of_arrays, rel=1e-5)
+    assert exponential(noise.keys(1)[0], token) == pytest.approx(of_arrays, rel=1e-5)

@@ -34,6 +34,8 @@ def searched(tokens, context):
                 steps -= 1
                 if agree < most and steps >= 0:
                     groups[agree].append(place)
+        if steps <= 0:
+            break
         most = size
     if not any(groups):
         latest = range(len(tokens) - 1, max(0, len(tokens) - REACH - 1), -1)
@@ -89,6 +91,13 @@ def test_after_a_new_token_it_finds_what_followed_new_tokens(length):
     tokens = [*range(8), *[7, 8] * (length // 2), *range(20, 26)]
     assert found(index_of(tokens)) == searched(tokens, tokens[-LONGEST:])
     assert any(found(index_of(tokens))[0])
+
+
+def test_after_enough_long_contexts_no_shorter_ones_are_searched():
+    tokens = [1, 2, 3] * 20
+    places = found(index_of(tokens))
+    assert places == searched(tokens, tokens[-LONGEST:])
+    assert [len(each) for each in places] == [0] * LONGEST + [STEPS[0]]
 
 
 def test_tables_that_grew_shrink_again():
