@@ -16,7 +16,7 @@ from mmspec.decoding.draft import HostDraft, Plan
 from mmspec.decoding.noise import Noise, exponential
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.text_index import CONTEXTS, LONGEST, STEPS, TextIndex
+from mmspec.drafters.text_index import CONTEXTS, LONGEST, TextIndex
 from mmspec.ground.tokens import NO_TOKEN
 
 OWN = 4.0
@@ -119,12 +119,14 @@ class LookupDrafter:
     def _levels(self, depth: int) -> Levels:
         """The places after the last tokens, with continuations of `depth` tokens."""
         levels: list[Places] = [[] for _ in range(LONGEST + 1)]
+        above = 0
         for text in self._texts:
-            tokens, found = text.index.tokens, text.index.places(self._text.context)
+            if above == CONTEXTS[0]:
+                break
+            tokens = text.index.tokens
+            found, above = text.index.places(self._text.context, above)
             for level, places in zip(levels, found, strict=True):
                 level += [(text.weight, tokens[at : at + depth]) for at in places]
-            if sum(map(len, found[CONTEXTS[0] :])) == STEPS[0]:
-                break  # other texts would hardly count
         return [(size, levels[size]) for size in range(LONGEST, -1, -1) if levels[size]]
 
 

@@ -132,33 +132,36 @@ class TextIndex:
                 table.remove(place, key)
             del self.tokens[place]
 
-    def places(self, context: Sequence[int]) -> list[list[int]]:
+    def places(self, context: Sequence[int], above: int = 0) -> tuple[list[list[int]], int]:
         """The latest places whose contexts end as `context`, by the number of tokens that agree.
 
         If there are none, then places after any token that was new there, with an agreement of 0.
+        Contexts exceed `above` tokens; also returned is that of other texts: where longer contexts
+        have so many places, shorter ones would hardly count.
         """
         found: list[list[int]] = [[] for _ in range(LONGEST + 1)]
-        tokens, most = self.tokens, LONGEST + 1
+        tokens, most, count = self.tokens, LONGEST + 1, 0
         backwards = list(enumerate(reversed(context), start=1))
         keys = _keys([NO_TOKEN] * CONTEXTS[0] + list(context))
         for size, key, steps, table in zip(CONTEXTS, keys, STEPS, self._tables, strict=True):
-            compared, agreeing = backwards[:most], 0
+            if size <= above:
+                break
+            compared = backwards[:most]
             for place in table.places(key, steps if len(context) >= size else 0):
                 for back, token in compared:
                     if tokens[place - back] != token:
                         back -= 1
                         break
-                if back >= size:
-                    agreeing += 1
-                    if back < most:
-                        found[back].append(place)
-            if agreeing == steps:
-                break  # shorter contexts would hardly count
+                if size <= back < most:
+                    found[back].append(place)
+                    count += 1
             most = size
-        if not any(found):
+            if count >= steps:
+                above = size
+        if not above and not count:
             start = max(CONTEXTS[0] + 1, len(self.tokens) - REACH)
             found[0] = self._tables[-1].firsts(start)[:MOST_NEW]
-        return found
+        return found, above
 
 
 def _keys(tokens: Sequence[Any]) -> tuple[Any, Any, Any]:
