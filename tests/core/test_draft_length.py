@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 from simulate import ACCEPTANCES, TOKENS, Fixed, answer_cost, simulated
 
-from mmspec.decoding.draft import HostDraft, Plan
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
 from mmspec.decoding.tree import width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA, Reliability
