@@ -33,7 +33,7 @@ class Noise:
     """
 
     def keys(self, count: int) -> list[list[int]]:
-        """Keys [count, 2] of this and the next positions: an odd multiplier and an offset of 32 bits."""
+        """Keys [count, 2] of this and the next positions: an odd multiplier and an offset."""
         seed = _mixed(self.seed & _64_BITS)
         bits = [_mixed(seed ^ (self.position + depth)) for depth in range(count)]
         return [[each & _32_BITS | 1, each >> 32] for each in bits]
