@@ -97,7 +97,7 @@ class LookupDrafter:
             if at < depth and levels:
                 width = tree.branching[at] if tree.branching else tree.width
                 shares, below = successors(levels, at)
-                for token, share in ranked(shares, keys and keys[at])[:width]:
+                for token, share in ranked(shares, keys[at] if keys else None)[:width]:
                     if chance * share >= least:
                         longer = below.get(token, [])
                         node = (-chance * share, next(serial), token, parent, at + 1, longer)
