@@ -84,4 +84,7 @@ def is_there(path: Path) -> bool:
 
 def expand_home(path: str | Path) -> Path:
     """`path` with ~ and ~NAME expanded; unchanged if there is no such user."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises for no such name
+    try:
+        return Path(os.path.expanduser(path))  # noqa: PTH111 - Path's raises for no such user
+    except ValueError:  # a name with a zero byte
+        return Path(path)

@@ -107,9 +107,11 @@ def pair(models: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def long_pair(checkpoints: Path) -> tuple[Path, Path]:
-    """A pair with room for an answer of seconds."""
-    return factory.tiny_pair(checkpoints / "long", positions=60_000)
+def long(checkpoints: Path) -> list[str]:
+    """Options of a pair with room for an answer of seconds, and of an answer that takes it."""
+    target, draft = map(str, factory.tiny_pair(checkpoints / "long", positions=60_000))
+    pair = ["--model", target, "--draft", draft, "--backend", "torch"]
+    return [*pair, "--max-new-tokens", "50000", "--repeat-limit", "0", "--details"]
 
 
 @pytest.fixture

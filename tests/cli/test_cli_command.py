@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from cli_reference import reference
 
 from mmspec.prompt.images import READ
 from mmspec_cli.completion import SHELLS
 from mmspec_cli.main import COMMANDS, main
+
+ASK = ["generate", "--prompt", "x"]
 
 
 @pytest.mark.parametrize(
@@ -21,16 +24,26 @@ from mmspec_cli.main import COMMANDS, main
         ([__file__], [f"mmspec chat {__file__}"]),
         (["generate"], ["--prompt", "mmspec generate --help"]),
         (["generate", "--prompt", " "], ["--prompt is empty"]),
-        (["generate", "--prompt", "x", "--model", "minni"], ["'minni'", "nearest: mini"]),
-        (["generate", "--prompt", "x", "--model", "some/where"], ["some/where", "models pull"]),
+        ([*ASK, "--model", "minni"], ["'minni'", "nearest: mini"]),
+        ([*ASK, "--model", "some/where"], ["some/where", "models pull"]),
         (["chat", "--model", "llava-1.5-13b"], ["llava-1.5-13b", "models pull"]),
-        (["generate", "--prompt", "x", "--backend", "toch"], ["'toch'", "nearest: torch"]),
-        (["generate", "--prompt", "x", "--weights", "1,b"], ["1,b", "2,1,1"]),
-        (["generate", "--prompt", "x", "--weights", "1"], ["--weights needs --drafting"]),
-        (["generate", "--prompt", "x", "nowhere.png"], ["nowhere.png", "cannot be read"]),
-        (["generate", "--prompt", "x", "--model", "mini-msd"], ["mini-msd is a head", "draft of"]),
-        (["generate", "--prompt", "x", "--draft", "mini-msd", "--drafting", "MT"], ["use msd"]),
-        (["generate", "--prompt", "x", "--draft", "mini-msd", "--adaptive"], ["--adaptive"]),
+        ([*ASK, "--backend", "toch"], ["'toch'", "nearest: torch"]),
+        ([*ASK, "--weights", "1,b"], ["1,b", "2,1,1"]),
+        ([*ASK, "--weights", "1"], ["--weights needs --drafting"]),
+        ([*ASK, "nowhere.png"], ["nowhere.png", "cannot be read"]),
+        ([*ASK, "--model", "mini-msd"], ["mini-msd is a head", "draft of"]),
+        ([*ASK, "--draft", "mini-msd", "--drafting", "MT"], ["use msd"]),
+        ([*ASK, "--draft", "mini-msd", "--adaptive"], ["--adaptive"]),
+        ([*ASK, "--gamma", "many"], ["'many'", "auto"]),
+        ([*ASK, "--drafting", "MT", "--pool", "36"], ["--pool 36", "with a P"]),
+        ([*ASK, "--drafting", "none", "--adaptive"], ["--adaptive needs a --drafting"]),
+        ([*ASK, "--drafting", "lookup", "--adaptive"], ["--adaptive", "'lookup'"]),
+        ([*ASK, "--drafting", "msd"], ["--drafting msd needs a head"]),
+        ([*ASK, "--draft", "none", "--adaptive"], ["--adaptive needs a draft"]),
+        ([*ASK, "--tree-nodes", "5"], ["--tree-nodes needs --tree"]),
+        ([*ASK, "--draft", "none", "--drafting", "M"], ["--drafting M needs a draft", "--draft"]),
+        ([*ASK, "--device", "cuba"], ["'cuba'", "nearest: cuda"]),
+        ([*ASK, "--dtype", "float8"], ["float8", "float32"]),
         (["check", "--prompt", "x", "--drafting", "none"], ["--draft"]),
         (["chat", "no\x1bwhere.png"], ["where.png", "cannot be read"]),
         (["bench", "peers", "--peers", "mlx,tgi"], ["unknown peer 'tgi'"]),
@@ -41,7 +54,7 @@ from mmspec_cli.main import COMMANDS, main
     ],
 )
 def test_errors_are_one_line_that_says_what_to_do(run, monkeypatch, arguments, words):
-    monkeypatch.setattr("mmspec.chat.engine.load_model", None)  # it is said before anything is read
+    monkeypatch.setattr("mmspec.chat.engine.load_backend", None)  # no framework is needed for it
     status, out, err = run(*arguments)
     assert (status, out) == (2, "")
     assert err.startswith("mmspec: ")
@@ -49,6 +62,13 @@ def test_errors_are_one_line_that_says_what_to_do(run, monkeypatch, arguments, w
     assert "\x1b" not in err
     for word in words:
         assert word in err
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
+def test_a_device_that_this_framework_has_not_is_refused(run):
+    status, out, err = run(*ASK, "--device", "cuda")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "'cuda' is not on this machine: use cpu" in err
 
 
 @pytest.mark.parametrize(

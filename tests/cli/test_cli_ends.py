@@ -26,14 +26,6 @@ def end(terminal: Terminal, number: signal.Signals) -> None:
     assert "Traceback" not in terminal.screen
 
 
-@pytest.fixture
-def long(long_pair) -> list[str]:
-    """Options of an answer that goes on for long."""
-    target, draft = map(str, long_pair)
-    models = ["--model", target, "--draft", draft, "--backend", "torch"]
-    return [*models, "--max-new-tokens", "50000", "--repeat-limit", "0", "--details"]
-
-
 @pytest.mark.parametrize(
     ("command", "answering", "number"),
     [

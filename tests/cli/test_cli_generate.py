@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from support.commands import Run
 from support.films import film
@@ -85,34 +84,6 @@ def test_an_image_that_only_the_prompt_names_is_said_to_be_text(
     asked = ["generate", *[red] * images, "--prompt", f"What is in {named}?", *pair]
     expected = f"{named}: the model reads the name alone; name an image before --prompt to show it"
     assert run(*asked).err.split("\n").count(expected) == remarks
-
-
-without_cuda = pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
-
-
-@pytest.mark.parametrize(
-    ("extra", "words"),
-    [
-        (["--gamma", "many"], ["'many'", "auto"]),
-        (["--drafting", "MT", "--pool", "36"], ["--pool 36", "with a P"]),
-        (["--drafting", "none", "--adaptive"], ["--adaptive needs a --drafting"]),
-        (["--drafting", "lookup", "--adaptive"], ["--adaptive", "'lookup'"]),
-        (["--drafting", "msd"], ["--drafting msd needs a head"]),
-        (["--draft", "none", "--adaptive"], ["--adaptive needs a draft"]),
-        (["--tree-nodes", "5"], ["--tree-nodes needs --tree"]),
-        (["--draft", "none", "--drafting", "M"], ["--drafting M needs a draft", "--draft"]),
-        pytest.param(["--device", "cuda"], ["'cuda'", "use cpu"], marks=without_cuda),
-        (["--device", "cuba"], ["'cuba'", "nearest: cuda"]),
-        (["--dtype", "float8"], ["float8", "float32"]),
-    ],
-)
-def test_choices_that_cannot_be_had_are_named(run, pair, red, extra, words, monkeypatch):
-    if "cuda" not in extra:  # the others need no framework
-        monkeypatch.setattr("mmspec.chat.engine.load_backend", None)
-    status, out, err = run("generate", red, "--prompt", "x", *pair, *extra)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    for word in words:
-        assert word in err
 
 
 def test_a_directory_is_named_by_its_whole_path(run, llama_path, monkeypatch):

@@ -21,11 +21,9 @@ STOPPED = r"stopped; /retry[\s\S]*peak[\s\S]*"
 
 
 @pytest.fixture
-def chat(long_pair, red) -> list[str]:
+def chat(long, red) -> list[str]:
     """The arguments of a chat whose answers go on for long."""
-    target, draft = map(str, long_pair)
-    options = ["--model", target, "--draft", draft, "--backend", "torch", "--details"]
-    return ["chat", "red.png", *options, "--max-new-tokens", "50000", "--repeat-limit", "0"]
+    return ["chat", "red.png", *long]
 
 
 @pytest.fixture
@@ -87,10 +85,9 @@ def from_pipe(arguments: list[str]) -> int:
     return endless.main(arguments)
 
 
-def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long_pair, tmp_path):
+def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long, tmp_path):
     os.mkfifo(tmp_path / "in")
-    chat = ["chat", "--model", str(long_pair[0]), "--draft", "none", "--details"]
-    child = start_process(from_pipe, [*chat, "--max-new-tokens", "50000"], directory=tmp_path)
+    child = start_process(from_pipe, ["chat", *long, "--draft", "none"], directory=tmp_path)
     with (tmp_path / "in").open("w") as pipe:
         pipe.write("one\ntwo\n")
         pipe.flush()
