@@ -173,11 +173,12 @@ class _Shown:
         goes_on = not self._ended and stop == self._lines and not (style and has_end)
         self._begin_line(start)
         fixed = [*takewhile(_is_fixed, inline.children)] if goes_on else inline.children
-        for kind, text, inner in _runs(fixed, style):
-            if kind == "softbreak":
+        for text, inner in _runs(fixed, style):
+            if text == "\n":
                 self._end_line()
                 self._begin_line(self._line)
-            self._put(text, inner)
+            else:
+                self._put(text, inner)
         if len(fixed) == len(inline.children):
             self._line = stop - 1
             self._end_line()
@@ -241,7 +242,7 @@ class _Cell(NamedTuple):
 
 def _cell(cell: SyntaxTreeNode) -> _Cell:
     runs = _runs(cell.children[0].children, BOLD if cell.tag == "th" else None)
-    return _Cell([(text, style) for _, text, style in runs], str(cell.attrs.get("style", "")))
+    return _Cell([*runs], str(cell.attrs.get("style", "")))
 
 
 def _table_lines(rows: list[list[_Cell]], room: int) -> list[list[Run]]:
@@ -265,10 +266,8 @@ def _row_line(row: list[_Cell], widths: list[int]) -> list[Run]:
     return line
 
 
-def _runs(
-    nodes: Sequence[SyntaxTreeNode], style: str | None
-) -> Iterator[tuple[str, str, str | None]]:
-    """The type, text and style of each part of a text; a newline is a part of its own."""
+def _runs(nodes: Sequence[SyntaxTreeNode], style: str | None) -> Iterator[Run]:
+    """The parts of a text; a newline is a part of its own."""
     for node in nodes:
         styles = [*(style or "").split(), *filter(None, [_STYLES.get(node.type)])]
         inner = " ".join(dict.fromkeys(styles)) or None
@@ -277,5 +276,5 @@ def _runs(
             continue
         for number, text in enumerate(node.content.split("\n")):
             if number:
-                yield "softbreak", "", None
-            yield node.type, text, inner
+                yield "\n", None
+            yield text, inner

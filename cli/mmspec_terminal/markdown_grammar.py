@@ -137,7 +137,7 @@ def _newline(state: StateInline, silent: bool) -> bool:
         return False
     if not silent:
         state.pending = state.pending.rstrip(" \t")
-        state.push("softbreak", "", 0)
+        state.push("softbreak", "", 0).content = "\n"
     state.pos += 1
     return True
 

@@ -146,11 +146,6 @@ PLACE = together(
 """Where, in which numbers and on how large images models compute."""
 LOADING = together(MODEL, DRAFT, DRAFT_QUANTIZE, PLACE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
-MODELS = (
-    *("model", "draft", "draft_quantize", "captioner", "captions", "draft_text"),
-    *("backend", "device", "dtype", "quantize", "threads", "max_image_tokens"),
-)
-"""The names of the options for loading models and a captioner."""
 
 
 def gamma_option(default: int | str) -> Decorator:

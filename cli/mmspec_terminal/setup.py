@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import wraps
+from inspect import signature
 from typing import Any, Literal
 
 from mmspec.chat.engine import Engine, load
@@ -76,7 +77,7 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def read_setup(screen: Screen, values: dict[str, Any]) -> Setup:
     """The models and the decoding that `values` name, which loses these options."""
-    models = {name: values.pop(name) for name in options.MODELS}
+    models = {name: values.pop(name) for name in signature(load).parameters if name in values}
     return Setup(screen, models, decoding_options(values))
 
 

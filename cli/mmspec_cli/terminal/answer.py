@@ -1,12 +1,11 @@
 """Shows an answer as it is generated, and what it cost: a line, or a JSON object."""
 
-from collections.abc import Generator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from time import perf_counter
 from typing import Any
 
-from mmspec.chat.answer import Answer, Piece, Stream
+from mmspec.chat.answer import Answer, Stream
 from mmspec.chat.chat import Chat
 from mmspec.chat.engine import Engine
 from mmspec.chat.session import Prefilled
@@ -15,8 +14,6 @@ from mmspec.decoding.tree import Tree
 from mmspec_cli.terminal.interrupt import Interrupt
 from mmspec_terminal.render import Screen
 from mmspec_terminal.wording import counted
-
-Answering = Stream | Generator[Prefilled | Piece]
 
 FASTER = 1.05
 """The least ratio to plain decoding that the short line under an answer calls faster."""
@@ -31,7 +28,7 @@ def introduction(engine: Engine) -> list[str]:
     return [*engine.notes, f"{engine.target.name}: {note}"] if note else engine.notes
 
 
-def stream(answering: Answering, screen: Screen, interrupt: Interrupt) -> float | None:
+def stream(answering: Stream, screen: Screen, interrupt: Interrupt) -> float | None:
     """Write an answer's text as it is generated, until its end or Ctrl-C; none in JSON mode.
 
     The first Ctrl-C ends the answer after the current round, a second one at once; later ones are
@@ -41,7 +38,7 @@ def stream(answering: Answering, screen: Screen, interrupt: Interrupt) -> float 
     first = None
     screen.progress("looking")
     try:
-        with suppress(KeyboardInterrupt), closing(answering):
+        with suppress(KeyboardInterrupt), answering:
             for item in answering:
                 if isinstance(item, Prefilled):
                     screen.progress(f"reading {item.done} of {item.total} tokens")

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 
+from mmspec.chat.answer import Stream
 from mmspec.chat.chat import Chat
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import CheckpointError, ContextError, MmspecError, UsageError, WriteError
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.absent_models import load_or_pull
-from mmspec_cli.terminal.answer import FASTER, Answering, answer_report, footer, remarks, stream
+from mmspec_cli.terminal.answer import FASTER, answer_report, footer, remarks, stream
 from mmspec_cli.terminal.attachments import take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations, remember
@@ -63,7 +64,6 @@ class Dialogue:
     """The number of questions that an empty line forgets, and the question that it asks again."""
     file: Path | None = None
     """The file that the conversation was last saved to or loaded from."""
-    _explained: bool = False
     _keeping_fails: bool = False
     _decodes_plainly: bool = False
     """True if the last answer ended in plain decoding, because drafts do not pay."""
@@ -215,7 +215,7 @@ class Dialogue:
             self.chat.options = replace(options, seed=options.seed + 1)
         self._show(answering)
 
-    def _show(self, answering: Answering) -> None:
+    def _show(self, answering: Stream) -> None:
         typing = hidden_typing() if self.interactive else nullcontext()
         with typing, deferred_interrupt() as interrupt:
             try:
@@ -240,17 +240,20 @@ class Dialogue:
         if ended in UNFINISHED:
             screen.note(UNFINISHED[ended].format(tokens))
         for note in remarks(answer, details=details):
-            words = re.sub(r"\d+(\.\d+)?", "#", note)
-            if words not in self._shown_notes:  # one that differs in its numbers alone is no news
-                screen.note(note)
-            self._shown_notes.add(words)
+            self._note_once(note)
         screen.note(footer(self.chat, first_token, details=details))
         if details:
             return
         self._say_if_drafting_changed()
-        if self.interactive and not self._explained and answer.speed_up:
-            screen.note(EXPLANATION)
-            self._explained = True
+        if self.interactive and answer.speed_up:
+            self._note_once(EXPLANATION)
+
+    def _note_once(self, note: str) -> None:
+        """Show a remark, unless one was shown that differs in its numbers alone."""
+        words = re.sub(r"\d+(\.\d+)?", "#", note)
+        if words not in self._shown_notes:
+            self.screen.note(note)
+        self._shown_notes.add(words)
 
     def _say_if_drafting_changed(self) -> None:
         """Say once that drafts ceased to pay, or pay again, unless the answer was no faster."""
