@@ -97,7 +97,7 @@ def read_chat(fields: Fields, defaults: Options) -> ChatRequest:
         tools=[] if choice == "none" else tools,
         forced=forced,
         calls=1 if one else None,
-        thinking=template.flag(THINKING) if THINKING in template.values else None,
+        thinking=None if template.get(THINKING) is None else template.flag(THINKING),
     )
 
 

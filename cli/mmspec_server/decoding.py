@@ -176,8 +176,7 @@ class ConversationCache:
     def __init__(self, engine: Engine, count: int, size: int) -> None:
         """count: the most chats that are kept.  size: the most bytes that their caches take."""
         self._engine, self._count, self._size = engine, count, size
-        self._chats: list[tuple[Chat, Sequence[Chunk]]] = []
-        """Each with the prompt of its last answer."""
+        self._chats: list[Chat] = []
         self.bytes = 0
         """Bytes of all caches that are kept."""
 
@@ -190,9 +189,9 @@ class ConversationCache:
 
         At its end, also by an error, the chat is kept; the least recently used ones leave.
         """
-        sizes = [self._served(chat, last, options, prompt.chunks) for chat, last in self._chats]
+        sizes = [self._served(chat, options, prompt.chunks) for chat in self._chats]
         if any(sizes):
-            chat, _ = self._chats.pop(sizes.index(max(sizes)))
+            chat = self._chats.pop(sizes.index(max(sizes)))
             chat.change(options)
             chat.conversation = prompt.before
         else:
@@ -200,25 +199,24 @@ class ConversationCache:
         try:
             yield chat
         finally:
-            self._keep(chat, prompt.chunks)
+            self._keep(chat)
 
-    def _keep(self, chat: Chat, prompt: Sequence[Chunk]) -> None:
+    def _keep(self, chat: Chat) -> None:
         if chat.held_tokens:
-            self._chats.append((chat, prompt))
-        sizes = [kept.cache_bytes for kept, _ in self._chats]
+            self._chats.append(chat)
+        sizes = [kept.cache_bytes for kept in self._chats]
         while len(sizes) > self._count or sum(sizes) > self._size:
             del self._chats[0], sizes[0]
         self.bytes = sum(sizes)
 
-    def _served(
-        self, chat: Chat, last: Sequence[Chunk], options: Options, chunks: Sequence[Chunk]
-    ) -> int:
-        """How many tokens of a prompt a chat's caches serve: most of its own, or its last again."""
+    def _served(self, chat: Chat, options: Options, chunks: Sequence[Chunk]) -> int:
+        """How many tokens of a prompt a chat's caches serve: most of theirs, or all of it."""
         own = {name: getattr(options, name) for name in UNSAMPLED}
         if replace(chat.options, **own) != options:
             return 0
         shared = chat.cached_tokens(chunks)
-        return shared if 2 * shared >= chat.held_tokens or last == chunks else 0
+        is_whole = shared == self._engine.positions(chunks) - 1  # all but the token that is fed
+        return shared if is_whole or 2 * shared >= chat.held_tokens else 0
 
 
 def answer(

@@ -72,7 +72,7 @@ def test_every_event_says_whether_its_text_was_drafted(pair: Live):
     found = chunks(pair, mmspec=DETAILS)
     told = parts(found)
     assert "".join(text for text, _ in told) == text_of(pair.chat(ASKED).json())
-    answered = pair.service.queue.call(lambda: pair.service.cache._chats[-1][0].answer)
+    answered = pair.service.queue.call(lambda: pair.service.cache._chats[-1].answer)
     stream = pair.service.engine.target.tokenizer.stream()
     rounds = [(stream.push(r.tokens[: r.accepted]), r.accepted) for r in answered.rounds[:1]]
     assert told[0] == (rounds[0][0].removeprefix(" "), True)

@@ -102,3 +102,5 @@ def test_thinking_is_refused_where_the_template_does_not_read_it(scripted: Live)
     reply = scripted.client.post(CHAT, json=body)
     assert reply.status_code == 400
     assert "does not read enable_thinking" in reply.json()["error"]["message"]
+    body["chat_template_kwargs"]["enable_thinking"] = None  # as if it were left out
+    assert scripted.client.post(CHAT, json=body).status_code == 200
