@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.plugins import load_backend
-from mmspec_bench.report.csv_files import csv_text
+from mmspec_bench.table import csv_text
 from mmspec_torch import model
 from mmspec_torch.sequence.executor import Executor
 from support.exactness_cases import Case, Count, cases, compare_all

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mmspec_bench.report.bench_run import BenchRun, read_run
-from mmspec_bench.suite.confidence import Interval, difference
-from mmspec_bench.suite.metrics import block_efficiency, pairs, ratio
+from mmspec_bench.suite.metrics import Interval, block_efficiency, difference, pairs, ratio
 from mmspec_bench.suite.rows import AnswerRow
 
 

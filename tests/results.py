@@ -22,7 +22,6 @@ from safetensors.numpy import load_file
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mmspec_bench.report.bench_run import BenchRun, read_run
-from mmspec_bench.report.csv_files import csv_text
 from mmspec_bench.suite.metrics import (
     acceptance_by_position,
     block_efficiency,
@@ -31,6 +30,7 @@ from mmspec_bench.suite.metrics import (
     throughput,
 )
 from mmspec_bench.suite.rows import PLAIN, AnswerRow
+from mmspec_bench.table import csv_text
 
 TESTS = Path(__file__).parent
 PAGES = TESTS.parent / "docs" / "results"

@@ -1,7 +1,10 @@
-"""Tables of text."""
+"""Tables of text, and of CSV."""
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +36,28 @@ def percent(value: float | None, digits: int = 1) -> str:
 def signed_percent(value: float | None) -> str:
     """A relative difference in per cent, with its sign; empty for None."""
     return "" if value is None else f"{value:+.1%}".replace("%", " %")
+
+
+def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
+    """CSV with one column per key in any line; a missing key is an empty cell."""
+    flat = [_flat(line) for line in lines]
+    text = io.StringIO()
+    columns = dict.fromkeys(name for line in flat for name in line)
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return text.getvalue()
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Cells by column: one per position of a list."""
+    line: dict[str, Any] = {}
+    for name, value in values.items():
+        match value:
+            case list():
+                line |= {f"{name}_{i}": entry for i, entry in enumerate(value, start=1)}
+            case str() if value.startswith(("=", "+", "-", "@")):
+                line[name] = f"'{value}"  # spreadsheets would read it as a formula
+            case _:
+                line[name] = value
+    return line

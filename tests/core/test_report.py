@@ -9,9 +9,9 @@ import pytest
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_bench.report import tables
 from mmspec_bench.report.bench_run import read_run
-from mmspec_bench.report.csv_files import csv_text
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, lines
 from mmspec_bench.suite.run_folder import SuiteSettings
+from mmspec_bench.table import csv_text
 from support.suite_row import plain, row, seconds
 
 

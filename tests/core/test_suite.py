@@ -16,9 +16,9 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import HubError, UsageError
 from mmspec_bench.suite import sources
-from mmspec_bench.suite.confidence import difference
 from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method, read_methods
+from mmspec_bench.suite.metrics import difference
 from mmspec_bench.suite.rows import append, read_rows
 from mmspec_bench.suite.sources import suite_samples
 from mmspec_world.wording import prompts

@@ -18,7 +18,7 @@ from benchmark_files import MODELS, benchmark, directory
 
 from mmspec.checkpoints.config import read_config
 from mmspec.prompt.images import open_picture
-from mmspec_bench.report.csv_files import csv_text
+from mmspec_bench.table import csv_text
 from support.opening_process import peak
 
 

@@ -17,9 +17,9 @@ from benchmark_files import ANSWERED, answers_file, benchmark, directory
 from benchmark_files import lines as lines_of
 
 from mmspec_bench.report.bench_run import BenchRun, read_run
-from mmspec_bench.report.csv_files import csv_text
 from mmspec_bench.suite.metrics import Summary
 from mmspec_bench.suite.rows import PLAIN
+from mmspec_bench.table import csv_text
 from mmspec_cli.main import main as mmspec
 from support.mmspec_suite import TOPICS
 

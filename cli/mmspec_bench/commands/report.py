@@ -7,8 +7,8 @@ import click
 from mmspec.ground.output_files import replace_text
 from mmspec_bench.commands.output import show_tables
 from mmspec_bench.report.bench_run import ALL, read_run
-from mmspec_bench.report.csv_files import csv_text
 from mmspec_bench.report.tables import report_tables, title
+from mmspec_bench.table import csv_text
 from mmspec_terminal.options import JSON
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import with_screen

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mmspec.ground.errors import UsageError
-from mmspec_bench.suite.confidence import tokens_per_round
-from mmspec_bench.suite.metrics import Summary, summarise
+from mmspec_bench.suite.metrics import Summary, summarise, tokens_per_round
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, AnswerRow, read_rows
 from mmspec_bench.suite.run_folder import SHARED, read_provenance
 from mmspec_terminal.wording import counted

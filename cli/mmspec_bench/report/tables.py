@@ -5,9 +5,9 @@ from typing import Any
 
 from mmspec.checkpoints.quantization import computed
 from mmspec_bench.report.bench_run import ALL, BenchRun
-from mmspec_bench.suite.confidence import DRAWS, LEVEL, Interval, difference, tokens_per_round
+from mmspec_bench.suite import metrics
 from mmspec_bench.suite.methods import is_single_view
-from mmspec_bench.suite.metrics import Summary, block_efficiency
+from mmspec_bench.suite.metrics import DRAWS, LEVEL, Summary
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, AnswerRow
 from mmspec_bench.table import Table, number, percent, positive, signed_percent
 from mmspec_terminal.wording import counted
@@ -60,7 +60,9 @@ def by_images(run: BenchRun) -> Table:
     counts = sorted({row.images for row in run.rows})
 
     def cell(name: str, count: int) -> str:
-        return _interval(tokens_per_round(row for row in run.of(name) if row.images == count))
+        own = (row for row in run.of(name) if row.images == count)
+        _, value, low, high = metrics.tokens_per_round(own)
+        return positive(value) + ("" if low is None else f" [{low:.2f}..{high:.2f}]")
 
     lines = [(name, *(cell(name, count) for count in counts)) for name in run.drafting]
     columns = ("method", *(counted(count, "image") for count in counts))
@@ -69,12 +71,6 @@ def by_images(run: BenchRun) -> Table:
         f"{percent(LEVEL, 0)} of {DRAWS:,} resamples."
     )
     return Table("By images", columns, lines, note)
-
-
-def _interval(interval: Interval) -> str:
-    """A value and its ends, such as 2.53 [2.41..2.66]; the value alone if there are none."""
-    text = positive(interval.value)
-    return text if interval.low is None else f"{text} [{interval.low:.2f}..{interval.high:.2f}]"
 
 
 def by_task(lines: Sequence[Summary]) -> Table:
@@ -89,18 +85,15 @@ def by_task(lines: Sequence[Summary]) -> Table:
 
 
 def against_best_view(run: BenchRun) -> Table:
-    """Other methods against the best single view, with intervals; empty if either is missing."""
-    title = "Against the best single view"
-    values = {name: block_efficiency(run.of(name)) for name in run.drafting}
+    """Other methods against the best single view, with intervals; no rows if either is missing."""
+    values = {name: metrics.block_efficiency(run.of(name)) for name in run.drafting}
     views = [name for name in run.drafting if values[name] and is_single_view(name)]
     best = max(views, key=lambda name: values[name], default="")
     intervals = {
         name: interval
         for name in run.drafting
-        if best not in ("", name) and (interval := difference(run.of(name), run.of(best)))
+        if best not in ("", name) and (interval := metrics.difference(run.of(name), run.of(best)))
     }
-    if not intervals:
-        return Table(title, (), ())
     columns = ("method", "tokens per round", f"than {best}", "from", "to")
     lines = [
         (name, number(values[name]), *map(signed_percent, interval[1:]))
@@ -108,10 +101,10 @@ def against_best_view(run: BenchRun) -> Table:
     ]
     counts = [each.samples for each in intervals.values() if each.low is not None]
     note = (
-        f"Tokens per round (micro) beside the {number(values[best])} of {best}, the best single "
-        f"view, which was chosen on the same answers. {_ends(counts, 'paired resamples')}"
+        f"Tokens per round (micro) beside the {number(values.get(best))} of {best}, the best "
+        f"single view, which was chosen on the same answers. {_ends(counts, 'paired resamples')}"
     )
-    return Table(title, columns, lines, note)
+    return Table("Against the best single view", columns, lines, note)
 
 
 def _ends(counts: Sequence[int], drawn: str) -> str:

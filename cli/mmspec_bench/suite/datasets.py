@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.errors import ImageError, UsageError, not_installed
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 from mmspec_bench.suite.samples import FollowUp, Read
@@ -90,9 +90,7 @@ def _open(file: Path) -> tuple[Any, Any]:
     try:
         from pyarrow import ArrowException, dataset
     except ImportError as error:
-        raise UsageError(
-            'reading parquet needs pyarrow: run pip install "mmspec[bench]"'
-        ) from error
+        raise not_installed("reading parquet", error, "bench") from error
     try:
         return dataset.field, dataset.dataset(file, format="parquet")
     except (ArrowException, OSError) as error:

@@ -1,27 +1,35 @@
-"""Reads the samples that --suite names: the synthetic world, datasets, prompts, clips."""
+"""Reads the samples that --suite names: the synthetic world, datasets, MMSpec, prompts, clips."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from typing import Annotated
 
 from mmspec.checkpoints.hub_cache import cached_dataset
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.ground.errors import HubError, UsageError, choice
 from mmspec.ground.input_files import expand_home
-from mmspec.prompt.conversation import Message
+from mmspec.ground.json_file import Length, read_lines, typed_lines
+from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.file_kinds import CLIP_SUFFIXES
 from mmspec.prompt.film import open_clip
+from mmspec.prompt.images import open_picture
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
-from mmspec_bench.suite.mmspec_files import MMSPEC, mmspec_samples
 from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
 from mmspec_bench.suite.samples import Read, SuiteSample, alone, two_turns, with_follow_up
 from mmspec_world import wording
 
 SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS, "offline-clips": CLIP_TASKS}
 """Tasks of the synthetic world by the name of their suite."""
+Text = Annotated[str, Length(1, 100_000)]
 FILM_FPS = 1.0
 """Frames a second of films in a folder, as in FLASH (Wang et al. 2025)."""
+MMSPEC = "mmspec"
+"""The name of MMSpec (arXiv 2603.14989), of which a folder as it is distributed is given."""
+MMSPEC_FILES = ("test/mmspec.jsonl", "mmspec.jsonl")
 NAMES = (*SYNTHETIC, *GROUPS, *DATASETS, f"{MMSPEC}=DIR")
 
 
@@ -62,7 +70,7 @@ def _samples(
     if word in GROUPS:
         return [sample for dataset in GROUPS[word] for sample in _of_dataset(dataset, {}, limit)]
     if equals and name == MMSPEC:
-        return list(mmspec_samples(expand_home(path), limit))
+        return list(_of_mmspec(expand_home(path), limit))
     if name in DATASETS:
         parts = [each.partition("=") for each in words]
         folders = {name: expand_home(path) for name, _, path in parts if path}
@@ -118,3 +126,33 @@ def _tables(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:
         if files := sorted(folder.glob(pattern)):
             return files
     raise UsageError(f"--suite {name}={folder}: there is no {dataset.files} or *.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """A line of `mmspec.jsonl`, all about one image in the folder beside it."""
+
+    id: Text
+    image: Text
+    turns: Annotated[list[Text], Length(1, 100)]
+    topic: Text
+
+
+def _of_mmspec(folder: Path, limit: int | None) -> Iterator[SuiteSample]:
+    """The first `limit` conversations of each topic, which is their task; raises UsageError."""
+    file = next((folder / name for name in MMSPEC_FILES if (folder / name).is_file()), None)
+    if file is None:
+        raise UsageError(f"--suite {MMSPEC}={folder}: there is no {' or '.join(MMSPEC_FILES)}")
+    counts = Counter[str]()
+    for _, one in typed_lines(_Conversation, read_lines(file), file):
+        counts[one.topic] += 1
+        if limit is None or counts[one.topic] <= limit:
+            read = partial(_about_image, file.parent / "images" / one.image, *one.turns)
+            yield SuiteSample(f"{one.topic}/{one.id}", one.topic, read)
+
+
+def _about_image(image: Path, text: str, *later: str) -> tuple[Message, ...]:
+    """A question about an image, and those after it."""
+    if text.count(IMAGE_MARKER) > 1:
+        raise UsageError(f"{image}: its question has more than one {IMAGE_MARKER}")
+    return interleaved(text, [open_picture(image)]), *(Message("user", (each,)) for each in later)
