@@ -18,7 +18,6 @@ LEVEL = 0.95
 Sums = NDArray[np.int64]
 Counts = tuple[int, ...]
 """Tokens and rounds, perhaps of two methods."""
-Pair = tuple[AnswerRow, AnswerRow]
 Summary = dict[str, Any]
 """`method` and all its measures by name, JSON-serializable."""
 
@@ -26,18 +25,18 @@ Summary = dict[str, Any]
 def summarise(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow]) -> Summary:
     """All measures of one method's rows; speed-ups over the questions that `plain` answered too."""
     compared = [row.identical for row in rows if row.identical is not None]
+    rounds = [round_ for row in rows for round_ in row.rounds]
+    accepted = sum(round_.accepted for round_ in rounds)
     return {
         "method": rows[0].method if rows else "",
         "answers": len(rows),
-        "rounds": sum(len(row.rounds) for row in rows),
-        "tokens": sum(row.emitted for row in rows),
+        "rounds": len(rounds),
+        "tokens": sum(round_.emitted for round_ in rounds),
         "block_efficiency": block_efficiency(rows),
-        "nodes_per_round": ratio(
-            sum(row.drafted for row in rows), sum(len(row.rounds) for row in rows)
-        ),
+        "nodes_per_round": ratio(sum(round_.drafted for round_ in rounds), len(rounds)),
         "macro_block_efficiency": mean(block_efficiency([row]) for row in rows),
         # Of trees, levels count instead of nodes: at most one node of a level can be accepted.
-        "acceptance_rate": ratio(sum(row.accepted for row in rows), sum(row.depth for row in rows)),
+        "acceptance_rate": ratio(accepted, sum(round_.depth for round_ in rounds)),
         "mbsu": memory_bound_speed_up(rows),
         "acceptance_by_position": acceptance_by_position(rows),
         "tokens_per_second": throughput(rows),
@@ -96,7 +95,9 @@ def throughput(rows: Sequence[AnswerRow]) -> float:
     return ratio(sum(row.emitted for row in rows), sum(row.seconds["decode"] for row in rows))
 
 
-def pairs(rows: Iterable[AnswerRow], plain: Iterable[AnswerRow]) -> list[Pair]:
+def pairs(
+    rows: Iterable[AnswerRow], plain: Iterable[AnswerRow]
+) -> list[tuple[AnswerRow, AnswerRow]]:
     """Each row whose question plain decoding answered too, with that answer."""
     others = {row.key: row for row in plain}
     return [(row, others[row.key]) for row in rows if row.key in others]

@@ -95,11 +95,6 @@ class AnswerRow:
         return sum(round_.drafted for round_ in self.rounds)
 
     @property
-    def depth(self) -> int:
-        """The most drafted tokens that the target could accept, one per level of a tree."""
-        return sum(round_.depth for round_ in self.rounds)
-
-    @property
     def accepted(self) -> int:
         """Number of drafted tokens that the target accepted."""
         return sum(round_.accepted for round_ in self.rounds)

@@ -16,7 +16,7 @@ from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import Block
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec.ground.settings import Settings, option
-from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow, read_rows, rewrite
+from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow, read_rows
 from mmspec_bench.suite.sources import NAMES
 from mmspec_terminal.options import LONGEST
 
@@ -125,7 +125,7 @@ def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
 
 
 def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[AnswerRow]:
-    """Open the folder of a run and return its rows; removes a torn last row.
+    """Open the folder of a run and return its rows.
 
     Raises UsageError for an existing run without `resume`, and with it for another run, naming the
     differences.
@@ -152,9 +152,7 @@ def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[
             )
     again = {name: entries[name] for name in ("command", "commit", "date", "versions")}
     update_provenance(folder, resumed=[*earlier["resumed"], again])
-    rows = read_rows(folder / ROWS) if (folder / ROWS).exists() else []
-    rewrite(folder / ROWS, rows)
-    return rows
+    return read_rows(folder / ROWS) if (folder / ROWS).exists() else []
 
 
 def _shown(value: Any) -> str:
@@ -164,10 +162,9 @@ def _shown(value: Any) -> str:
 def read_provenance(folder: Path) -> dict[str, Any]:
     """The content of a run's `provenance.json` without null entries; raises CheckpointError."""
     block = Block.of(folder / PROVENANCE)
-    lists: dict[str, Any] = {"skipped": [], "resumed": []}
-    block.record(_Provenance, **lists)
+    block.record(_Provenance)
     block.read("models", dict[str, _Model | None], {})
-    return lists | {name: value for name, value in block.values.items() if value is not None}
+    return {name: value for name, value in block.values.items() if value is not None}
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:

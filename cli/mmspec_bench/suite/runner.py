@@ -55,7 +55,7 @@ class Runner:
             yield rows
 
     def drop_partial(self, rows: Sequence[AnswerRow]) -> list[AnswerRow]:
-        """Drop all rows of each sample that lacks some, also from the file.
+        """Drop all rows of each sample that lacks some, also from the file, as a torn last line.
 
         A kill or a deleted line leaves such a sample.  All its methods answer again, because their
         times are compared.
@@ -66,8 +66,7 @@ class Runner:
         samples = [sample for sample in self.samples if sample.name in answers]
         partial = {each.name for each in samples if self._lacks_some(each, answers[each.name])}
         complete = [row for row in rows if row.sample not in partial]
-        if partial:
-            rewrite(self.file, complete)
+        rewrite(self.file, complete)
         return complete
 
     def _lacks_some(self, sample: SuiteSample, answers: list[tuple[str, int]]) -> bool:
