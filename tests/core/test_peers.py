@@ -1,7 +1,8 @@
 """Peers in processes of their own: what a script reports, what failures become, what is counted."""
 
+import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -32,14 +33,20 @@ def reply(rate, first=1.0, tokens=(7, 7)):
 @pytest.mark.parametrize(
     ("code", "limit_seconds", "reason"),
     [
-        ("print('noise'); print('{\"error\": \"sees nothing\"}')", 60, "sees nothing"),
         ("import sys; sys.exit('a warning\\nno memory left')", 60, "status 1: no memory left"),
+        ("print('it ends as if all were well')", 60, "ended without a report"),
         ("import time; time.sleep(60)", 1, "no answer within 1 seconds"),
     ],
 )
 def test_a_process_that_reports_nothing_is_a_reason(code, limit_seconds, reason):
     with pytest.raises(PeerError, match=reason):
         run_script([sys.executable, "-c", code], task(text=[TEXT]), limit_seconds)
+
+
+def test_a_report_is_the_last_line():
+    report = script_io.failed(task(text=[TEXT]), "sees nothing")
+    code = f"print('noise'); print({json.dumps(asdict(report))!r})"
+    assert run_script([sys.executable, "-c", code], task(text=[TEXT])) == report
 
 
 def test_figures_are_of_pairs():

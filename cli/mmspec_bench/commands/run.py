@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from mmspec_bench.suite.run_folder import SuiteSettings, update_provenance
 from mmspec_bench.suite.runner import Runner, prepare
 from mmspec_terminal import options
 from mmspec_terminal.render import Screen
-from mmspec_terminal.settings_options import options_of
+from mmspec_terminal.settings_options import choose, options_of
 from mmspec_terminal.setup import with_screen
 from mmspec_terminal.wording import with_flags
 
@@ -103,27 +104,26 @@ def run(
 
 
 def _settings(values: dict[str, Any]) -> SuiteSettings:
-    """The run's settings, removed from `values`, which keeps the options for loading models."""
-    names = [name for name in SuiteSettings.__dataclass_fields__ if name in values]
-    chosen = {name: values.pop(name) for name in names}
-    methods = tuple(method.name for method in read_methods(chosen.pop("methods")))
-    if chosen["target_answers"] and chosen["exact"] == "auto":
-        chosen["exact"] = "off"  # nothing is computed whose bits could differ
-    return SuiteSettings(methods=methods, tasks=tuple(split(chosen.pop("tasks"))), **chosen)
+    methods = tuple(method.name for method in read_methods(values["methods"]))
+    lists = {"methods": methods, "tasks": tuple(split(values["tasks"]))}
+    settings = choose(SuiteSettings, values | lists)
+    if settings.target_answers and settings.exact == "auto":
+        return replace(settings, exact="off")  # nothing is computed whose bits could differ
+    return settings
 
 
 def _engines(
-    screen: Screen, settings: SuiteSettings, drafts: Sequence[str], loading: dict[str, Any]
+    screen: Screen, settings: SuiteSettings, drafts: Sequence[str], values: dict[str, Any]
 ) -> list[Engine]:
     """Load every draft that --draft or a method names, and show the notes."""
     screen.progress("loading")
     named = [draft for name in settings.methods if (draft := name.partition("@")[2])]
-    models = loading | {"captioner": settings.captioner, "captions": settings.captions}
-    models |= {"draft_text": settings.draft_text, "progress": screen.progress}
+    models = {name: values[name] for name in options.MODELS if name in values}
+    models["progress"] = screen.progress
     if settings.target_answers:
-        backend = load_backend(loading["backend"]).name
+        backend = load_backend(models["backend"]).name
         refuse_settings(settings, [*drafts, *named], backend)
-        models["model"] = open_replay(loading["model"], backend, loading["max_image_tokens"])
+        models["model"] = open_replay(models["model"], backend, models["max_image_tokens"])
     engines = load_drafts([*drafts, *named], models, settings.options)
     screen.note(*dict.fromkeys(note for engine in engines for note in engine.notes))
     return engines

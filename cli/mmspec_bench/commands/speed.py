@@ -1,5 +1,6 @@
 """`mmspec bench speed`: tokens per second of drafting methods, paired and interleaved."""
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
@@ -26,10 +27,15 @@ from mmspec_terminal.wording import with_flags
 
 VIEWS = "M,T,MT,MTC"
 """The draftings that are measured by default with a draft model."""
-COLUMNS = (
-    *("method", "tokens/s", "times plain", "overall"),
-    *("tokens per round", "accepted", "same tokens"),
-)
+COLUMNS: dict[str, Callable[[Figures], str]] = {
+    "method": lambda method: method.name,
+    "tokens/s": lambda method: method.tokens_per_second.text(1),
+    "times plain": lambda method: method.speed_up.text(2),
+    "overall": lambda method: f"{method.speed_up_overall:.2f}",
+    "tokens per round": lambda method: f"{method.tokens_per_round:.2f}",
+    "accepted": lambda method: f"{method.acceptance_rate:.0%}",
+    "same tokens": lambda method: "yes" if method.identical == method.answers else "NO",
+}
 NOTE = (
     "Medians [range]. Times plain: beside the plain run just before or after. Overall: all tokens "
     "by all seconds, times plain. Tokens per round: the target's own included. Accepted: of the "
@@ -109,18 +115,7 @@ def speed(
         f"peak {peak // 2**20} MiB"
     )
     note = f"{NOTE} {problem}".rstrip()
-    table = Table(title, COLUMNS, [_row(method) for method in figures], note)
+    rows = [[shown(method) for shown in COLUMNS.values()] for method in figures]
+    table = Table(title, [*COLUMNS], rows, note)
     screen.report(report, partial(show_tables, screen, [table]))
     return int(any(method.identical < method.answers for method in figures))
-
-
-def _row(method: Figures) -> tuple[str, ...]:
-    return (
-        method.name,
-        method.tokens_per_second.text(1),
-        method.speed_up.text(2),
-        f"{method.speed_up_overall:.2f}",
-        f"{method.tokens_per_round:.2f}",
-        f"{method.acceptance_rate:.0%}",
-        "yes" if method.identical == method.answers else "NO",
-    )

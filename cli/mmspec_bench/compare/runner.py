@@ -19,7 +19,7 @@ from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.progress import Progress
 from mmspec.ground.tokens import common_prefix
 from mmspec_bench.compare.methods import PeerMethod
-from mmspec_bench.compare.script_io import ProgramRun, Question, Task
+from mmspec_bench.compare.script_io import ProgramRun, Question, Task, failed
 from mmspec_bench.measure.timing import Figures, Pair, figures, rotated
 
 LIMIT_SECONDS = 1800.0
@@ -91,8 +91,7 @@ def compare(
                 try:
                     done.append(run(method.command, own_task(method, task, folder)))
                 except PeerError as error:
-                    reasons = dict.fromkeys(task.questions, str(error))
-                    done.append(ProgramRun(None, 0, {}, reasons, {}))
+                    done.append(failed(task, str(error)))
     first = runs[methods[0].name]
     plain = {method.program: runs[method.name] for method in reversed(methods)}
     return [_result(m.name, runs[m.name], first, plain[m.program]) for m in methods]
@@ -138,10 +137,10 @@ def run_script(
     if process.returncode:
         last = _last_line(process.stderr)[:200]
         raise PeerError(f"ended with status {process.returncode}" + (f": {last}" if last else ""))
-    report = json.loads(_last_line(process.stdout))
-    if "error" in report:
-        raise PeerError(report["error"])
-    return msgspec.convert(report, ProgramRun)
+    try:
+        return msgspec.json.decode(_last_line(process.stdout), type=ProgramRun)
+    except msgspec.MsgspecError as error:
+        raise PeerError("ended without a report") from error
 
 
 def _last_line(text: str) -> str:

@@ -50,6 +50,11 @@ class ProgramRun:
     described: dict[str, Any]
 
 
+def failed(task: Task, reason: str) -> ProgramRun:
+    """The report of a process that could not answer any set."""
+    return ProgramRun(None, 0, {}, dict.fromkeys(task.questions, reason), {})
+
+
 class Clock:
     """Records when each part of an answer was complete."""
 
@@ -83,17 +88,15 @@ class Program:
 def main() -> None:
     """Run the task in stdin by the function that the last argument names, and print the report.
 
-    The report is the last line of stdout, because libraries may print before it. It is `{"error":
-    LINE}` if nothing could be loaded.
+    The report is the last line of stdout, because libraries may print before it.
     """
     task = Task(**json.load(sys.stdin))
     module, _, name = sys.argv[-1].rpartition(".")
     try:
-        program: Program = getattr(import_module(f"{__package__}.{module}"), name)(task)
-        report = asdict(_report(program, task))
+        report = _report(getattr(import_module(f"{__package__}.{module}"), name)(task), task)
     except Exception as error:  # noqa: BLE001 - whatever another project raises is its reason
-        report = {"error": _reason(error)}
-    sys.stdout.write(f"\n{json.dumps(report)}\n")
+        report = failed(task, _reason(error))
+    sys.stdout.write(f"\n{json.dumps(asdict(report))}\n")
 
 
 def _report(program: Program, task: Task) -> ProgramRun:

@@ -17,11 +17,40 @@ from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.file_kinds import CLIP_SUFFIXES
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import open_picture
+from mmspec_bench.prompts import world_questions
 from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
-from mmspec_bench.suite.offline import CLIP_TASKS, OFFLINE_TASKS, TEXT_TASKS, offline
-from mmspec_bench.suite.samples import Read, SuiteSample, alone, two_turns, with_follow_up
-from mmspec_world import wording
+from mmspec_bench.suite.samples import FollowUp, Read, SuiteSample, alone, two_turns, with_follow_up
+from mmspec_world.wording import prompts
 
+Tasks = Mapping[str, FollowUp | None]
+"""The kind of the second question by task."""
+SAMPLES = 100
+"""Number of samples of each task by default, as many as in the papers' datasets."""
+OFFLINE_TASKS: Tasks = {
+    "chart": "next",
+    "text": "next",
+    "general": "next",
+    "hallucination": "next",
+    "spot": "story",
+    "edit": "story",
+    "pororo": None,
+    "vist": None,
+    "conversation": None,
+    "detail": "summary",
+    "reasoning": "caption",
+    "caption": None,
+    "science": None,
+    "video": None,
+}
+"""Tasks that imitate the papers' datasets."""
+TEXT_TASKS: Tasks = {"told": None}
+"""Tasks without images; rows and published tables use these names."""
+CLIP_TASKS: Tasks = {"clip8": None, "clip16": None}
+"""Tasks of moving scenes in eight and sixteen frames, for a target that was trained on them."""
+_PAPER_PROMPTS = {"spot": "difference", "edit": "edit", "video": "video"}
+"""The world's names of the prompts for tasks for which it has several, the papers' first."""
+_REASONED = ("chart", "text", "general", "hallucination")
+"""Tasks whose questions follow the papers' request for reasoning."""
 SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS, "offline-clips": CLIP_TASKS}
 """Tasks of the synthetic world by the name of their suite."""
 Text = Annotated[str, Length(1, 100_000)]
@@ -66,7 +95,7 @@ def _samples(
     """The samples of a word; `words` are all words, which may name folders of other datasets."""
     name, equals, path = word.partition("=")
     if word in SYNTHETIC:
-        return offline(size, limit=limit, seed=seed, tasks=SYNTHETIC[word])
+        return offline(size, limit, seed, SYNTHETIC[word])
     if word in GROUPS:
         return [sample for dataset in GROUPS[word] for sample in _of_dataset(dataset, {}, limit)]
     if equals and name == MMSPEC:
@@ -80,14 +109,35 @@ def _samples(
     return _of_path(expand_home(word), limit)
 
 
+def offline(
+    size: int, limit: int | None = None, seed: int = 0, tasks: Tasks = OFFLINE_TASKS
+) -> list[SuiteSample]:
+    """Held-out samples of every task from `seed` on; images of `size` x `size` pixels."""
+    numbers = range(seed, seed + (limit or SAMPLES))
+    samples: list[SuiteSample] = []
+    for task, follow_up in tasks.items():
+        worded = partial(_as_in_papers, task)
+        reads = ((n, partial(world_questions, task, n, size, worded)) for n in numbers)
+        own = [SuiteSample(f"{task}/{n}", task, read) for n, read in reads]
+        samples += with_follow_up(own, follow_up)
+    return samples
+
+
+def _as_in_papers(task: str, question: str) -> str:
+    if task in _REASONED:
+        request = prompts("reasoned")[0]
+        return request + question.removeprefix(request)
+    return prompts(_PAPER_PROMPTS[task])[0] if task in _PAPER_PROMPTS else question
+
+
 def _numbered(task: str, reads: Iterable[Read]) -> list[SuiteSample]:
     return [SuiteSample(f"{task}/{number}", task, read) for number, read in enumerate(reads)]
 
 
 def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
     if path.is_file() and path.suffix == ".jsonl":
-        prompts = read_prompts(path)[:limit]
-        return _numbered(path.stem, [alone(prompt.message) for prompt in prompts])
+        own = read_prompts(path)[:limit]
+        return _numbered(path.stem, [alone(prompt.message) for prompt in own])
     if films := sorted(f for f in path.rglob("*") if f.suffix.lower() in CLIP_SUFFIXES):
         return _numbered(path.resolve().name, [partial(_captioning, f) for f in films[:limit]])
     if path.exists():
@@ -99,7 +149,7 @@ def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
 
 
 def _captioning(film: Path) -> tuple[Message, ...]:
-    return (Message("user", (open_clip(film, FILM_FPS), wording.prompts("video")[0])),)
+    return (Message("user", (open_clip(film, FILM_FPS), prompts("video")[0])),)
 
 
 def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> list[SuiteSample]:
