@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import click
 
-from mmspec.chat.engine import Engine
+from mmspec.chat.engine import Engine, load
 from mmspec.chat.plugins import load_backend
 from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import note_when_stopped, show_tables, split
@@ -118,7 +119,7 @@ def _engines(
     """Load every draft that --draft or a method names, and show the notes."""
     screen.progress("loading")
     named = [draft for name in settings.methods if (draft := name.partition("@")[2])]
-    models = {name: values[name] for name in options.MODELS if name in values}
+    models = {name: values[name] for name in signature(load).parameters if name in values}
     models["progress"] = screen.progress
     if settings.target_answers:
         backend = load_backend(models["backend"]).name
