@@ -1,7 +1,6 @@
 """Sampling: plain tokens fit exact probabilities, and whatever drafts gives the same text."""
 
 from importlib import import_module
-from itertools import product
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from support import factory
 from support.chi_square import check_fit, warped
 from support.conformance_cases import (
     DRAFTINGS,
-    PICTURES,
     TREES,
     Case,
     by_turns,
@@ -138,15 +136,3 @@ def test_whatever_drafts_the_text_is_plain_samplings(engine, backend, name, firs
         accepted += chat.answer.statistics.accepted
         drafted += chat.answer.statistics.drafted
     assert 0 < accepted < drafted
-
-
-def test_a_twin_is_accepted_whole(twin):
-    """The draft has the target's own noise at the target's own positions, other images or none."""
-    for name, seed in product(SAMPLINGS, range(2)):
-        options = Options(
-            drafting="M", gamma=4, max_new_tokens=21, sampling=SAMPLINGS[name], seed=seed
-        )
-        chat = twin.chat(options)
-        for question in (("What is it?", PICTURES[:1]), ("And these?", PICTURES[1:3])):
-            chat.reply(*question)
-            assert chat.answer.statistics.accepted == chat.answer.statistics.drafted > 0
