@@ -1,6 +1,7 @@
 """Clips on every backend: as several images for LLaVA, as transformers shows them for Qwen."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
+from mmspec.ground.entry_points import BACKENDS, registered
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, picture_from
 from support.conformance_cases import check_replies, in_turn, prompt_of, replies
@@ -72,7 +74,15 @@ def assert_generates(chat, answer, oracle, question):
     assert answer.token_ids == oracle.generated(chunks, BUDGET, clips)
 
 
-@pytest.mark.parametrize("drafting", DRAFTINGS)
+TURNS = [(backend, *case) for backend, case in in_turn(product(DRAFTINGS, ALL_MAKERS))]
+OTHERS = sorted({*product(registered(BACKENDS), DRAFTINGS, ALL_MAKERS)} - {*TURNS})
+
+
+@pytest.mark.parametrize(
+    ("backend", "drafting", "kind"),
+    [*TURNS, *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS)],
+    indirect=["backend", "kind"],
+)
 def test_qwen_says_what_generate_says_about_clips(qwen, oracle, films, drafting):
     """Several clips and images in a turn, a second turn, undo, another clip in the same place."""
     short, long, _ = films
@@ -175,6 +185,7 @@ def asked(films):
     return [question for clip in films for question in (("What is it?", [clip]), ("Now?", ()))]
 
 
+@pytest.mark.parametrize(("backend", "kind"), in_turn(ALL_MAKERS), indirect=True)
 def test_a_head_with_rotary_positions_of_images_drafts_after_clips(
     backend, exact_qwen_paths, kind, films, tmp_path
 ):

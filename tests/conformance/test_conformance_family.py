@@ -95,9 +95,9 @@ WAYS = {
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.9, top_p=0.9)], ids=["greedy", "drawn"])
-def test_the_backend_of_the_page_answers_as_the_others_do(installed, path, sampling, backend):
+def test_the_backend_of_the_page_answers_as_the_others_do(installed, path, sampling, backends):
     answers = []
-    for name in ("numpy", backend):
+    for name in ("numpy", *backends):
         with load(str(path), str(path), backend=name) as engine:
             for way, options in WAYS.items() if name == "numpy" else [*WAYS.items()][:1]:
                 settings = Options(**options, gamma=3, max_new_tokens=8, sampling=sampling)
