@@ -99,6 +99,13 @@ def test_the_same_question_again_shares_all_of_it_after_a_longer_answer(engine):
     assert len(client.cache) == 1
 
 
+def test_the_first_question_of_a_longer_conversation_shares_all_of_it(engine):
+    client = Client(engine)
+    client.check(dialogue(["what is this?"], ["how many? " * 40], answers=["a red circle."]))
+    first = client.check(dialogue(["what is this?"]))
+    assert first.cached_tokens == first.prompt_tokens - 1
+
+
 def test_conversations_in_turn_keep_their_caches_up_to_the_count(engine):
     first, second, third = (dialogue(["what is this? " * n, picture(n)]) for n in (3, 5, 9))
     client = Client(engine, count=2)
