@@ -18,8 +18,8 @@ from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.distillation.objective import target_log_probabilities
 from mmspec_train.distillation.training import train
-from mmspec_train.drafts.draft_model import DraftModel, read_draft, save_draft
-from mmspec_train.drafts.train_drafts import Baselines, DraftTrainee, image_positions
+from mmspec_train.drafts.draft_model import DraftModel, image_positions, read_draft, save_draft
+from mmspec_train.drafts.train_drafts import Baselines, DraftTrainee
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.run.log import Log
 from mmspec_train.settings import BASELINES, Budget, LlamaShape, MethodSettings
@@ -91,13 +91,12 @@ def test_an_exported_draft_predicts_the_same_when_decoding_and_in_transformers(d
 
 def test_every_guess_of_a_draft_that_is_the_target_is_accepted(data):
     config = data.teacher.config
-    twin = read_draft(data.teacher.directory, config, config.image_tokens)
+    twin = read_draft(data.teacher.directory, config, None)
     assert DraftTrainee(twin, data, CE).score().agreement == [1.0] * 3
 
 
 def train_baselines(data, out, names, method=CE, pool=None):
-    positions = image_positions(data.teacher.config, pool)
-    baselines = Baselines(data, TINY, method, STEPS, out, positions)
+    baselines = Baselines(data, TINY, replace(method, pool=pool), STEPS, out)
     with quiet_log(out) as log:
         for name in names:
             baselines.make(name, log)
@@ -152,7 +151,7 @@ def test_a_draft_learns_its_target(data, tmp_path):
 
 def test_tokens_that_a_draft_lacks_are_padded(data, tmp_path):
     source = factory.tiny_llama(tmp_path / "small", vocab_size=312)
-    model = read_draft(source, data.teacher.config, 0)
+    model = read_draft(source, data.teacher.config, None)
     weights = load_file(source / "model.safetensors")
     own = {"model.embed_tokens.weight": model.language_model.embed_tokens.weight}
     own["lm_head.weight"] = model.lm_head.weight
@@ -165,10 +164,10 @@ def test_impossible_drafts_are_refused(data, tmp_path):
     config = data.teacher.config
     stranger = factory.tiny_llava(tmp_path / "stranger", feature_layer=-1)
     with pytest.raises(errors.UsageError, match="another vision tower than the target"):
-        read_draft(stranger, config, 0)
+        read_draft(stranger, config, None)
     other = factory.tiny_llama(tmp_path / "other", vocab_size=384)
     with pytest.raises(errors.UsageError, match=r"has 384 tokens, the target 320: .* at most"):
-        read_draft(other, config, 0)
+        read_draft(other, config, None)
     with pytest.raises(errors.UsageError, match="cannot be divided among 3 heads"):
         llama_of_shape(LlamaShape(width=64, heads=3), config.text.vocab_size)
     with pytest.raises(errors.UsageError, match=r"`pool=5`: the grid divides into"):

@@ -241,7 +241,7 @@ def test_a_small_draft_that_sees_is_refused_with_what_to_train(tmp_path, kind):
     with pytest.raises(UsageError, match=rf"a {kind} has no llava draft.*finetuned.*eagle3"):
         require_llava(read_config(path))
     with pytest.raises(UsageError, match=r"is a qwen.*llama and llava are trained.*eagle3"):
-        read_draft(path, read_config(path), 0)
+        read_draft(path, read_config(path), None)
 
 
 @each_qwen
@@ -250,7 +250,7 @@ def test_a_small_text_draft_learns_from_a_qwen(family_data, tmp_path):
     shape = LlamaShape(layers=1, width=32, heads=2, ffn=64)
     data = replace(family_data, needs_states=True)
     method, budget = MethodSettings(loss="kl", every=10), Budget(steps=6)
-    baselines = Baselines(data, shape, method, budget, tmp_path / "out", 0)
+    baselines = Baselines(data, shape, method, budget, tmp_path / "out")
     baselines.check(["finetuned"])
     with quiet_log(tmp_path) as log:
         assert baselines.make("finetuned", log)

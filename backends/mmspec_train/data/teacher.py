@@ -106,7 +106,6 @@ class Teacher:
         """Return the embeddings [..., H] of tokens."""
         return self.model.language.embed(ids.to(self.model.language.device))
 
-    @torch.no_grad()
     def features(self, images: Sequence[Float32]) -> list[TorchFeatures]:
         """Return the tower's features of images [3, height, width]."""
         return [self.model.encode(image) for image in images]

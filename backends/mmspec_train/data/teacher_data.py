@@ -135,7 +135,6 @@ class Preparation(StoredConversations):
 
     def __post_init__(self) -> None:
         self.stage = f"answers ({self.cache.split})"
-        self.most_columns = self.teacher.config.text.max_position_embeddings
 
     def check(self) -> None:
         """Raise MmspecError for wrong options or data. Writes nothing."""
@@ -251,7 +250,8 @@ class Preparation(StoredConversations):
             unanswered = msgspec.structs.replace(record, answers=(), stopped=())
             columns = self.length(unanswered) + tokens * len(record.prompts)
             limit = f" with --answer-tokens {tokens}"
-        if columns > self.most_columns:
+        most = self.teacher.config.text.max_position_embeddings
+        if columns > most:
             needs = f"conversation {record.number} needs {columns} positions{limit}"
-            self.left_out.append(f"{needs}: the target has {self.most_columns}")
-        return columns <= self.most_columns
+            self.left_out.append(f"{needs}: the target has {most}")
+        return columns <= most

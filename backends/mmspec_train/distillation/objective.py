@@ -9,6 +9,7 @@ V vocabulary; p is the target's distribution, q the draft's.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -88,10 +89,10 @@ class DraftScore:
 
     tokens: int = 0
     rounds: int = 0
-    judged: list[int] = field(default_factory=list)
-    """[D] number of starts with a guess to judge at each depth."""
-    right: list[int] = field(default_factory=list)
-    """[D] number of starts whose guess at each depth is the target's token."""
+    judged: Counter[int] = field(default_factory=Counter)
+    """Number of starts with a guess to judge, by depth."""
+    right: Counter[int] = field(default_factory=Counter)
+    """Number of starts whose guess is the target's token, by depth."""
 
     @property
     def tokens_per_round(self) -> float:
@@ -101,7 +102,7 @@ class DraftScore:
     @property
     def agreement(self) -> list[float]:
         """[D] share of right guesses at each depth, if all tokens before are the target's."""
-        return [right / max(1, n) for right, n in zip(self.right, self.judged, strict=True)]
+        return [self.right[depth] / max(1, count) for depth, count in self.judged.items()]
 
     def figures(self) -> dict[str, float]:
         """Return the tokens per round and the agreement at each depth, by name."""
@@ -113,9 +114,7 @@ class DraftScore:
         alive = starts.alive[: len(agree)]
         right = agree & alive
         for counts, flags in (self.judged, alive), (self.right, right):
-            counts += [0] * (len(agree) - len(counts))
-            for depth, count in enumerate(flags.flatten(1).sum(dim=1).tolist()):
-                counts[depth] += count
+            counts.update(dict(enumerate(flags.flatten(1).sum(dim=1).tolist())))
         lengths = right.cumprod(dim=0).sum(dim=0)  # the number of guesses accepted from each start
         for row, real in enumerate(starts.alive[0]):
             columns, accepted = (part[row][real].tolist() for part in (starts.columns, lengths))

@@ -23,6 +23,7 @@ from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_named, read_tensors
 from mmspec.checkpoints.manifest import TOWER, canonical, hub_name, is_buffer, manifest, optional
 from mmspec.checkpoints.stored_config import stored_config
+from mmspec.drafters.views import pooled_positions
 from mmspec.families.decoder import TextConfig
 from mmspec.families.text_families import LLAMA
 from mmspec.families.tower import renamed
@@ -80,17 +81,23 @@ class DraftModel(nn.Module):
         return states
 
 
-def read_draft(
-    directory: Path, target: ModelConfig, positions: int, sees: bool | None = None, seed: int = 0
-) -> DraftModel:
-    """Read a Llama or LLaVA checkpoint as a draft to train; an image takes P = `positions`.
+def image_positions(target: ModelConfig, pool: int | None) -> int:
+    """Return an image's position count: `pool`, or the target's if None.  Raises UsageError."""
+    return target.image_tokens if pool is None else pooled_positions(target, pool)
 
+
+def read_draft(
+    directory: Path, target: ModelConfig, pool: int | None, sees: bool | None = None, seed: int = 0
+) -> DraftModel:
+    """Read a Llama or LLaVA checkpoint as a draft to train.
+
+    pool: P, the positions of an image; None: as in the target.
     sees: True for a draft with vision, False for one without; None: as the checkpoint. A
     projector that the checkpoint lacks is random, the same for the same seed. Tokens that it lacks
     get the mean of its embeddings, and its tower the target's weights. Raises CheckpointError as
     loading does, and UsageError if it has more tokens than the target or another kind of tower.
     """
-    config = stored_config(directory)
+    config, positions = stored_config(directory), image_positions(target, pool)
     if config.family.model_type not in ("llama", "llava"):
         raise UsageError(
             f"{directory} is a {config.family.model_type}: llama and llava are trained as drafts; "

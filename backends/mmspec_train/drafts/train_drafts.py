@@ -15,7 +15,6 @@ from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.hub import resolve
-from mmspec.drafters.views import pooled_positions
 from mmspec.families.llava import LlavaVision
 from mmspec.ground import errors
 from mmspec_torch.network.vision import TorchFeatures
@@ -30,7 +29,7 @@ from mmspec_train.distillation.objective import (
     target_log_probabilities,
 )
 from mmspec_train.distillation.training import REPORT_FILE, Trainee, distill, open_run, train
-from mmspec_train.drafts.draft_model import DraftModel, read_draft, save_draft
+from mmspec_train.drafts.draft_model import DraftModel, image_positions, read_draft, save_draft
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.run.log import Log
 from mmspec_train.run.loop import Phase
@@ -160,8 +159,6 @@ class Baselines:
     method: MethodSettings
     budget: Budget
     out: Path
-    positions: int
-    """Number of positions of an image in a draft with vision."""
     source: Path | None = None
     """A Llama checkpoint to start from, in place of the pretrained baseline."""
 
@@ -174,9 +171,10 @@ class Baselines:
             )
         if not {"llava", "language"}.isdisjoint(names):
             require_llava(target)
+            image_positions(target, self.method.pool)
         llama_of_shape(self.shape, target.text.vocab_size)
         if self.source:
-            read_draft(self.source, target, 0)
+            read_draft(self.source, target, self.method.pool)
             self.data.teacher.check_vocabulary(self.source)
 
     def make(self, name: str, log: Log) -> DraftScore | None:
@@ -186,10 +184,10 @@ class Baselines:
         start, sees, stages = PLANS[name]
         target, seed = self.data.teacher.config, self.data.settings.seed
         if start == "pretrained" and self.source:
-            model = read_draft(self.source, target, self.positions, sees, seed)
+            model = read_draft(self.source, target, self.method.pool, sees, seed)
         elif start:
             self.make(start, log)
-            model = read_draft(self.out / start, target, self.positions, sees, seed)
+            model = read_draft(self.out / start, target, self.method.pool, sees, seed)
         else:
             model = DraftModel(llama_of_shape(self.shape, target.text.vocab_size), seed)
         trainee = DraftTrainee(model, self.data, self.method, stages)
@@ -205,11 +203,6 @@ def require_llava(target: ModelConfig) -> None:
         f"a {kind} has no llava draft, whose tower is CLIP's: use --only finetuned, or train a "
         "head with `mmspec train distill --kind eagle3`"
     )
-
-
-def image_positions(target: ModelConfig, pool: int | None) -> int:
-    """Return an image's position count: `pool`, or the target's if None.  Raises UsageError."""
-    return target.image_tokens if pool is None else pooled_positions(target, pool)
 
 
 def train_baselines(
@@ -229,8 +222,7 @@ def train_baselines(
     names = names or (BASELINES[1:] if source else BASELINES)
     data = replace(open_teacher_data(settings, run), needs_states=method.loss != "ce")
     start = resolve(source, "torch") if source else None
-    positions = image_positions(data.teacher.config, method.pool)
-    baselines = Baselines(data, shape, method, budget, run.out, positions, start)
+    baselines = Baselines(data, shape, method, budget, run.out, start)
     baselines.check(names)
     with open_run(run, data) as log:
         scores = {name: baselines.make(name, log) for name in names}
@@ -243,6 +235,6 @@ def distill_draft(
     """Train a draft on the target's answers; raises UsageError for another tower or vocabulary."""
     data = open_teacher_data(settings, run)
     directory, target = resolve(student, "torch"), data.teacher.config
-    model = read_draft(directory, target, image_positions(target, method.pool))
+    model = read_draft(directory, target, method.pool)
     data.teacher.check_vocabulary(directory)
     return distill(DraftTrainee(model, data, method), budget, run)
