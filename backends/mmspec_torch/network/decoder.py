@@ -69,13 +69,9 @@ class Decoder:
         self, layers: Sequence[DecoderLayer], config: TextConfig, weights: Weights
     ) -> None:
         """weights: those of the layers, whose device and dtype the decoder has."""
-        self.config, device, dtype = config, weights.device, weights.dtype
-        self.device, self.dtype, self.framework = device, dtype, weights.framework
-        width = config.rotary_dim or config.head_dim
-        self.rotary = Rotary(
-            width, config.rope_theta, device, dtype, config.rotary_axes, config.rotary_scaling
-        )
-        self.layers = layers
+        self.config, self.layers, self.framework = config, layers, weights.framework
+        self.device, self.dtype = weights.device, weights.dtype
+        self.rotary = Rotary(config, self.device, self.dtype)
 
     def new_cache(self, rows: int) -> cache.Cache:
         """Return an empty cache for `rows` rows."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mmspec.decoding.contents import Row
 from mmspec.decoding.stored_states import STEP
-from mmspec.families.decoder import RotaryScaling
+from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import Positions
 from mmspec_torch.device.device_io import upload
 
@@ -22,27 +22,17 @@ Angles = tuple[Tensor, Tensor]
 class Rotary:
     """The cosines and sines of all positions so far, in a table that grows."""
 
-    def __init__(
-        self,
-        head_dim: int,
-        theta: float,
-        device: torch.device,
-        dtype: torch.dtype,
-        axes: Sequence[int] = (),
-        scaling: RotaryScaling | None = None,
-    ) -> None:
-        """Compute tables in float32, then round them to `dtype`.
-
-        axes, scaling: `TextConfig.rotary_axes` and its `rotary_scaling`.
-        """
-        steps = torch.arange(0, head_dim, 2, dtype=torch.int64).float()
-        self._frequencies = 1.0 / theta ** (steps / head_dim)
-        if scaling:
+    def __init__(self, config: TextConfig, device: torch.device, dtype: torch.dtype) -> None:
+        """Compute tables in float32, then round them to `dtype`."""
+        width, axes = config.rotary_dim or config.head_dim, config.rotary_axes
+        steps = torch.arange(0, width, 2, dtype=torch.int64).float()
+        self._frequencies = 1.0 / config.rope_theta ** (steps / width)
+        if scaling := config.rotary_scaling:
             self._frequencies = torch.from_numpy(scaling.scaled(self._frequencies.numpy()))
         self._device, self._dtype = device, dtype
         self._table = self._compute(STEP)
         self._axes = upload([*axes, *axes], torch.int64, device) if axes else None
-        self._numbers = torch.arange(head_dim, device=device)
+        self._numbers = torch.arange(width, device=device)
 
     def run(self, start: int, end: int) -> Angles:
         """Return the angles of positions `start` to `end`, the same in every row."""
