@@ -8,7 +8,7 @@ from PIL import Image
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from support.bundled import SAMPLES
-from support.live_server import CHAT, data_url, live, png, words
+from support.live_server import CHAT, image_part, live, png, words
 
 pytestmark = pytest.mark.slow
 support = pytest.importorskip("support.browser", reason="selenium is not installed")
@@ -36,8 +36,8 @@ def test_a_dropped_image_is_asked_about_tinted_and_raced(page):
         assert page.text("#model") == page.driver.title.split(" · ")[0] == "mini"
         page.drop(PNG)
         page.ask("What is in this picture?")
-        image = {"type": "image_url", "image_url": {"url": data_url(SHAPES)}}
-        asked = [{"role": "user", "content": [image, words("What is in this picture?")]}]
+        look = [image_part(SHAPES), words("What is in this picture?")]
+        asked = [{"role": "user", "content": look}]
         chunks = server.chunks(asked, mmspec={"details": True})
         parts = [chunk for chunk in chunks if "drafted" in chunk.get("mmspec", {})]
         texts = [chunk["choices"][0]["delta"]["content"] for chunk in parts]

@@ -12,20 +12,12 @@ from click.testing import CliRunner
 from llm.cli import cli as llm
 
 from support.bundled import SAMPLES
-from support.live_server import Live, data_url, shown, text_of, until, words
+from support.live_server import Live, image_part, shown, text_of, until, words
 
 DOCS = Path(__file__).parents[2] / "docs" / "server.md"
 QUESTION = [{"role": "user", "content": "What do you know?"}]
 SHAPES = (SAMPLES / "shapes.png").read_bytes()
-LOOK = [
-    {
-        "role": "user",
-        "content": [
-            words("What is in this picture?"),
-            {"type": "image_url", "image_url": {"url": data_url(SHAPES), "detail": "high"}},
-        ],
-    }
-]
+LOOK = [{"role": "user", "content": [words("What is in this picture?"), image_part(SHAPES)]}]
 
 
 def test_the_sdk_raises_its_own_errors_and_the_server_goes_on(mini: Live, sdk):

@@ -112,7 +112,6 @@ REFUSED = [
     ({"input": [{"role": "assistant", "content": "x"}]}, "input"),
     *(({"input": " "}, "input"), ({"input": "a b " * 9000}, "input")),
     ({"input": [{"type": "function_call_output"}]}, "input[0].type"),
-    ({"input": [user([{"type": "input_video"}])]}, "input[0].content[0].type"),
     ({"input": [user([{"type": "input_file"}])]}, "input[0].content[0].type"),
     ({"previous_response_id": "resp_1"}, "previous_response_id"),
     ({"tools": [{"type": "web_search"}]}, "tools"),

@@ -106,7 +106,12 @@ def data_url(content: bytes, kind: str = "image/png") -> str:
 
 def shown(colour: str, **options: Any) -> dict[str, Any]:
     """An `image_url` part with an image of one colour."""
-    return {"type": "image_url", "image_url": {"url": data_url(png(colour, **options))}}
+    return image_part(png(colour, **options))
+
+
+def image_part(content: bytes) -> dict[str, Any]:
+    """An `image_url` part with an image's file."""
+    return {"type": "image_url", "image_url": {"url": data_url(content), "detail": "high"}}
 
 
 def words(text: str) -> dict[str, str]:
