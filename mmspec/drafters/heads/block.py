@@ -15,7 +15,7 @@ from mmspec.checkpoints.head_manifest import CONFIDENCE, MARKOV, OUTPUT
 from mmspec.decoding.formulas import sigmoid
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.backend_interface import Parts
-from mmspec.drafters.heads.eagle3 import DraftVocabulary
+from mmspec.drafters.heads.eagle3 import spread_over
 from mmspec.drafters.heads.injected_layers import Sight
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import A, Map
@@ -91,9 +91,7 @@ class BlockModules(Generic[A]):
         self.head: Map[A] | None = None
         if options.draft_vocab_size < text.vocab_size:
             self.head = parts.linear(OUTPUT.removesuffix(".weight"), bias=False)
-        self.spread: Map[A] = lambda logits: logits
-        if draft_ids is not None:
-            self.spread = DraftVocabulary(framework, draft_ids, text.vocab_size)
+        self.spread = spread_over(framework, draft_ids, text.vocab_size)
         self.markov = _markov(parts, options) if options.markov_rank else None
         self.confidence = parts.linear(CONFIDENCE) if options.enable_confidence_head else None
         """Function from features, and embeddings if it reads them, to the log-odds [w, 1] that

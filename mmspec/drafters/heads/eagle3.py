@@ -4,7 +4,6 @@ Shape letters: n rows, H width, c captured layers, d tokens that the head can dr
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Generic
 
 from mmspec.checkpoints.eagle3_config import Eagle3
@@ -12,43 +11,44 @@ from mmspec.checkpoints.head_manifest import LAYER
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.families.decoder import TextConfig
-from mmspec.ground.arrays import A, Map
+from mmspec.ground.arrays import A, Enter, Map
 
 
-@dataclass(frozen=True, slots=True)
-class BothNormed(Generic[A]):
-    """Implements `Enter`: attention reads embedding and states side by side, each normalised."""
+def both_normed(parts: Parts[A], eps: float, *, before_residual: bool) -> Enter[A]:
+    """Lets attention read embedding and states side by side, each normalised: [..., 2 H].
 
-    framework: Framework[A]
-    embedding_norm: Map[A]
-    states_norm: Map[A]
-    before_residual: bool
-    """True if attention's output is added to the normalised states."""
+    before_residual: true if attention's output is added to the normalised states.
+    """
+    framework = parts.framework
+    embedding_norm = parts.norm(f"{LAYER}.input_layernorm", eps)
+    states_norm = parts.norm(f"{LAYER}.hidden_norm", eps)
 
-    def __call__(self, x: A) -> tuple[A, A]:
-        """What attention reads [..., 2 H] of x [..., 2 H], and the states [..., H] to add to."""
-        embeddings, states = self.framework.split(x, 2)
-        normed = self.states_norm(states)
-        both = self.framework.concat([self.embedding_norm(embeddings), normed], -1)
-        return both, normed if self.before_residual else states
+    def enter(x: A) -> tuple[A, A]:
+        embeddings, states = framework.split(x, 2)
+        normed = states_norm(states)
+        both = framework.concat([embedding_norm(embeddings), normed], -1)
+        return both, normed if before_residual else states
+
+    return enter
 
 
-class DraftVocabulary(Generic[A]):
-    """Puts logits of the head's own vocabulary [n, d] at the target's ids [n, V]."""
+def spread_over(framework: Framework[A], ids: Sequence[int] | None, vocabulary: int) -> Map[A]:
+    """Function that puts logits of the head's own tokens [n, d] at the target's ids [n, V].
 
-    def __init__(self, framework: Framework[A], ids: Sequence[int], vocabulary: int) -> None:
-        """ids: [d] the target's id of each token.  vocabulary: V."""
-        places = {token: place for place, token in enumerate(ids)}
-        tokens, self._xp = range(vocabulary), framework.xp
-        self._places = framework.integers([places.get(token, 0) for token in tokens])
-        drafted: Any = framework.integers([token in places for token in tokens])
-        self._drafted = drafted > 0
+    ids: [d] the target's id of each; None if they are the same.  Others get -inf.
+    """
+    if ids is None:
+        return lambda logits: logits
+    places, xp = {token: place for place, token in enumerate(ids)}, framework.xp
+    place_of = framework.integers([places.get(token, 0) for token in range(vocabulary)])
+    is_drafted: Any = framework.integers([token in places for token in range(vocabulary)])
+    drafted = is_drafted > 0
 
-    def __call__(self, logits: A) -> A:
-        """Logits [n, V], -inf for a token that the head cannot draft."""
-        spread = self._xp.take(logits, self._places, axis=-1)
-        chosen: A = self._xp.where(self._drafted, spread, -self._xp.inf)
+    def spread(logits: A) -> A:
+        chosen: A = xp.where(drafted, xp.take(logits, place_of, axis=-1), -xp.inf)
         return chosen
+
+    return spread
 
 
 class Fused(Generic[A]):
@@ -68,18 +68,11 @@ class Fused(Generic[A]):
         self._concat = framework.concat
         self._normed = _states_norm(parts, options, eps)
         self._fusion = parts.linear("fc", bias=False)
-        enter = BothNormed(
-            framework,
-            parts.norm(f"{LAYER}.input_layernorm", eps),
-            parts.norm(f"{LAYER}.hidden_norm", eps),
-            options.norm_before_residual,
-        )
+        enter = both_normed(parts, eps, before_residual=options.norm_before_residual)
         self.layer = parts.layer(text, enter)
         self._norm = parts.norm("norm", eps)
         self._head = parts.linear("lm_head", bias=False)
-        self._spread: Map[A] = lambda logits: logits
-        if draft_ids is not None:
-            self._spread = DraftVocabulary(framework, draft_ids, text.vocab_size)
+        self._spread = spread_over(framework, draft_ids, text.vocab_size)
         self.image_id = image_id
         self.planes = bool(text.rotary_axes)
         """True if the layer's positions are time, row and column (M-RoPE)."""

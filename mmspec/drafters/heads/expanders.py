@@ -15,7 +15,7 @@ from mmspec.decoding.ensemble import DraftTail
 from mmspec.decoding.formulas import sigmoid
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.block import BlockModules
-from mmspec.drafters.heads.modules import Successor
+from mmspec.drafters.heads.modules import Succeed
 from mmspec.ground.arrays import A, Map
 
 Fuse = Callable[[A, A], A]
@@ -82,7 +82,7 @@ class SuccessiveExpander(Generic[A]):
         self,
         framework: Framework[A],
         base: HiddenStates[A],
-        heads: Sequence[Successor[A]],
+        heads: Sequence[Succeed[A]],
         state: A,
         last: A,
     ) -> None:

@@ -4,84 +4,77 @@ Shape letters: n rows, H width, N visual positions, C queries, K predicted posit
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic
 
 from mmspec.checkpoints.head_config import VIEW_QUERIES, HeadConfig
 from mmspec.checkpoints.head_manifest import LAYER, VIEW, VIEW_FUSION
 from mmspec.checkpoints.mtp import EMBEDDING_NORM, STATES_NORM
-from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import A, Map, behind_norm
 
-
-@dataclass(frozen=True, slots=True)
-class Compressor(Generic[A]):
-    """Learned queries that attend to an image's hidden states (FLASH, section 3.2)."""
-
-    framework: Framework[A]
-    queries: A
-    """[C, H] the learned queries, one per latent."""
-    norm: Map[A]
-
-    def __call__(self, states: A) -> A:
-        """Compress an image's states F [N, H] to latents [C, H]: softmax(A norm(F)^T / sqrt(H)) F.
-
-        A are the learned queries.
-        """
-        scores = self.queries @ self.norm(states).T / states.shape[-1] ** 0.5
-        return self.framework.softmax(scores) @ states
+Expand = Callable[[A, int], A]
+"""Function from a state [1, H] and a number n to features [n, H] of the first n positions."""
+Succeed = Callable[[A, A], A]
+"""Function from a state [1, H] and inputs [n, I] to features [n, H]; the inputs are the state and
+later tokens' embeddings, joined.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageViews(Generic[A]):
-    """Learned queries of several heads that attend to an image's embeddings (ViSpec)."""
+def compressor(parts: Parts[A], eps: float) -> Map[A]:
+    """Function from an image's hidden states [N, H] to latents [C, H] (FLASH, section 3.2).
 
-    framework: Framework[A]
-    queries: A
-    """[C, heads, D] the learned queries, one per vector."""
-    keys: Map[A]
-    values: Map[A]
-    output: Map[A]
+    They are softmax(A norm(F)^T / sqrt(H)) F with the states F and learned queries A [C, H].
+    """
+    framework, queries = parts.framework, parts.tensor("compressor.queries")
+    norm = parts.norm("compressor.norm", eps)
 
-    def __call__(self, embeddings: A) -> A:
-        """Compress an image's embeddings [N, H] to vectors [C, H], one for each learned query."""
-        xp, size = self.framework.xp, self.queries.shape[-1]
-        queries, keys, values = (
-            xp.moveaxis(xp.reshape(each, (-1, *self.queries.shape[1:])), 0, 1)
-            for each in (self.queries, self.keys(embeddings), self.values(embeddings))
-        )
-        scores = queries @ xp.moveaxis(keys, 1, 2) / size**0.5
-        attended = xp.moveaxis(self.framework.softmax(scores) @ values, 0, 1)
-        return self.output(xp.reshape(attended, (len(self.queries), -1)))
+    def compress(states: A) -> A:
+        scores = queries @ norm(states).T / states.shape[-1] ** 0.5
+        return framework.softmax(scores) @ states
+
+    return compress
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion(Generic[A]):
-    """K features of a state x, each x + silu(W_i x + b_i) (Medusa, Cai et al. 2024, eq. 1)."""
+def image_views(parts: Parts[A], *, bias: bool) -> Map[A]:
+    """Function from an image's embeddings [N, H] to vectors [C, H] (ViSpec).
 
-    framework: Framework[A]
-    together: Map[A]
-    """All W_i and b_i as one linear layer, [H, K * H]."""
+    Learned queries [C, heads, D] of several heads attend to the embeddings.
+    """
+    framework, xp = parts.framework, parts.framework.xp
+    queries = parts.tensor(VIEW_QUERIES)
+    keys, values = (parts.linear(f"{VIEW}.{part}_proj", bias=bias) for part in "kv")
+    output = parts.linear(f"{VIEW}.o_proj", bias=False)
 
-    def __call__(self, x: A, count: int) -> A:
-        """The first `count` features [count, H] of x [1, H]."""
-        blocks = self.framework.xp.reshape(self.together(x), (-1, x.shape[-1]))
-        return x + self.framework.silu(blocks[:count])
+    def heads(rows: A) -> A:
+        each: A = xp.moveaxis(xp.reshape(rows, (-1, *queries.shape[1:])), 0, 1)
+        return each
+
+    def view(embeddings: A) -> A:
+        scores = heads(queries) @ xp.moveaxis(heads(keys(embeddings)), 1, 2)
+        shares = framework.softmax(scores / queries.shape[-1] ** 0.5)
+        attended = xp.moveaxis(shares @ heads(values(embeddings)), 0, 1)
+        return output(xp.reshape(attended, (len(queries), -1)))
+
+    return view
 
 
-@dataclass(frozen=True, slots=True)
-class Successor(Generic[A]):
+def expansion(parts: Parts[A], *paths: str) -> Expand[A]:
+    """Features of a state x, each x + silu(W_i x + b_i) (Medusa, Cai et al. 2024, eq. 1)."""
+    framework, together = parts.framework, parts.linear(*paths)
+
+    def expand(x: A, count: int) -> A:
+        blocks = framework.xp.reshape(together(x), (-1, x.shape[-1]))
+        return x + framework.silu(blocks[:count])
+
+    return expand
+
+
+def successor(parts: Parts[A], path: str) -> Succeed[A]:
     """One module of a Hydra head, which reads the tokens before it (Ankner et al. 2024, eq. 2)."""
-
-    framework: Framework[A]
-    first: Map[A]
-    second: Map[A]
-
-    def __call__(self, state: A, inputs: A) -> A:
-        """Features [n, H]; inputs [n, I]: the state [1, H] and later tokens' embeddings joined."""
-        return state + self.second(self.framework.silu(self.first(inputs)))
+    silu = parts.framework.silu
+    first, second = (parts.linear(f"{path}.linear_{n}") for n in (1, 2))
+    return lambda state, inputs: state + second(silu(first(inputs)))
 
 
 Sight = Callable[[A, A], A]
@@ -106,15 +99,10 @@ class Layered(Generic[A]):
         normed = config.input_norm
         norm = parts.norm(f"{LAYER}.input_layernorm", eps) if normed else lambda x: x
         self.layer = parts.layer(text, behind_norm(norm))
-        self.compressor: Compressor[A] | None = None
-        if config.kind == "flash" and config.queries:
-            queries = parts.tensor("compressor.queries")
-            scale = parts.norm("compressor.norm", eps)
-            self.compressor = Compressor(self.framework, queries, scale)
-        self.expansion: Expansion[A] | None = None
-        if config.slots:
-            slots = parts.linear(*(f"slots.{i}" for i in range(config.slots)))
-            self.expansion = Expansion(self.framework, slots)
+        compresses = config.kind == "flash" and config.queries
+        self.compressor = compressor(parts, eps) if compresses else None
+        slots = [f"slots.{i}" for i in range(config.slots)]
+        self.expansion = expansion(parts, *slots) if slots else None
 
     def fuse(self, embeddings: A, states: A) -> A:
         """The layer's input [n, H] from embeddings [n, H] and preceding states [n, H]."""
@@ -146,9 +134,7 @@ class Seeing(Layered[A]):
     def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
         """text: the sizes of the decoder layer."""
         super().__init__(parts, config, text)
-        keys, values = (parts.linear(f"{VIEW}.{part}_proj", bias=text.qkv_bias) for part in "kv")
-        output = parts.linear(f"{VIEW}.o_proj", bias=False)
-        self.views = ImageViews(self.framework, parts.tensor(VIEW_QUERIES), keys, values, output)
+        self.views = image_views(parts, bias=text.qkv_bias)
         self._joined = parts.linear(VIEW_FUSION, bias=config.bias)
 
     def join(self, states: A, view: A | None) -> A:
@@ -165,11 +151,9 @@ class Slotted(Generic[A]):
         self.framework = parts.framework
         paths = [f"heads.{i}" for i in range(config.slots)]
         self.sight: Sight[A] | None = mean(parts) if config.vision == "mean" else None
-        self.expansion: Expansion[A] | None = None
-        self.successors: list[Successor[A]] = []
+        self.expansion: Expand[A] | None = None
+        self.successors: list[Succeed[A]] = []
         if config.kind == "medusa":
-            together = parts.linear(*(f"{path}.linear" for path in paths))
-            self.expansion = Expansion(self.framework, together)
+            self.expansion = expansion(parts, *(f"{path}.linear" for path in paths))
         else:
-            pairs = [[parts.linear(f"{path}.linear_{n}") for n in (1, 2)] for path in paths]
-            self.successors = [Successor(self.framework, *pair) for pair in pairs]
+            self.successors = [successor(parts, path) for path in paths]
