@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
 from mmspec.chat.calibration import finding_lines
 from mmspec.chat.plugins import installed_backends, load_backend
@@ -23,12 +23,12 @@ OPTIONAL = {
 """What each optional package is for, and the argument of pip that installs it."""
 
 
-class Missing(TypedDict):
+class Missing(NamedTuple):
     """A missing part of the installation and the command that installs it."""
 
     what: str
     fix: str
-    needed: bool
+    needed: bool = False
     """True if no command works without it."""
 
 
@@ -50,8 +50,8 @@ def examine() -> dict[str, Any]:
         "captioners": sorted(registered(CAPTIONERS)),
         "models": models,
         "exact": finding_lines(backends),
-        "missing": missing,
-        "exit_code": int(any(part["needed"] for part in missing)),
+        "missing": [part._asdict() for part in missing],
+        "exit_code": int(any(part.needed for part in missing)),
     }
 
 
@@ -80,21 +80,18 @@ def _missing(
     working = [name for name, description in backends.items() if "error" not in description]
     for name in names:
         if name not in backends:
-            fix = f'pip install "mmspec[{name}]"'
-            yield Missing(what=f"backend {name}", fix=fix, needed=not working)
+            yield Missing(f"backend {name}", f'pip install "mmspec[{name}]"', not working)
     for name, description in backends.items():
         if "error" in description:
             what = f"backend {name}: {description['error']}"
-            fix = f'pip install --force-reinstall "mmspec[{name}]"'
-            yield Missing(what=what, fix=fix, needed=not working)
+            yield Missing(what, f'pip install --force-reinstall "mmspec[{name}]"', not working)
         if "hint" in description:
             what, _, command = description["hint"].rpartition(": ")
-            yield Missing(what=f"{name}: {what}", fix=command, needed=False)
+            yield Missing(f"{name}: {what}", command)
     for package, (purpose, install) in OPTIONAL.items():
         if not find_spec(package):
-            what, fix = f"{package}: {purpose}", f'pip install "{install}"'
-            yield Missing(what=what, fix=fix, needed=False)
+            yield Missing(f"{package}: {purpose}", f'pip install "{install}"')
     for model in models:
         if model["bundled"] and not model["found"]:
             fix = "pip install --force-reinstall mmspec"
-            yield Missing(what=f"the bundled {model['name']}", fix=fix, needed=True)
+            yield Missing(f"the bundled {model['name']}", fix, True)
