@@ -153,11 +153,12 @@ class LoadedModel:
 
     def translated(self, conversation: Conversation) -> Conversation:
         """A conversation with its answers in this model's tokens."""
-        return replace(conversation, turns=[*map(self._translated, conversation.turns)])
-
-    def _translated(self, turn: Turn) -> Turn:
-        ids = answer_ids(turn.answer_text, self.template, self.tokenizer)
-        return replace(turn, answer=ids, answer_text=self.tokenizer.decode(ids).removeprefix(" "))
+        turns = list[Turn]()
+        for turn in conversation.turns:
+            ids = answer_ids(turn.answer_text, self.template, self.tokenizer)
+            text = self.tokenizer.decode(ids).removeprefix(" ")
+            turns.append(replace(turn, answer=ids, answer_text=text))
+        return replace(conversation, turns=turns)
 
     def require_sight(self, pictures: Sequence[Picture]) -> None:
         """Raise UsageError for images to a text-only model."""

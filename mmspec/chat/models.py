@@ -155,13 +155,10 @@ class Models:
             return None
         if drafting == LOOKUP:
             return Tree().within(LOOKUP_NODES, 1)
-        return Tree() if self._trees_pay(drafting, self.exact_rows(options.exact)) else None
-
-    def _trees_pay(self, drafting: Drafting, exact: ExactRows | None) -> bool:
-        """True if trees were calibrated and may decode faster than chains."""
-        costs = partial(self._calibrated, self.calibration(exact), drafting, 0)
+        calibration = self.calibration(self.exact_rows(options.exact))
+        costs = partial(self._calibrated, calibration, drafting, 0)
         trees = {nodes: seconds for nodes in TREE_NODES if (seconds := costs(nodes))}
-        return bool(trees) and a_tree_pays(costs(), trees)
+        return Tree() if trees and a_tree_pays(costs(), trees) else None
 
     def draft_length(self, options: Options, drafting: Drafting | None) -> DraftLength:
         """The draft length of a drafting and tree, which all conversations share.
@@ -213,12 +210,12 @@ class Models:
         self, calibration: Calibration, drafting: Drafting, context: int, nodes: int | None = None
     ) -> dict[int, float]:
         """Calibrated seconds of a round by draft length.  nodes: a tree's; None for a chain."""
-        branches = 0 if drafting == LOOKUP else len(drafting.branches)
+        branches = len(drafting.branches)
         if nodes:
             costs = calibration.tree_costs(nodes, branches, context)
         else:
             costs = calibration.round_costs(branches, context)
-        slots = self.head.head.config.slots if self.head and branches else 0
+        slots = self.head.head.config.slots if self.head else 0
         return {gamma: cost for gamma, cost in costs.items() if not slots or gamma <= slots}
 
     def forget(self) -> None:

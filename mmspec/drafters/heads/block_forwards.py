@@ -6,7 +6,6 @@ state does not exist yet.
 Shape letters: n columns, r rows of context, B block rows, V vocabulary, H width.
 """
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -31,7 +30,9 @@ class BlockForwards(HeadForwards[BlockModules[A], A]):
     def _masks(self) -> A:
         """Embeddings [B, H] of the mask's token."""
         options = self._parts.options
-        return self._base.embed(self._integers([options.mask_token_id] * options.block_size))
+        return self._base.embed(
+            self._framework.integers([options.mask_token_id] * options.block_size)
+        )
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
         """Write the context of the columns from `start` up to `stop`."""
@@ -56,7 +57,7 @@ class BlockForwards(HeadForwards[BlockModules[A], A]):
         if modules.markov is None:
             spread = modules.spread
             return BlockExpander(self._framework, features, lambda x: spread(project(x)))
-        token = self._integers(self._base.ids(last, last + 1))
+        token = self._framework.integers(self._base.ids(last, last + 1))
         return MarkovExpander(modules, features, project(features), token)
 
     def _chances(self, expander: Expander, ids: A, keys: A) -> list[A]:
@@ -64,9 +65,6 @@ class BlockForwards(HeadForwards[BlockModules[A], A]):
             return expander.confidence(ids)
         assert isinstance(expander, BlockExpander)
         return [self._sampler.children(expander.rows, keys, 1)[0][:, 0]]
-
-    def _integers(self, values: Sequence[int]) -> A:
-        return self._framework.integers(values)
 
     def _runs(self, outline: Outline, start: int, stop: int) -> list[Span]:
         """The columns from `start` up to `stop` that are in the context."""
