@@ -139,7 +139,8 @@ class LoadedModel:
     def chunks(self, conversation: Conversation, *, most: float = math.inf) -> list[Chunk]:
         """The conversation as chunks; see `render`.  CheckpointError for a token that it lacks."""
         if self.tokenizer.image_tokens.clip == "images":
-            conversation = conversation.with_frames(self.frames_as_images)
+            turns = [turn.with_frames(self.frames_as_images) for turn in conversation.turns]
+            conversation = replace(conversation, turns=turns)
         chunks = render(conversation, self.template, self.tokenizer, most=most)
         size = self.model.config.text.vocab_size
         content = (each for chunk in chunks for each in chunk.content)

@@ -133,10 +133,6 @@ class Conversation:
         """Drop the last answer and keep its question; raises UsageError if there is no turn."""
         self.turns[-1] = replace(self.last(), answer=None, answer_text="")
 
-    def with_frames(self, most: int) -> "Conversation":
-        """The conversation with up to `most` frames of a turn's clips instead, as images."""
-        return replace(self, turns=[turn.with_frames(most) for turn in self.turns])
-
     def reset(self) -> None:
         """Drop all turns; keeps the system message."""
         self.turns.clear()

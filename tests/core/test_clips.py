@@ -17,7 +17,7 @@ from mmspec.prompt import film as film_file
 from mmspec.prompt import images
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
-from mmspec.prompt.conversation import Conversation, Message
+from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import open_picture, picture_from
 from support.films import drawing, film, sound, turned
@@ -197,17 +197,10 @@ def test_films_beyond_a_limit_are_refused(tmp_path, monkeypatch, limit, value, p
 
 def test_clips_of_a_question_share_the_frames_that_are_shown(tmp_path):
     clip, image = open_clip(film(tmp_path / "a.mkv", 60)), picture_from(drawing(7))
-    conversation = Conversation()
-    conversation.add(Message("user", (clip, "and", image, "and", clip)))
-    [turn] = conversation.with_frames(6).turns
+    turn = Turn(Message("user", (clip, "and", image, "and", clip)))
     spread = clip.shown(3)
-    assert turn.question.parts == (*spread, "and", image, "and", *spread)
-    conversation.reopen()
-    assert conversation.with_frames(1).turns[0].question.pictures == (
-        clip.frames[0],
-        image,
-        clip.frames[0],
-    )
+    assert turn.with_frames(6).question.parts == (*spread, "and", image, "and", *spread)
+    assert turn.with_frames(1).pictures == (clip.frames[0], image, clip.frames[0])
 
 
 def test_a_saved_clip_is_read_again_with_the_same_frames(tmp_path):
