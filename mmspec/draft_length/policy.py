@@ -102,6 +102,8 @@ class AdaptiveDraftLength:
         """Tokens that trees drafted right, and those that were expected of them."""
         self._rounds, self._expected = 0, self._estimate()
         self._chosen = self._best = PLAIN
+        self._least = 0.0
+        """The budget that the cheapest draft needs, as it was when a draft was last chosen."""
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
@@ -110,7 +112,7 @@ class AdaptiveDraftLength:
             self._budget, self._answered = max(self._budget, renewed), 0
         self._measured.move(context)
         self._context, most = context, min(max_gamma, MAX_AUTO_GAMMA)
-        if not self._measured.knows_plain or self._budget < 0:
+        if not self._measured.knows_plain or self._budget < self._least:
             self._chosen = self._best = PLAIN
         elif self._nodes:
             self._chosen = Candidate(0, MAX_AUTO_GAMMA)
@@ -126,6 +128,7 @@ class AdaptiveDraftLength:
         """The best draft that the budget covers, or one to try in its place."""
         self._expected = self._estimate()
         costs = {draft: self._measured.of(draft) for draft in self._measured.drafts}
+        self._least = max(min(costs.values()) - 1, 0.0)
         costs = {draft: cost for draft, cost in costs.items() if cost - 1 <= self._budget}
         rates = {draft: self._expected[draft.nodes][draft.gamma] / costs[draft] for draft in costs}
         safe = [draft for draft, cost in costs.items() if cost - 1 <= self._budget / 2]
@@ -233,7 +236,8 @@ class AdaptiveDraftLength:
 
     @property
     def _percent(self) -> int:
-        return min(max(round(100 * self._acceptance.mean), 1), 99)
+        """The acceptance to the next 5 %: each other value costs the model's computation."""
+        return min(max(5 * round(20 * self._acceptance.mean), 5), 95)
 
     def _risk(self, draft: Candidate) -> float:
         """Plain rounds that are lost if the whole draft is rejected."""
