@@ -15,6 +15,7 @@ from statistics import fmean
 
 import click
 
+from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
@@ -116,7 +117,8 @@ def answer_cost(
     clock, prompt = Clock(seed), PROMPTS[seed % len(PROMPTS)]
     target = SimulatedTarget(machine, clock, prompt)
     drafter = SimulatedDrafter(machine, clock, prompt, acceptance, seed)
-    for _ in decode(target, drafter, policy, max_tokens=tokens, clocks=[clock]):
+    measured = MeasuredRounds(target, policy, clock=clock)
+    for _ in decode(measured, drafter, measured, max_tokens=tokens):
         pass
     return clock.cost
 

@@ -259,7 +259,7 @@ class Chat:
             stop=target.stop,
             seed=options.seed,
             likeliest=options.logprobs,
-            clocks=self.models.clocks,
+            work=self.models.work_seconds,
             constrained=constrained,
         )
         cut = None

@@ -42,7 +42,7 @@ def measure_first_costs(models: Models, options: Options) -> None:
     segment = Segment([[TOKEN] * CONTEXT])
     target.extend(segment)
     opened.drafter.extend([segment] * len(drafting.branches))
-    times = _least_times(target, opened.drafter, models.clocks)
+    times = _least_times(target, opened.drafter, (perf_counter, models.work_seconds))
     if len(times) > 1:
         models.calibrations[exact] = _calibration(times, len(drafting.branches))
 

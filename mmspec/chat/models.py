@@ -1,6 +1,6 @@
 """Models loaded together on one backend, and what their conversations share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -80,13 +80,8 @@ class Models:
         """The draft model or the head; None if neither is loaded."""
         return self.draft or self.head
 
-    @property
-    def clocks(self) -> Sequence[Callable[[], float]]:
-        """The clocks for the costs of rounds: threads count several times in this process's own."""
-        return perf_counter, self.work_seconds
-
     def work_seconds(self) -> float:
-        """The seconds without `setup_seconds` of a shape, which are spent once, on no round.
+        """A clock for the costs of rounds; `setup_seconds` of a shape are spent once, on no round.
 
         Where the target computes on a CPU, the time of other programs does not count either.
         """

@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
-from typing import Any
 
+from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.decoding.contract import Drafter, Target, Verifier
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
@@ -168,24 +168,30 @@ class Session:
         self,
         draft_length: DraftLengthPolicy,
         *,
+        max_tokens: int,
         stop: Collection[int],
+        seed: int,
+        likeliest: int | None = None,
+        work: Callable[[], float] | None = None,
         constrained: Verifier | None = None,
-        **options: Any,
     ) -> Iterator[Round]:
         """Decode the answer; the caches stay valid if the caller stops early.
 
-        constrained: the target within the constraint of this answer.  options: the others of
-        `mmspec.decoding.loop.decode`.
+        work: function that returns the seconds that count as costs of rounds.
+        constrained: the target within the constraint of this answer.
         """
         target = constrained or self.target
         opened = self._drafter
+        measured = MeasuredRounds(target, draft_length, likeliest, work=work)
         drafter = opened.drafter if opened else None
         starts = self.target.length, drafter.length if drafter else 0
         token_ids: list[int] = []
         try:
-            for round_ in decode(target, drafter, draft_length, stop=stop, **options):
-                token_ids += round_.tokens
-                yield round_
+            for _ in decode(
+                measured, drafter, measured, max_tokens=max_tokens, stop=stop, seed=seed
+            ):
+                token_ids += measured.round.tokens
+                yield measured.round
         finally:
             ids = tuple(takewhile(lambda token: token not in stop, token_ids))
             answer = Chunk("answer", ids)

@@ -1,15 +1,13 @@
 """Speculative decoding: draft, verify, commit the accepted tokens."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
-from time import perf_counter
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from mmspec.decoding.acceptance import accept
 from mmspec.decoding.contract import Drafter, Verifier
 from mmspec.decoding.draft import Draft, Plan
 from mmspec.decoding.noise import Noise
-from mmspec.decoding.statistics import Round, likelihoods
+from mmspec.decoding.statistics import Round
 from mmspec.ground.errors import DraftError
 
 
@@ -49,39 +47,23 @@ def decode(
     max_tokens: int,
     stop: Collection[int] = (),
     seed: int = 0,
-    likeliest: int | None = None,
-    clocks: Sequence[Callable[[], float]] = (perf_counter,),
 ) -> Iterator[Round]:
     """Decode until a stop token or `max_tokens`, yielding one `Round` at a time.
 
     The tokens equal those of plain decoding: they depend only on the prompt, `seed`, the target and
     its sampling.  Between rounds both sequences are consistent, so a consumer may stop there.
-
-    likeliest: number of likeliest tokens to report with every token's log-probability; None reports
-    nothing.  clocks: functions that return seconds; the first times drafts and verifications, and a
-    round's cost is by the one of which the least passes.
     """
-    left, clock = max_tokens, clocks[0]
+    left = max_tokens
     while left > 0:
-        begun = [each() for each in clocks]
         noise = Noise(seed, target.length)
         plan = draft_length.choose(left - 1, target.length)
         draft = draft_of(drafter, plan, noise) if drafter and (plan.gamma or plan.lookup) else None
-        drafted = clock()
         verdict = target.verify(draft, noise)
-        verified = clock()
         path, tokens = accept(verdict, stop)
-        likely = () if likeliest is None else likelihoods(verdict, path, tokens, likeliest)
         target.commit(path, tokens[-1])
         if drafter:
             drafter.commit(path, tokens, verdict)
-        round_ = replace(
-            Round.of(tokens, path, draft, verdict),
-            draft_seconds=drafted - begun[0],
-            verify_seconds=verified - drafted,
-            cost_seconds=min(each() - start for each, start in zip(clocks, begun, strict=True)),
-            likelihoods=likely,
-        )
+        round_ = Round.of(tokens, path, draft, verdict)
         draft_length.observe(round_)
         left = 0 if tokens[-1] in stop else left - len(tokens)
         yield round_

@@ -29,15 +29,12 @@ class Likelihood:
 
 
 def likelihoods(
-    verdict: Verdict, path: Sequence[int], tokens: Sequence[int], count: int
+    logits: NDArray[np.float32], tokens: Sequence[int], count: int
 ) -> tuple[Likelihood, ...]:
-    """One entry for each of `tokens`, on and after `path`, with `count` likeliest.
+    """One entry for each of `tokens`, whose logits [m, V] are given, with `count` likeliest.
 
-    They are the model's own, before temperature, top-k and top-p; none without its logits [m, V].
+    They are the model's own, before temperature, top-k and top-p.
     """
-    if verdict.logits is None:
-        return ()
-    logits = verdict.logits.to_host(verdict.logits.array)[[0, *(node + 1 for node in path)]]
     shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
     logprobs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     rows = zip(tokens, logprobs, strict=True)

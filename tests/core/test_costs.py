@@ -8,9 +8,11 @@ import pytest
 from mmspec.chat.calibration import CalibrationFile, calibration_file, read_calibration
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.first_costs import measure_first_costs
+from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.chat.options import Options
 from mmspec.decoding.acceptance import Verdict
-from mmspec.decoding.loop import decode
+from mmspec.decoding.noise import NO_NOISE
+from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.draft_length.calibration_file import Calibration
 from mmspec.draft_length.policy import FixedDraftLength
@@ -64,19 +66,20 @@ class Target:
     length = 3
 
     def verify(self, draft, noise):
-        return Verdict([], [], [7])
-
-    def commit(self, path, token):
-        pass
+        return Verdict([7], [], [])
 
 
-@pytest.mark.parametrize(("work", "cost"), [((5.0, 6.0), 1.0), ((5.0, 25.0), 4.0), ((), 4.0)])
+@pytest.mark.parametrize(("work", "cost"), [((5.0, 6.0), 1.0), ((5.0, 25.0), 4.0), (None, 4.0)])
 def test_time_of_other_programs_is_no_cost(work, cost):
     """Four seconds pass; the process computes for one of them, with five threads for twenty."""
-    clocks = [iter(each).__next__ for each in ([0.0, 1.0, 3.0, 4.0], work) if each]
-    [round_] = decode(Target(), None, FixedDraftLength(0), max_tokens=1, clocks=clocks)
-    assert round_.cost_seconds == cost
-    assert (round_.draft_seconds, round_.verify_seconds) == (1.0, 2.0)
+    clock = iter([0.0, 1.0, 3.0, 4.0])
+    work = iter(work).__next__ if work else None
+    rounds = MeasuredRounds(Target(), FixedDraftLength(0), clock=clock.__next__, work=work)
+    rounds.choose(0, 3)
+    rounds.verify(None, NO_NOISE)
+    rounds.observe(Round([7], 0, 0, 0))
+    assert rounds.round.cost_seconds == cost
+    assert (rounds.round.draft_seconds, rounds.round.verify_seconds) == (1.0, 2.0)
 
 
 def test_what_a_shape_takes_once_is_no_cost(engine, monkeypatch):

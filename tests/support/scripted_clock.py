@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mmspec.chat import session
-from mmspec.decoding.loop import decode
+from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec_bench.measure import calibrate
 from support.scripted import ScriptedBranches, ScriptedTarget
@@ -45,10 +45,10 @@ class Machine:
         monkeypatch.setattr(ScriptedBranches, "draft", drafted)
         monkeypatch.setattr(calibrate, "perf_counter", lambda: self.now)
 
-        def timed(*arguments, clocks, **options):
-            return decode(*arguments, clocks=[lambda: self.now], **options)
+        def timed(*arguments, work):
+            return MeasuredRounds(*arguments, clock=lambda: self.now)
 
-        monkeypatch.setattr(session, "decode", timed)
+        monkeypatch.setattr(session, "MeasuredRounds", timed)
 
     def calibration(self, contexts=(64, 512)):
         """What `calibrate` should measure."""
