@@ -103,7 +103,7 @@ class AdaptiveDraftLength:
         self._rounds, self._expected = 0, self._estimate()
         self._chosen = self._best = PLAIN
         self._least = 0.0
-        """The budget that the cheapest draft needs, as it was when a draft was last chosen."""
+        """The budget that the cheapest draft needs; 0 if a draft was measured since."""
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
@@ -195,6 +195,7 @@ class AdaptiveDraftLength:
         self._rounds += 1
         self._measured.measure(draft, round_.cost_seconds)
         if gamma and self._measured.knows_plain:
+            self._least = 0.0
             self._acceptance.observe(round_)
             accepted = min(round_.accepted, tokens - 1)
             if draft.nodes:
