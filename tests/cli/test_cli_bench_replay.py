@@ -64,7 +64,8 @@ def test_its_rounds_are_those_of_the_model_that_gave_the_answers(
     assert {row.task for row in rows} == {"general vqa", "chats"}
     assert [row.turn for row in rows if row.method == "lookup" and row.task == "chats"] == [0, 1]
     assert all(row.identical for row in rows if row.method != PLAIN)
-    assert sum(row.accepted for row in rows if row.method == METHODS[-1]) > 0
+    trees = [row for row in rows if row.method == METHODS[-1]]
+    assert any(round_.accepted for row in trees for round_ in row.rounds)
 
 
 def equal_answers(folder):

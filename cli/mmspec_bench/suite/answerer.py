@@ -47,11 +47,8 @@ class Answerer:
     def answered(self, questions: Sequence[Message]) -> Answered:
         """Answer all questions of a new conversation; raises ContextError if one does not fit."""
         self.engine.forget()
-        chat, answers = self.engine.chat(self.options), list[Answer]()
-        for question in questions:
-            for _ in chat.send(question):
-                pass
-            answers.append(chat.answer)
+        chat = self.engine.chat(self.options)
+        answers = [chat.send(question).finish() for question in questions]
         return Answered(chat.conversation.turns, answers)
 
     def with_memory(self) -> "Answerer":

@@ -94,11 +94,6 @@ class AnswerRow:
         """Number of drafted tokens, or of nodes for trees."""
         return sum(round_.drafted for round_ in self.rounds)
 
-    @property
-    def accepted(self) -> int:
-        """Number of drafted tokens that the target accepted."""
-        return sum(round_.accepted for round_ in self.rounds)
-
 
 def read_rows(file: Path) -> list[AnswerRow]:
     """Read all complete rows of a file; raises UsageError naming a malformed line."""
