@@ -10,7 +10,7 @@ import pytest
 from mmspec.checkpoints.head_config import read_head_config
 from mmspec_bench.commands.peers import row
 from mmspec_bench.compare import script_io
-from mmspec_bench.compare.methods import PeerMethod, vllm_methods
+from mmspec_bench.compare.methods import PeerMethod, peer_methods
 from mmspec_bench.compare.runner import Agreement, PeerError, compare, own_task, run_script
 from mmspec_bench.compare.script_io import ProgramRun
 from mmspec_bench.measure.timing import Spread, Timing, figures
@@ -97,7 +97,7 @@ def test_answers_are_compared_with_the_same_programs_plain_ones():
 def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path, pair_paths):
     target, draft = map(str, pair_paths)
     head = str(tiny_head(tmp_path / "eagle3", "eagle3"))
-    plain, drafted = vllm_methods("auto")
+    plain, drafted = peer_methods(["vllm"], [], "auto", "auto", {})
     asked = script_io.Task(target, head, "cpu", "float32", {}, 3, {})
     assert own_task(plain, asked, str(tmp_path)).draft is None
     theirs = own_task(drafted, asked, str(tmp_path))

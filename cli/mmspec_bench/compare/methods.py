@@ -51,18 +51,28 @@ def peer_methods(
     for peer in peers:
         if peer not in PEERS:
             raise choice("peer", peer, PEERS)
-    transformers, llama_cpp = "run_transformers.load_transformers", "run_llama_cpp.load_llama_cpp"
+    transformers, mlx_lm = "run_transformers.load_transformers", "run_mlx.load_mlx_lm"
+    llama_cpp, vllm = "run_llama_cpp.load_llama_cpp", "run_vllm.load_vllm"
     lookup = {"lookup": LOOKUP_TOKENS}
+    lengths = [None] if gamma == "auto" else [None, gamma]
+    fixed = SPECULATIVE_TOKENS if gamma == "auto" else gamma  # vLLM adapts no length
     by_peer = {
         "torch": _mmspec("torch", draftings, gamma, exact),
         "mlx": _mmspec("mlx", draftings, gamma, exact),
         "transformers": [
-            *_with_a_draft("transformers", transformers, "assistant_model", gamma),
+            PeerMethod("transformers, plain", transformers),
+            *(_drafted("transformers, assistant_model", transformers, each) for each in lengths),
             PeerMethod("transformers, prompt lookup", transformers, options=lookup),
         ],
-        "mlx-lm": _with_a_draft("mlx-lm", "run_mlx.load_mlx_lm", "draft_model", gamma),
+        "mlx-lm": [
+            PeerMethod("mlx-lm, plain", mlx_lm),
+            *(_drafted("mlx-lm, draft_model", mlx_lm, each) for each in lengths),
+        ],
         "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx.load_mlx_vlm")],
-        "vllm": vllm_methods(gamma),
+        "vllm": [
+            PeerMethod("vLLM, plain", vllm),
+            replace(_drafted("vLLM, head", vllm, fixed), exports=True),
+        ],
         "llama.cpp": [
             PeerMethod("llama.cpp, plain", llama_cpp),
             PeerMethod("llama.cpp, prompt lookup", llama_cpp, options=lookup),
@@ -89,19 +99,8 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
     return methods
 
 
-def vllm_methods(gamma: Gamma) -> list[PeerMethod]:
-    """vLLM without a draft and with a head; it adapts no length, so 'auto' is fixed."""
-    plain = PeerMethod("vLLM, plain", "run_vllm.load_vllm")
-    tokens = SPECULATIVE_TOKENS if gamma == "auto" else gamma
-    name, options = f"vLLM, head, {tokens} tokens", {"draft_tokens": tokens}
-    return [plain, replace(plain, name=name, drafts=True, options=options, exports=True)]
-
-
-def _with_a_draft(program: str, script: str, draft: str, gamma: Gamma) -> list[PeerMethod]:
-    """Plain; with the library's own draft lengths; with `gamma` unless that is 'auto'."""
-    plain = PeerMethod(f"{program}, plain", script)
-    drafted = replace(plain, name=f"{program}, {draft}", drafts=True)
-    if gamma == "auto":
-        return [plain, drafted]
-    name, options = f"{drafted.name}, {gamma} tokens", {"draft_tokens": gamma}
-    return [plain, drafted, replace(drafted, name=name, options=options)]
+def _drafted(name: str, script: str, tokens: int | None) -> PeerMethod:
+    """A method with a draft of `tokens` tokens a round; None: the library's own schedule."""
+    if tokens is None:
+        return PeerMethod(name, script, drafts=True)
+    return PeerMethod(f"{name}, {tokens} tokens", script, True, {"draft_tokens": tokens})
