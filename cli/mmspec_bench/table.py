@@ -28,14 +28,9 @@ def positive(value: float) -> str:
     return number(value or None)
 
 
-def percent(value: float | None, digits: int = 1) -> str:
-    """A share in per cent; empty for None."""
-    return "" if value is None else f"{value:.{digits}%}".replace("%", " %")
-
-
-def signed_percent(value: float | None) -> str:
-    """A relative difference in per cent, with its sign; empty for None."""
-    return "" if value is None else f"{value:+.1%}".replace("%", " %")
+def percent(value: float | None, form: str = ".1%") -> str:
+    """A share in per cent, with its sign by "+.1%"; empty for None."""
+    return "" if value is None else f"{value:{form}}".replace("%", " %")
 
 
 def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:

@@ -97,12 +97,11 @@ def read_run(*folders: Path) -> BenchRun:
     """Read a run; raises UsageError for a folder without one, and for shards that do not fit."""
     provenances = [read_provenance(_file(folder, PROVENANCE).parent) for folder in folders]
     settings, order, tasks = provenances[0], provenances[0]["methods"], dict[str, None]()
+    rows: dict[Hashable, AnswerRow] = {}
     for folder, other in zip(folders, provenances, strict=True):
         for name in SHARED:
             if _shared(other, name) != _shared(settings, name):
                 raise UsageError(f"{folder} is no shard of {folders[0]}: {name} differs")
-    rows: dict[Hashable, AnswerRow] = {}
-    for folder in folders:
         for row in read_rows(_file(folder, ROWS)):
             if row.method not in order:
                 raise UsageError(

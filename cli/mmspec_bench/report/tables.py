@@ -9,7 +9,7 @@ from mmspec_bench.suite import metrics
 from mmspec_bench.suite.methods import is_single_view
 from mmspec_bench.suite.metrics import DRAWS, LEVEL, Summary
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, AnswerRow
-from mmspec_bench.table import Table, number, percent, positive, signed_percent
+from mmspec_bench.table import Table, number, percent, positive
 from mmspec_terminal.wording import counted
 
 Column = tuple[str, str, Callable[[Any], str]]
@@ -68,7 +68,7 @@ def by_images(run: BenchRun) -> Table:
     columns = ("method", *(counted(count, "image") for count in counts))
     note = (
         "Tokens per round (micro) by images in the conversation so far, all tasks and turns, and "
-        f"{percent(LEVEL, 0)} of {DRAWS:,} resamples."
+        f"{percent(LEVEL, '.0%')} of {DRAWS:,} resamples."
     )
     return Table("By images", columns, lines, note)
 
@@ -96,7 +96,7 @@ def against_best_view(run: BenchRun) -> Table:
     }
     columns = ("method", "tokens per round", f"than {best}", "from", "to")
     lines = [
-        (name, number(values[name]), *map(signed_percent, interval[1:]))
+        (name, number(values[name]), *(percent(each, "+.1%") for each in interval[1:]))
         for name, interval in intervals.items()
     ]
     counts = [each.samples for each in intervals.values() if each.low is not None]
@@ -113,7 +113,7 @@ def _ends(counts: Sequence[int], drawn: str) -> str:
         return "All samples are of one image: there is no interval."
     few, most = min(counts), max(counts)
     samples = counted(most, "sample") if few == most else f"{few} to {most} samples"
-    text = f"From, to: {percent(LEVEL, 0)} of {DRAWS:,} {drawn} of {samples}."
+    text = f"From, to: {percent(LEVEL, '.0%')} of {DRAWS:,} {drawn} of {samples}."
     if few < FEW_SAMPLES:
         text += f" With fewer than {FEW_SAMPLES} samples the interval is too narrow to rely on."
     return text
@@ -121,20 +121,13 @@ def _ends(counts: Sequence[int], drawn: str) -> str:
 
 def divergences(run: BenchRun) -> Table:
     """The answers that differ, with the first differing token and its logit gap."""
-    plain = {row.key: row for row in run.of(PLAIN)}
-    lines = [
-        (
-            row.sample,
-            row.method,
-            row.divergence["outcome"],
-            *(_piece(each, row.divergence["position"]) for each in (plain.get(row.key), row)),
-            str(row.turn),
-            str(row.divergence["position"]),
-            f"{row.divergence['margin']:.2e}",
-        )
-        for row in run.of(*run.drafting)
-        if row.divergence
-    ]
+    plain, lines = {row.key: row for row in run.of(PLAIN)}, []
+    for row in run.of(*run.drafting):
+        if row.divergence:
+            at, margin = row.divergence["position"], row.divergence["margin"]
+            pieces = _piece(plain.get(row.key), at), _piece(row, at)
+            place = str(row.turn), str(at), f"{margin:.2e}"
+            lines.append((row.sample, row.method, row.divergence["outcome"], *pieces, *place))
     columns = ("sample", "method", "outcome", "plain", "drafted", "turn", "token", "margin")
     note = "Margin: the gap between the two largest logits of plain decoding at that token."
     return Table("Divergences", columns, lines, note)
