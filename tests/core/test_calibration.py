@@ -86,7 +86,8 @@ def test_a_busy_moment_is_known_by_its_time_and_by_measuring_again(
 
         with monkeypatch.context() as patch:
             machine.run(patch)
-            return calibrate(engine, quietly, 1, clock)
+            patch.setattr("mmspec_bench.measure.calibrate.stopwatch", clock)
+            return calibrate(engine, quietly, 1)
 
     counting, machine = Disturbed(), Disturbed()
     measure(counting)

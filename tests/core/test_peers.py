@@ -9,7 +9,7 @@ import pytest
 
 from mmspec.checkpoints.head_config import read_head_config
 from mmspec_bench.commands.peers import row
-from mmspec_bench.compare import script_io
+from mmspec_bench.compare import runner, script_io
 from mmspec_bench.compare.methods import PeerMethod, peer_methods
 from mmspec_bench.compare.runner import Agreement, PeerError, compare, own_task, run_script
 from mmspec_bench.compare.script_io import ProgramRun
@@ -38,9 +38,10 @@ def reply(rate, first=1.0, tokens=(7, 7)):
         ("import time; time.sleep(60)", 1, "no answer within 1 seconds"),
     ],
 )
-def test_a_process_that_reports_nothing_is_a_reason(code, limit_seconds, reason):
+def test_a_process_that_reports_nothing_is_a_reason(monkeypatch, code, limit_seconds, reason):
+    monkeypatch.setattr(runner, "LIMIT_SECONDS", limit_seconds)
     with pytest.raises(PeerError, match=reason):
-        run_script([sys.executable, "-c", code], task(text=[TEXT]), limit_seconds)
+        run_script([sys.executable, "-c", code], task(text=[TEXT]))
 
 
 def test_a_report_is_the_last_line():
@@ -61,7 +62,7 @@ def test_figures_are_of_pairs():
     assert figures("x", [(reply(None), reply(None))]).speed_up == Spread(0.0, 0.0, 0.0)
 
 
-def test_methods_take_turns_and_answers_are_paired_within_one():
+def test_methods_take_turns_and_answers_are_paired_within_one(monkeypatch):
     log, speeds = [], iter([2.0, 4.0, 1.0, 0.5])  # a, b; then b, a
 
     def run(command, _):
@@ -69,7 +70,8 @@ def test_methods_take_turns_and_answers_are_paired_within_one():
         count, replies = len(log), {"text": [reply(next(speeds))]}
         return ProgramRun(count + 0.5, 5 * count, replies, {}, {})
 
-    results = compare([PeerMethod(name, name) for name in "ab"], task(text=[TEXT]), 2, quiet, run)
+    monkeypatch.setattr(runner, "run_script", run)
+    results = compare([PeerMethod(name, name) for name in "ab"], task(text=[TEXT]), 2, quiet)
     assert log == ["a", "b", "b", "a"]
     assert results[0].figures["text"].speed_up == Spread(1.0, 1.0, 1.0)
     assert results[1].figures["text"].speed_up == Spread(2.0, 2.0, 2.0)
@@ -78,7 +80,7 @@ def test_methods_take_turns_and_answers_are_paired_within_one():
     assert results[1].peak_memory_bytes == 15
 
 
-def test_answers_are_compared_with_the_same_programs_plain_ones():
+def test_answers_are_compared_with_the_same_programs_plain_ones(monkeypatch):
     answers = {"a, plain": [1, 2, 3], "b, plain": [1, 2, 4], "b, drafted": [1, 9]}
 
     def run(command, its_task):
@@ -86,8 +88,9 @@ def test_answers_are_compared_with_the_same_programs_plain_ones():
         reply = Timing(tokens, 3, 3, 2, 1.0, 0.1)
         return ProgramRun(1.5, 5, {"text": [reply]}, {}, {})
 
+    monkeypatch.setattr(runner, "run_script", run)
     methods = [PeerMethod(name, name) for name in answers]
-    first, plain, drafted = compare(methods, task(text=[TEXT]), 2, quiet, run)
+    first, plain, drafted = compare(methods, task(text=[TEXT]), 2, quiet)
     assert first.own_plain == plain.own_plain == {"text": Agreement(2, 2, None)}
     assert plain.figures["text"].identical == 0
     assert drafted.own_plain == {"text": Agreement(2, 0, 1)}

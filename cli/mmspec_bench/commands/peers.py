@@ -17,7 +17,7 @@ from mmspec.drafters.views import LOOKUP
 from mmspec.ground.threads import VARIABLES, cores, default_threads
 from mmspec_bench.commands.output import note_when_stopped, resolved_pair, show_tables, split
 from mmspec_bench.compare.methods import PEERS, peer_methods
-from mmspec_bench.compare.runner import Agreement, PeerResult, compare, question_of, run_script
+from mmspec_bench.compare.runner import Agreement, PeerResult, compare, question_of
 from mmspec_bench.compare.script_io import Task
 from mmspec_bench.prompts import text_prompts, world_prompts
 from mmspec_bench.table import Table
@@ -100,7 +100,7 @@ def peers(
         }
         pair = str(directory), str(drafts) if drafts else None
         task = Task(*pair, device, dtype, {}, max_new_tokens, questions)
-        results = compare(methods, task, repeats, screen.progress, run_script)
+        results = compare(methods, task, repeats, screen.progress)
     report = {
         "model": name,
         "draft": drafts.name if drafts else None,

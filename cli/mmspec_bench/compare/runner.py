@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -55,9 +55,6 @@ class PeerResult:
     described: dict[str, Any]
 
 
-RunScript = Callable[[Sequence[str], Task], ProgramRun]
-
-
 def question_of(prompt: Prompt, folder: Path) -> Question:
     """The prompt's parts in order; its pictures are written as files to `folder`."""
     question: Question = []
@@ -74,7 +71,7 @@ def question_of(prompt: Prompt, folder: Path) -> Question:
 
 
 def compare(
-    methods: Sequence[PeerMethod], task: Task, turns: int, progress: Progress, run: RunScript
+    methods: Sequence[PeerMethod], task: Task, turns: int, progress: Progress
 ) -> list[PeerResult]:
     """Run the task with all methods in turn, `turns` times; compare each with the first method.
 
@@ -89,7 +86,7 @@ def compare(
                     continue
                 progress(f"turn {turn + 1} of {turns}: {method.name}")
                 try:
-                    done.append(run(method.command, own_task(method, task, folder)))
+                    done.append(run_script(method.command, own_task(method, task, folder)))
                 except PeerError as error:
                     done.append(failed(task, str(error)))
     first = runs[methods[0].name]
@@ -116,9 +113,7 @@ def own_task(method: PeerMethod, task: Task, folder: str) -> Task:
     return replace(task, draft=draft, options=method.options)
 
 
-def run_script(
-    command: Sequence[str], task: Task, limit_seconds: float = LIMIT_SECONDS
-) -> ProgramRun:
+def run_script(command: Sequence[str], task: Task) -> ProgramRun:
     """Run a script with the task as its input; raises PeerError if it reports nothing."""
     try:
         process = subprocess.run(
@@ -127,13 +122,13 @@ def run_script(
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=limit_seconds,
+            timeout=LIMIT_SECONDS,
             check=False,
         )
     except OSError as error:
         raise PeerError(f"cannot start {command[0]}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise PeerError(f"no answer within {limit_seconds:g} seconds") from error
+        raise PeerError(f"no answer within {LIMIT_SECONDS:g} seconds") from error
     if process.returncode:
         last = _last_line(process.stderr)[:200]
         raise PeerError(f"ended with status {process.returncode}" + (f": {last}" if last else ""))

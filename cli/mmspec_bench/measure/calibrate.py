@@ -23,7 +23,6 @@ from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
 from mmspec.ground.progress import Notice, Progress
 from mmspec_bench.measure.steadiness import (
     REMEDY,
-    Clock,
     Steadiness,
     share_between,
     stopwatch,
@@ -61,12 +60,7 @@ class Measured:
 
 
 def calibrate(
-    engine: Engine,
-    progress: Progress,
-    repeats: int = 4,
-    clock: Clock = stopwatch,
-    *,
-    exact: str = "auto",
+    engine: Engine, progress: Progress, repeats: int = 4, *, exact: str = "auto"
 ) -> Measured:
     """Time target forwards over each of ROWS, drafted tokens and levels with 1 to all branches.
 
@@ -78,7 +72,7 @@ def calibrate(
 
     exact: a mode of `--exact`; the target's forwards have the rows that it gives.
     """
-    rows, started = engine.exact_rows(exact), clock()
+    rows, started = engine.exact_rows(exact), stopwatch()
     target = engine.target.model.open_target(GREEDY, rows)
     drafters = [_opened(engine, spec, target) for spec in branch_draftings(engine)]
     both: tuple[Costs, Costs] = {}, {}
@@ -92,7 +86,7 @@ def calibrate(
         for each in both:
             each.update(sequences.costs(times))
         on_cpu = engine.target.model.device == "cpu"
-        measured = _joined(*both, share_between(started, clock()) if on_cpu else None)
+        measured = _joined(*both, share_between(started, stopwatch()) if on_cpu else None)
         if measured.problem:
             break
     return measured

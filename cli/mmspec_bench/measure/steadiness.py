@@ -14,12 +14,11 @@ REMEDY = "end other programs that compute, or take fewer `threads`, and run agai
 
 
 Reading = tuple[float, float]
-Clock = Callable[[], Reading]
-"""Function that reads the time, and the processor's time of all threads, in seconds."""
+"""The time, and the processor's time of all threads, in seconds."""
 
 
 def stopwatch() -> Reading:
-    """The clock of this process."""
+    """Read the clocks of this process."""
     return perf_counter(), process_time()
 
 
