@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple, TypedDict
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import read_errors, require_file
 from mmspec.ground.json_file import Length, Range, typed_lines
-from mmspec.ground.output_files import replace_text, write_errors
+from mmspec.ground.output_files import write_errors
 
 ROWS = "rows.jsonl"
 PROVENANCE = "provenance.json"
@@ -123,11 +123,6 @@ def append(file: Path, rows: Sequence[AnswerRow]) -> None:
         stream.write(lines(rows))
         stream.flush()
         os.fsync(stream.fileno())
-
-
-def rewrite(file: Path, rows: Sequence[AnswerRow]) -> None:
-    """Replace a file's rows; the old ones stay until the new ones are on the disk."""
-    replace_text(file, lines(rows))
 
 
 def lines(rows: Iterable[AnswerRow]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mmspec.chat.engine import Engine
 from mmspec.ground.errors import MmspecError, UsageError
+from mmspec.ground.output_files import replace_text
 from mmspec.ground.progress import Progress
 from mmspec.prompt.conversation import Message
 from mmspec_bench.measure.timing import rotated
@@ -15,7 +16,7 @@ from mmspec_bench.suite.answerer import Answerer, answer_row, open_answerer
 from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.replay import with_answers
-from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, rewrite
+from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, lines
 from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder, record_skipped
 from mmspec_bench.suite.samples import Read, SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
@@ -66,7 +67,7 @@ class Runner:
         samples = [sample for sample in self.samples if sample.name in answers]
         partial = {each.name for each in samples if self._lacks_some(each, answers[each.name])}
         complete = [row for row in rows if row.sample not in partial]
-        rewrite(self.file, complete)
+        replace_text(self.file, lines(complete))
         return complete
 
     def _lacks_some(self, sample: SuiteSample, answers: list[tuple[str, int]]) -> bool:
