@@ -1,5 +1,6 @@
 """Runs mlx-lm, or mlx-vlm in its own environment."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ def load_mlx_lm(task: Task) -> Program:
     if read_config(Path(task.model)).vision:
         raise UsageError("mlx-lm loads models of text alone: mlx-vlm answers for this one")
     loader: Any = utils
-    on_gpu = _choose_device(task.device)
+    gpu_bytes = _choose_device(task.device)
     tokenizer = loader.load_tokenizer(Path(task.model))
     model, _ = loader.load_model(Path(task.model))
-    described = _set_dtype(model, task.dtype, on_gpu=on_gpu)
+    described = _set_dtype(model, task.dtype, on_gpu=bool(gpu_bytes))
     options: dict[str, Any] = {"max_tokens": task.max_tokens}
     if task.draft:
         options["draft_model"], _ = loader.load_model(Path(task.draft))
-        _set_dtype(options["draft_model"], task.dtype, on_gpu=on_gpu)
+        _set_dtype(options["draft_model"], task.dtype, on_gpu=bool(gpu_bytes))
     if tokens := task.options.get("draft_tokens"):
         options["num_draft_tokens"] = tokens
 
@@ -42,7 +43,7 @@ def load_mlx_lm(task: Task) -> Program:
         ends = tokenizer.eos_token_ids
         return [token for token in tokens if token not in ends], rounds
 
-    return Program(answer, described, _gpu_bytes if on_gpu else None)
+    return Program(answer, described, gpu_bytes)
 
 
 def load_mlx_vlm(task: Task) -> Program:
@@ -50,9 +51,9 @@ def load_mlx_vlm(task: Task) -> Program:
     from mlx_vlm import load, stream_generate
     from mlx_vlm.prompt_utils import apply_chat_template
 
-    on_gpu = _choose_device(task.device)
+    gpu_bytes = _choose_device(task.device)
     model, processor = load(task.model)
-    described = _set_dtype(model, task.dtype, on_gpu=on_gpu)
+    described = _set_dtype(model, task.dtype, on_gpu=bool(gpu_bytes))
     options = {"max_tokens": task.max_tokens, "temperature": 0.0}
 
     def answer(question: Question, clock: Clock) -> tuple[list[int], int]:
@@ -67,16 +68,16 @@ def load_mlx_vlm(task: Task) -> Program:
         end = processor.tokenizer.eos_token_id
         return [token for token in tokens if token != end], len(clock.events)
 
-    return Program(answer, described, _gpu_bytes if on_gpu else None)
+    return Program(answer, described, gpu_bytes)
 
 
-def _choose_device(device: str) -> bool:
-    """Compute on a device, or on the usual one for 'auto'; returns whether it is a GPU."""
+def _choose_device(device: str) -> Callable[[], int] | None:
+    """Compute on a device, 'auto' for the usual one; returns a GPU's counter of peak bytes."""
     import mlx.core as mx
 
     if device != "auto":
         mx.set_default_device(mx.Device(mx.gpu if device == "gpu" else mx.cpu))
-    return mx.default_device().type == mx.DeviceType.gpu
+    return mx.get_peak_memory if mx.default_device().type == mx.DeviceType.gpu else None
 
 
 def _set_dtype(model: Any, dtype: str, *, on_gpu: bool) -> dict[str, Any]:
@@ -95,10 +96,3 @@ def _set_dtype(model: Any, dtype: str, *, on_gpu: bool) -> dict[str, Any]:
     kinds = {str(value.dtype).removeprefix("mlx.core.") for _, value in values}
     device = "gpu" if on_gpu else "cpu"
     return {"device": device, "dtype": ", ".join(sorted(kinds))} | blas.describe()
-
-
-def _gpu_bytes() -> int:
-    """Peak bytes by MLX's counter."""
-    import mlx.core as mx
-
-    return mx.get_peak_memory()

@@ -70,11 +70,6 @@ class _Target(TypedDict):
     target: _Model
 
 
-class _Skipped(TypedDict):
-    sample: str
-    reason: str
-
-
 class _Provenance(TypedDict):
     """The entries of `provenance.json` that are read again; others are only shown."""
 
@@ -83,7 +78,7 @@ class _Provenance(TypedDict):
     backend: str
     device: str
     dtype: str
-    skipped: list[_Skipped]
+    skipped: list[dict[str, str]]
     resumed: list[dict[str, Any]]
 
 
@@ -175,7 +170,7 @@ def update_provenance(folder: Path, **entries: Any) -> None:
 def record_skipped(folder: Path, sample: str, reason: str) -> None:
     """Record a broken sample, once even if the run is resumed."""
     skipped = read_provenance(folder)["skipped"]
-    others = [entry for entry in skipped if entry["sample"] != sample]
+    others = [entry for entry in skipped if entry.get("sample") != sample]
     update_provenance(folder, skipped=[*others, {"sample": sample, "reason": reason}])
 
 
