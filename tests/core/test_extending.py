@@ -64,7 +64,7 @@ def test_it_stands_beside_other_drafts_in_one_table_and_a_report_needs_no_plug_i
     out = tmp_path / "out"
     assert main([*map(str, ["bench", "run", *models, *drafts, *few, "--out", out])]) == 0
     rows = {row.method: row for row in read_rows(out / ROWS)}
-    assert rows["repeat"].drafted > rows["repeat"].accepted
+    assert any(each.drafted > each.accepted for each in rows["repeat"].rounds)
     assert rows["repeat"].identical
     assert rows["M"].branches == ["M"]
     models = read_provenance(out)["models"]
