@@ -149,6 +149,15 @@ def test_a_draft_learns_its_target(data, tmp_path):
     assert np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
 
 
+def test_a_draft_without_images_that_needs_no_states_reads_no_pixels(data):
+    record = next(record for record in data.batches("all").records() if record.images)
+    alone = replace(data, needs_states=False)
+    for positions in (0, 4):
+        batches = DraftTrainee(draft_of(data, positions), alone, CE).data.batches("all")
+        batch = batches.batch([structs.replace(record, place=None)])
+        assert len(batch.pixels) == (record.images if positions else 0)
+
+
 def test_tokens_that_a_draft_lacks_are_padded(data, tmp_path):
     source = factory.tiny_llama(tmp_path / "small", vocab_size=312)
     model = read_draft(source, data.teacher.config, None)

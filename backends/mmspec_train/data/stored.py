@@ -172,10 +172,12 @@ class StoredConversations:
 class ConversationBatches(StoredConversations):
     """Endless batches of a split's conversations, reshuffled every epoch."""
 
-    content: Content = "all"
-    always_pixels: bool = False
-    """True if batches contain pixels even if hidden states are stored."""
-    limit: tuple[int, int] | None = None
+    content: Content
+    needs_states: bool
+    """True if batches without stored hidden states contain pixels, to compute them."""
+    always_pixels: bool
+    """True if all batches contain pixels."""
+    limit: tuple[int, int] | None
     """Most columns of a conversation, and columns of an image in the draft; None: no limit."""
 
     def records(self) -> list[ConversationRecord]:
@@ -236,7 +238,8 @@ class ConversationBatches(StoredConversations):
     def batch(self, records: Sequence[ConversationRecord]) -> Batch:
         """Return `records` as one batch."""
         stored = list(map(self.cache.read, records)) if all(r.place for r in records) else []
-        images = self.pixels(records) if self.always_pixels or not stored else ()
+        reads_images = self.always_pixels or (self.needs_states and not stored)
+        images = self.pixels(records) if reads_images else ()
         teacher, captured = self.teacher, self._captured(records) if stored else []
         vision = teacher.config.vision
         return collate(records, images, stored, teacher.image_id, vision, captured)

@@ -80,9 +80,9 @@ class TeacherData:
 
     def batches(self, content: Content, split: str = "train") -> ConversationBatches:
         """Return batches of a split's conversations with this content."""
-        return ConversationBatches(
-            *self._split(split), content, always_pixels=self.always_pixels, limit=self.limit
-        )
+        needs_states = self.needs_states or split == "held-out"
+        options = needs_states, self.always_pixels, self.limit
+        return ConversationBatches(*self._split(split), content, *options)
 
     @property
     def held_out(self) -> ConversationBatches:
