@@ -87,6 +87,12 @@ def engine(backend, engines) -> Engine:
 
 
 @pytest.fixture(scope="session")
+def views(engine):
+    """What the draft sees of a chunk, of an image with a caption of three tokens."""
+    return engine.draft.views(lambda picture: [30, 31, 32 + int(picture.name[-1])])
+
+
+@pytest.fixture(scope="session")
 def twin(backend, pair_paths) -> Engine:
     """The target as its own draft."""
     return load(str(pair_paths[0]), str(pair_paths[0]), backend=backend)

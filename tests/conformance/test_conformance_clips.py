@@ -105,16 +105,25 @@ def test_features_of_clips_are_those_of_transformers(qwen, oracle, films):
         np.testing.assert_allclose(np.concatenate(ours), oracle.clip_features(clip), atol=1e-4)
 
 
-def test_a_target_rewound_into_a_clip_continues_like_a_cold_one(qwen, films):
+def test_a_target_rewound_anywhere_continues_like_a_cold_one(qwen, films):
+    """Also inside an image or a clip, whose later positions are then those of text."""
     model, cache = qwen.target.model, qwen.target.features
-    for clip in films:
-        parts = [[20, 21], *map(cache, clip.moments), [24, 25, 26]]
-        whole = Segment(parts)
-        target = model.open_target(GREEDY)
-        for cut in range(0, len(whole), 7):
+    images = [cache(picture_from(drawing(number, (40, 24)))) for number in (1, 2)]
+    target = model.open_target(GREEDY)
+    target.extend(Segment([[20, 21], images[0]]))
+    with pytest.raises(ValueError, match="extend by text first"):
+        target.logits()
+    clips = [[cache(moment) for moment in clip.moments] for clip in films]
+    for seen, step in (([images[0], [22, 23], images[1]], 2), *((clip, 7) for clip in clips)):
+        whole = Segment([[20, 21], *seen, [24, 25, 26]])
+        target.rewind(0)  # fed as later: recurrent layers round by pieces
+        target.extend(whole)
+        expected = target.logits()
+        for cut in range(0, len(whole), step):
+            continue_from(target, model, whole, cut)
             target.rewind(0)
             target.extend(whole)
-            continue_from(target, model, whole, cut)
+        np.testing.assert_allclose(target.logits(), expected, atol=1e-5)
 
 
 def published_positions(oracle, chunks, steps):

@@ -19,7 +19,6 @@ from support.conformance_cases import in_turn, logits, prompt_of
 from support.exactness_cases import TREES, cases, check_same_bits
 from support.factory_mlx import quantized
 from support.factory_qwen import ALL_MAKERS, QWENS, as_on_the_hub
-from support.sequence_helpers import continue_from
 
 BUDGET = 10
 
@@ -39,26 +38,6 @@ def test_a_cached_image_keeps_what_deepstack_adds(qwen, oracle, drafting):
     again = qwen.chat(options)
     answer = again.reply("Is it there?", first).token_ids
     assert answer == oracle.generated(prompt_of(again), BUDGET)
-
-
-def test_a_target_rewound_anywhere_continues_like_a_cold_one(qwen):
-    """Also inside an image, whose later positions are then those of text; not right after it."""
-    model, cache = qwen.target.model, qwen.target.features
-    images = [cache(picture) for picture in shown(2, 40, 24)]
-    parts = [[20, 21], images[0], [22, 23], images[1], [24, 25, 26]]
-    whole = Segment(parts)
-    target = model.open_target(GREEDY)
-    target.extend(Segment(parts[:2]))
-    with pytest.raises(ValueError, match="extend by text first"):
-        target.logits()
-    target.rewind(0)  # fed as later: recurrent layers round by pieces
-    target.extend(whole)
-    expected = target.logits()
-    for cut in range(0, len(whole), 2):
-        continue_from(target, model, whole, cut)
-        target.rewind(0)
-        target.extend(whole)
-    np.testing.assert_allclose(target.logits(), expected, atol=1e-5)
 
 
 def test_a_draft_after_a_rewind_has_nothing_of_the_image_that_stood_there(qwen):

@@ -27,11 +27,6 @@ CHUNKS = [
 OTHER = Chunk("prompt", (50, PICTURES[3], 51, 52))
 
 
-@pytest.fixture(scope="session")
-def views(engine):
-    return engine.draft.views(lambda picture: [30, 31, 32 + int(picture.name[-1]), 33][:3])
-
-
 def target_of(engine, views, chunks):
     target = engine.target.model.open_target(GREEDY)
     return feed_target(target, views, chunks)
@@ -43,8 +38,8 @@ def feed_target(target, views, chunks):
     return target
 
 
-def drafter_of(engine, views, chunks, branches=BRANCHES):
-    drafter = engine.draft.model.open_branches(len(branches), 320, GREEDY)
+def drafter_of(engine, views, chunks, branches=BRANCHES, tree=None):
+    drafter = engine.draft.model.open_branches(len(branches), 320, GREEDY, tree)
     return feed_drafter(drafter, views, chunks, branches)
 
 

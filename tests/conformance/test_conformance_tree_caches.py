@@ -9,10 +9,10 @@ from test_conformance_sequences import (
     BRANCHES,
     CHUNKS,
     OTHER,
+    drafter_of,
     feed_drafter,
     feed_target,
     target_of,
-    views,  # noqa: F401 - a fixture
 )
 
 from mmspec.decoding.contract import Segment
@@ -34,12 +34,7 @@ MIXED = [0.4, 0.3, 0.2, 0.1]
 each_tree = pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
 
 
-def drafter_of(engine, views, tree, chunks, branches=BRANCHES):  # noqa: F811
-    opened = engine.draft.model.open_branches(len(branches), 320, GREEDY, tree)
-    return feed_drafter(opened, views, chunks, branches)
-
-
-def plain_rows(engine, views, chunks, weights, said=()):  # noqa: F811
+def plain_rows(engine, views, chunks, weights, said=()):
     """What the branches together say after a path, each asked as a plain sequence."""
     sequences = []
     for branch in BRANCHES:
@@ -69,7 +64,7 @@ def grown(engine, drafter, weights=MIXED):
     return verdict.drafted, verdict.parents
 
 
-def expected(engine, views, tree, chunks, weights=MIXED, said=()):  # noqa: F811
+def expected(engine, views, tree, chunks, weights=MIXED, said=()):
     rows = plain_rows(engine, views, chunks, weights, said)
     noisy = keys(NO_NOISE, DEPTH)
     ids, parents, *_ = draft_tree(arrays(sampler(GREEDY)), PathExpander(rows), tree, noisy)
@@ -85,9 +80,9 @@ def root_path(parents, node):
 
 
 @each_tree
-def test_branches_grow_the_tree_that_plain_sequences_would(engine, views, tree):  # noqa: F811
+def test_branches_grow_the_tree_that_plain_sequences_would(engine, views, tree):
     """After turns with images between them, after commits of all sorts, and after a rewind."""
-    drafter = drafter_of(engine, views, tree, CHUNKS)
+    drafter = drafter_of(engine, views, CHUNKS, tree=tree)
     length, said = drafter.length, []
     assert grown(engine, drafter) == expected(engine, views, tree, CHUNKS)
     target = target_of(engine, views, CHUNKS)
@@ -104,9 +99,9 @@ def test_branches_grow_the_tree_that_plain_sequences_would(engine, views, tree):
     assert grown(engine, drafter) == expected(engine, views, tree, [*CHUNKS, OTHER])
 
 
-def test_chains_and_trees_may_follow_each_other(engine, views):  # noqa: F811
+def test_chains_and_trees_may_follow_each_other(engine, views):
     """Rounds that were not drafted leave more pending than a tree does."""
-    drafter = drafter_of(engine, views, TREES["dynamic"], CHUNKS)
+    drafter = drafter_of(engine, views, CHUNKS, tree=TREES["dynamic"])
     drafter.commit([], [61])
     grown(engine, drafter)
     drafter.commit([], [62, 63])
@@ -117,14 +112,14 @@ def test_chains_and_trees_may_follow_each_other(engine, views):  # noqa: F811
 # Verifying
 
 
-def verified(engine, views, tree):  # noqa: F811
+def verified(engine, views, tree):
     target = target_of(engine, views, CHUNKS)
-    drafter = drafter_of(engine, views, tree, CHUNKS)
+    drafter = drafter_of(engine, views, CHUNKS, tree=tree)
     return target, target.verify(helpers.draft(drafter, DEPTH, *MIXED), NO_NOISE)
 
 
 @each_tree
-def test_every_node_is_judged_as_if_its_path_had_been_said(engine, views, tree):  # noqa: F811
+def test_every_node_is_judged_as_if_its_path_had_been_said(engine, views, tree):
     _, verdict = verified(engine, views, tree)
     cold = target_of(engine, views, CHUNKS)
     length, best = cold.length, []
@@ -137,11 +132,11 @@ def test_every_node_is_judged_as_if_its_path_had_been_said(engine, views, tree):
 
 
 @each_tree
-def test_any_path_can_be_kept(engine, views, tree):  # noqa: F811
+def test_any_path_can_be_kept(engine, views, tree):
     """Then the sequence goes on, verifies another tree and is rewound, all as a cold one does."""
     target, verdict = verified(engine, views, tree)
     start, before = target.length, target.logits()
-    drafter = drafter_of(engine, views, tree, CHUNKS)
+    drafter = drafter_of(engine, views, CHUNKS, tree=tree)
     for node in range(0, len(verdict.drafted), 1 + len(verdict.drafted) // 6):
         target.verify(helpers.draft(drafter, DEPTH, *MIXED), NO_NOISE)
         path = root_path(verdict.parents, node)
@@ -158,13 +153,13 @@ def test_any_path_can_be_kept(engine, views, tree):  # noqa: F811
         np.testing.assert_allclose(target.logits(), before, atol=1e-5)
 
 
-def test_a_path_within_a_prompt_is_kept_after_a_rewind(engine, views):  # noqa: F811
+def test_a_path_within_a_prompt_is_kept_after_a_rewind(engine, views):
     """A rewind into what was fed leaves the last token to be fed again, before a tree too."""
     target, _ = verified(engine, views, TREES["static"])
     target.rewind(target.length - 1)
     cold = target_of(engine, views, CHUNKS[:-1])
     cold.extend(Segment([[70, 71]]))
-    draft = helpers.draft(drafter_of(engine, views, TREES["static"], CHUNKS), 3, *MIXED)
+    draft = helpers.draft(drafter_of(engine, views, CHUNKS, tree=TREES["static"]), 3, *MIXED)
     one, other = (each.verify(draft, NO_NOISE) for each in (target, cold))
     assert one == other
     path = root_path(one.parents, len(one.drafted) - 1)
@@ -173,9 +168,9 @@ def test_a_path_within_a_prompt_is_kept_after_a_rewind(engine, views):  # noqa: 
     np.testing.assert_allclose(target.logits(), cold.logits(), atol=5e-5)
 
 
-def test_what_is_no_path_is_refused_and_changes_nothing(engine, views):  # noqa: F811
+def test_what_is_no_path_is_refused_and_changes_nothing(engine, views):
     target, verdict = verified(engine, views, TREES["static"])
-    drafter, length = drafter_of(engine, views, TREES["static"], CHUNKS), target.length
+    drafter, length = drafter_of(engine, views, CHUNKS, tree=TREES["static"]), target.length
     for path in ([1, 2], [0, 99], [len(verdict.drafted) - 1]):
         with pytest.raises(ValueError, match="no path"):
             target.commit(path, 77)
@@ -187,7 +182,7 @@ def test_what_is_no_path_is_refused_and_changes_nothing(engine, views):  # noqa:
 
 
 @pytest.mark.parametrize("token", [-1, 10**6, 2**70])
-def test_a_token_beyond_the_vocabulary_is_refused_and_changes_nothing(engine, views, token):  # noqa: F811
+def test_a_token_beyond_the_vocabulary_is_refused_and_changes_nothing(engine, views, token):
     target = target_of(engine, views, CHUNKS)
     length, logits = target.length, target.logits()
     with pytest.raises(DraftError, match=str(token)):
@@ -197,12 +192,12 @@ def test_a_token_beyond_the_vocabulary_is_refused_and_changes_nothing(engine, vi
 
 
 @pytest.mark.parametrize("nodes", [1, 8, 40])
-def test_a_round_may_draft_a_smaller_tree_or_a_chain(engine, views, nodes):  # noqa: F811
+def test_a_round_may_draft_a_smaller_tree_or_a_chain(engine, views, nodes):
     """As a drafter that was opened with that tree, or with none, whatever it drafted before."""
-    drafter = drafter_of(engine, views, Tree((), 5, 30), CHUNKS)
+    drafter = drafter_of(engine, views, CHUNKS, tree=Tree((), 5, 30))
     helpers.draft(drafter, 2, *MIXED)
     own = Tree((), 5, 30) if nodes > 30 else Tree((), 3, nodes) if nodes > DEPTH else None
-    other = drafter_of(engine, views, own, CHUNKS)
+    other = drafter_of(engine, views, CHUNKS, tree=own)
     target = target_of(engine, engine.target.views(lambda _: []), CHUNKS[4:])
     drafts = (
         helpers.draft(each, DEPTH, *MIXED, **plan)
@@ -212,7 +207,7 @@ def test_a_round_may_draft_a_smaller_tree_or_a_chain(engine, views, nodes):  # n
     assert (told.drafted, told.parents) == (expected.drafted, expected.parents)
 
 
-def test_a_gather_that_broke_voids_the_draft(engine, views, backend, monkeypatch):  # noqa: F811
+def test_a_gather_that_broke_voids_the_draft(engine, views, backend, monkeypatch):
     """Its columns may have moved; the sequence never had them."""
     target, verdict = verified(engine, views, TREES["static"])
     path = root_path(verdict.parents, len(verdict.drafted) - 1)
