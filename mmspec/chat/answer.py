@@ -80,19 +80,6 @@ class Answer:
         self.text += piece.text
         return piece
 
-    def finish(self, *, stopped: bool, repeated: int = 0) -> None:
-        """Complete the answer.
-
-        stopped: whether a stop token or a stop string ended it.  repeated: the number of tokens
-        after whose repetition the answer was ended, if it was.
-        """
-        self.finish_reason = "stop" if stopped else "repetition" if repeated else "length"
-        if self.finish_reason == "repetition":
-            self.notes.append(
-                f"stopped, for the last {repeated} tokens repeat themselves; `repeat_limit=0` lets "
-                "answers go on"
-            )
-
 
 Events = Generator[Prefilled | Piece]
 """The prompt's progress, then pieces of text."""

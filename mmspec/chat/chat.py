@@ -278,10 +278,13 @@ class Chat:
         rest = text.finish()
         if drafter:
             answer.weights = drafter.weights() or answer.weights
-        answer.finish(
-            stopped=text.is_over or answer.token_ids[-1] in target.stop,
-            repeated=options.repeat_limit if cut else 0,
-        )
+        stopped = text.is_over or answer.token_ids[-1] in target.stop
+        answer.finish_reason = "stop" if stopped else "repetition" if cut else "length"
+        if answer.finish_reason == "repetition":
+            answer.notes.append(
+                f"stopped, for the last {options.repeat_limit} tokens repeat themselves; "
+                "`repeat_limit=0` lets answers go on"
+            )
         yield from map(answer.show, rest)
 
     def _plain_seconds(self) -> float | None:
