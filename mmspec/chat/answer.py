@@ -85,7 +85,7 @@ Events = Generator[Prefilled | Piece]
 """The prompt's progress, then pieces of text."""
 
 
-class Stream:
+class Stream(Iterator[Prefilled | Piece]):
     """An answer as it is decoded: an iterator over the prompt's progress and pieces of text.
 
     Dropping it, or leaving its `with` block, interrupts the answer; the text so far stays in the
@@ -98,9 +98,6 @@ class Stream:
         self.answer = answer
         # Also called at the end of the interpreter, while what an interrupt needs is still there.
         self._interrupt = finalize(self, events.close)
-
-    def __iter__(self) -> Iterator[Prefilled | Piece]:
-        return self
 
     def __next__(self) -> Prefilled | Piece:
         return next(self._events)

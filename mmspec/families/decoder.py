@@ -213,7 +213,7 @@ def optional_axes(text: Block, head_dim: int) -> tuple[int, ...]:
         return ()
     axes = chunked_axes(text, head_dim, ())
     if rope.flag("mrope_interleaved", False):
-        return interleaved(len(axes), read_sections(rope, ()))
+        return interleaved_axes(text, len(axes), ())
     return axes
 
 
