@@ -175,20 +175,15 @@ def _find_target(
         raise UsageError(f"`model` is a {got}: give a name, a path or another engine's `target`")
     name = str(model)
     if name == "auto":
-        name = _auto_model(backend, notes)
+        name = best_here(backend)
+        bundled = f" (bundled); {advice(backend)}" if name == BUNDLED else ""
+        notes.append(f"model: {name}{bundled}")
     elif Path(name).name in ("", ".."):  # as of `.`: the whole path says more
         name = str(Path(name).resolve())
     directory = resolve(name, backend)
     if is_head(directory):
         raise UsageError(f"{name} is a head, which only drafts: give it as the draft of its target")
     return name, directory
-
-
-def _auto_model(backend: str, notes: list[str]) -> str:
-    name = best_here(backend)
-    bundled = name == BUNDLED
-    notes.append(f"model: {name} (bundled); {advice(backend)}" if bundled else f"model: {name}")
-    return name
 
 
 def _find_draft(
