@@ -43,7 +43,7 @@ def defaults(root: click.Context, group: click.Group, name: str) -> dict[str, An
     config = read_config()
     everywhere = {key: value for key, value in config.items() if not isinstance(value, dict)}
     _require("table", config.keys() - everywhere, group.list_commands(root))
-    command = _part(root, group, name)
+    command = cast(click.Command, group.get_command(root, name))
     if everywhere.keys() - _options(root, command):
         _require("option", everywhere, _options(root, group))  # imports every command
     return {name: _defaults(root, command, everywhere, config.get(name, {}))}
@@ -73,7 +73,7 @@ def _defaults(
         got = f"{command.name} = {json.dumps(table, default=str)} in {config_file()}"
         raise UsageError(f"{got}: {command.name} is a command, which has a table of its options")
     if isinstance(command, click.Group):
-        parts = {name: _part(root, command, name) for name in command.list_commands(root)}
+        parts = _parts(root, command)
         _require(f"command of {command.name}", table, parts)
         return {
             name: _defaults(root, part, everywhere, table.get(name, {}))
@@ -85,15 +85,17 @@ def _defaults(
     return {options[key].name or "": _value(options[key], key, own[key]) for key in own}
 
 
-def _part(root: click.Context, group: click.Group, name: str) -> click.Command:
-    return cast(click.Command, group.get_command(root, name))
+def _parts(root: click.Context, group: click.Group) -> dict[str, click.Command]:
+    """The commands of a group by name, all imported."""
+    parts = {name: group.get_command(root, name) for name in group.list_commands(root)}
+    return {name: part for name, part in parts.items() if part}
 
 
 def _options(root: click.Context, command: click.Command) -> dict[str, click.Parameter]:
     """The options of a command, or of all in a group, by name without dashes."""
     if isinstance(command, click.Group):
-        parts = (_part(root, command, name) for name in command.list_commands(root))
-        return {key: option for part in parts for key, option in _options(root, part).items()}
+        of_parts = [_options(root, part) for part in _parts(root, command).values()]
+        return {key: option for options in of_parts for key, option in options.items()}
     flags = [(flag, each) for each in command.params if each.expose_value for flag in each.opts]
     return {flag[2:]: param for flag, param in flags if flag.startswith("--")}
 

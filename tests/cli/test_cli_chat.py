@@ -41,6 +41,8 @@ REFUSED = {
     "/spec maybe": "unknown setting of /spec 'maybe': use on or off",
     "/undo": "there is no question yet",
     "/continue": "there is no question yet",
+    "/drop 1": "/drop 1: there is no question yet",
+    "/quit now": "/quit takes nothing after it: leave 'now' out",
     "/load red.png": "red.png cannot be read",
     "/load ~\0.json": "~^@.json cannot be read",
     "/load talk.md": "talk.md is Markdown, which is not read back",
@@ -67,6 +69,13 @@ def test_what_is_refused_loses_neither_conversation_nor_staged_images(chat, red)
     lines = [line.strip().encode(errors="replace").decode() for line in REFUSED]
     assert (talk.status, refused) == (2, lines)
     assert red.read_bytes() == before
+
+
+def test_lines_between_triple_quotes_are_one_question(chat):
+    talk = chat('"""one', "  two", 'three"""', "/drop", "/history", '"""to the', "end")
+    assert talk.notices == ["1 question so far; /drop N forgets the first N"]
+    [turn] = talk.records[2]["history"]
+    assert (turn["question"], len(talk.ids)) == ("one\n  two\nthree", 2)
 
 
 def test_undo_and_retry_equal_never_having_asked(chat):

@@ -113,6 +113,17 @@ def test_an_answer_on_a_terminal_is_markdown_unless_that_is_switched_off(termina
     assert capsys.readouterr().out == "a **bold** word\n"
 
 
+def test_accepted_letters_are_marked_within_markdown(terminal, capsys):
+    terminal()
+    screen = Screen(accepted=True)
+    for piece in (Piece("a *", "*b"), Piece("o", "ld** word\n"), Piece("- it", "em")):
+        screen.piece(piece)
+    screen.end_line()
+    parts = re.findall(r"\x1b\[([\d;]*)m([^\x1b]*)", capsys.readouterr().out)
+    assert [text for style, text in parts if "32" in style] == ["a ", "o", "it"]
+    assert [text for style, text in parts if "1" in style.split(";")] == ["b", "o", "ld"]
+
+
 def shown(pieces, width: int) -> list[str]:
     wrap = Wrap()
     runs = [run for piece in pieces for run in wrap.lay(piece, None, width)]

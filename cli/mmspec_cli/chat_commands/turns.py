@@ -135,16 +135,16 @@ def spec(dialogue: Dialogue, argument: str) -> None:
 
 def accepted(dialogue: Dialogue, argument: str) -> None:
     """Mark drafted tokens that were kept."""
-    dialogue.screen.accepted = _switch("/accepted", argument, now=dialogue.screen.accepted)
-    state = "are marked" if dialogue.screen.accepted else "are not marked"
-    dialogue.notice(f"drafted tokens that were kept {state}")
+    screen = dialogue.screen
+    screen.accepted = _switch("/accepted", argument, now=screen.accepted)
+    dialogue.notice(f"drafted tokens that were kept are {'' if screen.accepted else 'not '}marked")
 
 
 def markdown(dialogue: Dialogue, argument: str) -> None:
     """Show answers as Markdown, or as they are."""
-    dialogue.screen.markdown = _switch("/markdown", argument, now=dialogue.screen.markdown)
-    state = "as Markdown" if dialogue.screen.markdown else "as they are"
-    dialogue.notice(f"answers are shown {state}")
+    screen = dialogue.screen
+    screen.markdown = _switch("/markdown", argument, now=screen.markdown)
+    dialogue.notice(f"answers are shown {'as Markdown' if screen.markdown else 'as they are'}")
 
 
 def model(dialogue: Dialogue, name: str) -> None:
