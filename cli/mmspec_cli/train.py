@@ -1,7 +1,7 @@
 """`mmspec train`: trains heads and drafts for any target, and a Llama to see."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -80,7 +80,10 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     """
     if (kind == "draft") != bool(student):
         raise click.UsageError("give --student with --kind draft, and with no other kind")
-    _refuse_without_effect(kind)
+    for field in (*fields(HeadMethodSettings), *fields(HeadShape)):
+        kinds = field.metadata.get("kinds", (kind,))
+        if kind not in kinds:
+            _refuse_without_effect([field.name], f"on --kind {kind}: {', '.join(kinds)}")
     _refuse_contradictions(options)
     common = choose(Budget, options), choose(DataSettings, options), choose(RunSettings, options)
     if gpu:
@@ -123,7 +126,11 @@ def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
     llava: that Llama with the target's tower, first the projector, then both. language: the Llama
     of that LLaVA. The budget applies to each; an interrupted run continues.
     """
-    _refuse_unused_shape(names, source)
+    if source:
+        shape = [field.name for field in fields(LlamaShape)]
+        _refuse_without_effect(shape, f"with --from: {source} has its own")
+    if names and not {"llava", "language"}.intersection(names):
+        _refuse_without_effect(["pool"], "on drafts that see no image: llava does")
     _refuse_contradictions(options)
     from mmspec_train.drafts.train_drafts import train_baselines
 
@@ -143,8 +150,8 @@ def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
 def _refuse_contradictions(options: dict[str, Any]) -> None:
     """Raise UsageError for options of the current command that contradict each other."""
     _refuse_two_budgets()
-    if options["answers"] == "dataset" and _is_given("temperature"):
-        raise click.UsageError("--temperature has no effect on --answers dataset: nobody draws")
+    if options["answers"] == "dataset":
+        _refuse_without_effect(["temperature"], "on --answers dataset: nobody draws")
 
 
 def _refuse_two_budgets() -> None:
@@ -153,29 +160,10 @@ def _refuse_two_budgets() -> None:
         raise click.UsageError("give --steps or --minutes, not both: either ends the training")
 
 
-def _refuse_without_effect(kind: str) -> None:
-    """Raise UsageError for an option of `train distill` that has no effect on a kind."""
-    for settings in (HeadMethodSettings, HeadShape):
-        for field in fields(settings):
-            kinds = field.metadata.get("kinds", (kind,))
-            if kind not in kinds and _is_given(field.name):
-                option = f"--{field.name.replace('_', '-')}"
-                allowed = ", ".join(kinds)
-                raise click.UsageError(f"{option} has no effect on --kind {kind}: {allowed}")
-
-
-def _refuse_unused_shape(names: Sequence[str], source: str | None) -> None:
-    """Raise UsageError if a shape option was given that none of the drafts `names` uses.
-
-    source: the value of --from, a Llama whose shape replaces those options; None without it.
-    """
-    for field in fields(LlamaShape) if source else ():
-        if _is_given(field.name):
-            raise click.UsageError(
-                f"--{field.name} has no effect with --from: {source} has its own"
-            )
-    if _is_given("pool") and names and not {"llava", "language"}.intersection(names):
-        raise click.UsageError("--pool has no effect on drafts that see no image: llava does")
+def _refuse_without_effect(names: Iterable[str], where: str) -> None:
+    """Raise UsageError for the first of these options of the current command that was set."""
+    for name in filter(_is_given, names):
+        raise click.UsageError(f"--{name.replace('_', '-')} has no effect {where}")
 
 
 def _is_given(name: str) -> bool:
