@@ -1,6 +1,10 @@
 """Small previews of images on a terminal: pixels where it has graphics, half blocks elsewhere."""
 
 import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import cast
 
 from PIL import Image
 from rich.console import RenderableType
@@ -29,14 +33,20 @@ def preview(image: Image.Image, width: int) -> RenderableType:
         return half_blocks(image, columns, rows)
     term = os.environ.get("TERM", "")
     if term in ("xterm-kitty", "xterm-ghostty"):
-        from textual_image.renderable.tgp import Image as KittyImage
-
-        return KittyImage(image, columns, rows)
+        return _pixels("tgp")(image, columns, rows)
     if os.environ.get("TERM_PROGRAM") in SIXEL_PROGRAMS or term.startswith(SIXEL_TERMINALS):
-        from textual_image.renderable.sixel import Image as SixelImage
-
-        return SixelImage(image, columns, rows)
+        return _pixels("sixel")(image, columns, rows)
     return half_blocks(image, columns, rows)
+
+
+def _pixels(protocol: str) -> Callable[[Image.Image, int, int], RenderableType]:
+    """What draws by a protocol: imported as if there were no terminal, which it would ask."""
+    terminal, sys.__stdout__ = sys.__stdout__, None  # type: ignore[misc]
+    try:
+        drawn = import_module(f"textual_image.renderable.{protocol}").Image
+    finally:
+        sys.__stdout__ = terminal  # type: ignore[misc]
+    return cast(Callable[[Image.Image, int, int], RenderableType], drawn)
 
 
 def half_blocks(image: Image.Image, columns: int, rows: int) -> Text:

@@ -187,6 +187,16 @@ def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, pai
     leave(terminal)
 
 
+def test_pixels_are_shown_without_asking_what_the_terminal_draws(open_terminal, pair, red):
+    """A question would take keys that were typed meanwhile for its answer."""
+    command = [sys.executable, "-m", "mmspec_cli", "chat", red.name, *pair]
+    terminal = open_terminal(execute, command, TERM_PROGRAM="iTerm.app")
+    shown = terminal.wait(IMAGE_PROMPT)
+    assert ("\x1bP" in shown) == ("TMUX" not in os.environ)
+    assert "\x1b[c" not in shown
+    leave(terminal)
+
+
 PULL = r"pull it now\? \[Y/n\] "
 
 
