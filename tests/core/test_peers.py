@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mmspec.checkpoints.head_config import read_head_config
+from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.peers import row
 from mmspec_bench.compare import runner, script_io
 from mmspec_bench.compare.methods import PeerMethod, peer_methods
@@ -95,6 +96,12 @@ def test_answers_are_compared_with_the_same_programs_plain_ones(monkeypatch):
     assert plain.figures["text"].identical == 0
     assert drafted.own_plain == {"text": Agreement(2, 0, 1)}
     assert [row(each, "text")[-1] for each in (plain, drafted)] == ["yes", "0 of 2, from 1"]
+
+
+@pytest.mark.parametrize("peers", [[], ["torch", "tensorflow"]])
+def test_no_peer_or_an_unknown_one_is_refused(peers):
+    with pytest.raises(UsageError, match="unknown peer"):
+        peer_methods(peers, [], 5, "auto", {})
 
 
 def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path, pair_paths):

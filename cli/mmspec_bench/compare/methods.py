@@ -48,7 +48,7 @@ def peer_methods(
     pythons: Mapping[str, str | None],
 ) -> list[PeerMethod]:
     """All methods of the named peers, with Pythons by peer; raises UsageError for wrong values."""
-    for peer in peers:
+    for peer in peers or [""]:
         if peer not in PEERS:
             raise choice("peer", peer, PEERS)
     transformers, mlx_lm = "run_transformers.load_transformers", "run_mlx.load_mlx_lm"
