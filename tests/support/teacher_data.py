@@ -1,4 +1,4 @@
-"""Batch with a tiny target to learn from."""
+"""Conversations with a tiny target to learn from."""
 
 import random
 from dataclasses import dataclass, replace
@@ -66,7 +66,7 @@ def teacher_data(teacher, directory, **settings):
 
 
 def answered_by(family, folder, tied=False, **settings):
-    """Batch that a new teacher of a family answered."""
+    """Conversations that a new teacher of a family answered."""
     teacher = Teacher(MAKERS[family](folder / "target", tied=tied), "cpu")
     data = teacher_data(teacher, folder / "answers", **settings)
     prepare(data)

@@ -28,7 +28,7 @@ def teacher(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def data(teacher, tmp_path_factory):
-    """Batch that the teacher answered; training is imported only where it is tested."""
+    """Conversations that the teacher answered; training is imported only where it is tested."""
     from support.teacher_data import prepare, teacher_data
 
     answered = teacher_data(teacher, tmp_path_factory.mktemp("answers"))

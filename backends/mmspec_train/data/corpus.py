@@ -44,7 +44,7 @@ TEXT_ONLY_PIXELS = 48
 
 @dataclass(frozen=True)
 class WorldCorpus:
-    """Batch of the synthetic world, with images of `image_size` x `image_size` pixels."""
+    """Conversations of the synthetic world, with images of `image_size` x `image_size` pixels."""
 
     shares: dict[str, float]
     image_size: int

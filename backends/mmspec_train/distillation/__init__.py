@@ -1,3 +1,3 @@
 """What heads and drafts share when they learn from a target: method, losses, acceptance, output.
 
-The modules to train are in `heads` and `drafts`, their training data in `teacher`."""
+The modules to train are in `heads` and `drafts`, their training data in `data`."""
