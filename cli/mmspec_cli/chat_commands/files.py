@@ -137,10 +137,7 @@ def sessions(dialogue: Dialogue, argument: str) -> None:
     if not listed:
         dialogue.notice("no conversation was kept yet")
     elif argument:
-        number = whole_number("/sessions", argument)
-        if not 1 <= number <= len(listed):
-            raise UsageError(f"/sessions {number}: give a number from 1 to {len(listed)}")
-        chosen = listed[number - 1]
+        chosen = listed[whole_number("/sessions", argument, len(listed)) - 1]
         go_on(dialogue, chosen.file, chosen.name, chosen.file)
     else:
         rows = [

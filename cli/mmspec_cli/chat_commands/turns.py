@@ -14,12 +14,15 @@ BACK = "; /undo brings the conversation back"
 """End of a notice that the conversation has been replaced."""
 
 
-def whole_number(name: str, argument: str) -> int:
-    """A number after the command `name`; raises UsageError for other words."""
+def whole_number(name: str, argument: str, most: int | None = None) -> int:
+    """The number after the command `name`, from 1 to `most` if given; raises UsageError."""
     try:
-        return int(argument)
+        number = int(argument)
     except ValueError as error:
         raise UsageError(f"{name} {argument}: give a whole number, such as 100") from error
+    if most is not None and not 1 <= number <= most:
+        raise UsageError(f"{name} {number}: give a number from 1 to {most}")
+    return number
 
 
 def _switch(name: str, argument: str, *, now: bool) -> bool:
@@ -43,11 +46,9 @@ def drop(dialogue: Dialogue, argument: str) -> None:
     if not argument:
         dialogue.notice(f"{counted(asked, 'question')} so far; /drop N forgets the first N")
         return
-    number = whole_number("/drop", argument)
-    if not 1 <= number <= asked:
-        allowed = f"give a number from 1 to {asked}" if asked else "there is no question yet"
-        raise UsageError(f"/drop {argument}: {allowed}")
-    dialogue.forget(number, BACK)
+    if not asked:
+        raise UsageError(f"/drop {argument}: there is no question yet")
+    dialogue.forget(whole_number("/drop", argument, asked), BACK)
 
 
 def system(dialogue: Dialogue, text: str) -> None:
