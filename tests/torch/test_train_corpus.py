@@ -90,7 +90,7 @@ def test_an_odd_conversation_is_repaired(images, said, rest, turn):
     question = FileCorpus((file,)).turns(0)[0].question
     assert len(question.pictures) == shown
     assert shown or question.parts == (turn,), "a typed marker is text"
-    assert not file.summary()
+    assert not file.check()
 
 
 ODD = [
@@ -111,8 +111,8 @@ ODD = [
 def test_a_conversation_that_cannot_be_used_is_left_out_with_a_line(images, odd, reason):
     file = opened(images, conversation(), conversation() | odd)
     assert len(file.index.usable) == 41
-    assert "data.json: 1 of 42 conversations are left out, first 2: " in file.summary()
-    assert reason in file.summary()
+    assert "data.json: 1 of 42 conversations are left out, first 2: " in file.check()
+    assert reason in file.check()
     assert FileCorpus((file,)).size + FileCorpus((file,), split="held-out").size == 41
     file.check()
 
@@ -126,7 +126,7 @@ def test_broken_lines_and_broken_bytes_are_skipped(images):
     file.write_bytes(b"\xef\xbb\xbf" + b"\n".join([*lines[:5], *broken, *lines[5:]]) + b"\n")
     made = ConversationFile(file, images)
     assert len(made.index.usable) == 40
-    assert "7 of 47 conversations are left out, first 6: not JSON" in made.summary()
+    assert "7 of 47 conversations are left out, first 6: not JSON" in made.check()
     file.write_bytes(b"\n".join(lines + broken * 20))
     with pytest.raises(errors.UsageError, match="140 of 180 conversations cannot be used: one "):
         ConversationFile(file, images).check()
@@ -164,7 +164,7 @@ def test_real_paths_start_at_the_folder_or_in_it(images, folder):
     (images / "data.json").write_text(json.dumps([value, *filler()]))
     file = ConversationFile(images / "data.json", images / folder)
     assert FileCorpus((file,)).turns(0)[0].question.pictures
-    assert not file.summary()
+    assert not file.check()
 
 
 def test_a_broken_array_is_refused_with_its_place(images):

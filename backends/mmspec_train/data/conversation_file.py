@@ -120,29 +120,25 @@ class ConversationFile:
         """Return the numbers of one in 20 usable conversations, or of the others."""
         return [n for n in self.index.usable if (n % HELD_OUT_ONE_IN == 0) == held_out]
 
-    def check(self) -> None:
-        """Raise UsageError if most conversations are unusable, or too few are left."""
+    def check(self) -> str:
+        """Return a line on the conversations that are left out; empty if none is.
+
+        Raises UsageError if most conversations are unusable, or too few are left.
+        """
         usable, left_out = len(self.index.usable), len(self.index.left_out)
+        number, reason = next(iter(self.index.left_out.items()), (0, ""))
+        of_all = f"{left_out} of {usable + left_out} conversations"
         if left_out > MOST_SKIPPED * (usable + left_out):
-            number, reason = next(iter(self.index.left_out.items()))
             raise errors.UsageError(
-                f"{self.path}:{number}: {reason}; {left_out} of {usable + left_out} conversations "
-                f"cannot be used: one is like {FORMAT}"
+                f"{self.path}:{number}: {reason}; {of_all} cannot be used: one is like {FORMAT}"
             )
         if usable < HELD_OUT_ONE_IN:
             raise errors.UsageError(
                 f"{self.path} has {usable} usable conversation{'' if usable == 1 else 's'}: give "
                 f"at least {HELD_OUT_ONE_IN}, of which one in {HELD_OUT_ONE_IN} is held out"
             )
-
-    def summary(self) -> str:
-        """Return a line on the conversations that are left out; empty if none is."""
-        usable, left_out = len(self.index.usable), len(self.index.left_out)
-        if not left_out:
-            return ""
-        number, reason = next(iter(self.index.left_out.items()))
-        counts = f"{left_out} of {usable + left_out} conversations are left out"
-        return f"{self.path.name}: {counts}, first {number}: {reason}"
+        line = f"{self.path.name}: {of_all} are left out, first {number}: {reason}"
+        return line if left_out else ""
 
 
 def read_instructions(value: Any) -> Instructions:

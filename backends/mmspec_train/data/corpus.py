@@ -61,11 +61,8 @@ class WorldCorpus:
     size = None
     """The world has no end."""
 
-    def check(self) -> None:
-        """Do nothing: every conversation can be drawn."""
-
-    def notes(self) -> list[str]:
-        """Nothing: every conversation is as it should be."""
+    def check(self) -> list[str]:
+        """Return nothing to say: every conversation can be drawn."""
         return []
 
     def turns(self, number: int) -> list[Turn]:
@@ -103,20 +100,19 @@ class FileCorpus:
         """The file of each conversation, and its number there."""
         return in_turn([file.numbers(held_out=self.split == "held-out") for file in self.files])
 
-    def check(self) -> None:
-        """Raise UsageError if most of a file is unusable, or all of this split."""
-        for file in self.files:
-            file.check()
+    def check(self) -> list[str]:
+        """Return a line for each file of which something is left out.
+
+        Raises UsageError if most of a file is unusable, or all of this split.
+        """
+        lines = [file.check() for file in self.files]
         if not self.size:
             names = ", ".join(str(file.path) for file in self.files)
             raise errors.UsageError(
                 f"{names}: every {HELD_OUT_ONE_IN}th conversation is held out, and none of these "
                 "can be used: repair one, or move usable ones there"
             )
-
-    def notes(self) -> list[str]:
-        """A line for each file of which something is left out."""
-        return [line for file in self.files if (line := file.summary())]
+        return list(filter(None, lines))
 
     def turns(self, number: int) -> list[Turn]:
         """Read a conversation.  Raises ImageError, naming file and place, for a damaged image."""

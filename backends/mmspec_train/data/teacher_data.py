@@ -57,7 +57,7 @@ class TeacherData:
 
     def prepare(self, log: Log) -> None:
         """Fill both caches; held-out answers are always the target's own, greedy."""
-        for line in self.corpora[0].notes():
+        for line in self.corpora[0].check():
             log.say(line)
         for split in ("train", "held-out"):
             self.preparation(split).run(log)

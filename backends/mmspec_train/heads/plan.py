@@ -36,7 +36,7 @@ def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]
     of_words, tensors = {vocabulary, config.vocab_size}, head_manifest(config).values()
     parameters = sum(prod(shape) for shape in tensors if of_words.isdisjoint(shape))
     corpus, _ = open_corpora(settings, target)
-    corpus.check()
+    notes = corpus.check()
     count = min(settings.samples, corpus.size or settings.samples)
     own = settings.answer_tokens if settings.answers == "target" else 0
     columns, answer = _lengths(corpus, min(count, SAMPLED), own, target.image_tokens)
@@ -63,7 +63,7 @@ def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]
         f"memory: {memory:,.1f} GB of {size:,.0f} GB: {fits}",
         f"disk: {stored / 1e9:,.1f} GB of hidden states (--cache-gb)",
         f"hours: {seconds / 3600:.1f}",
-        *corpus.notes(),
+        *notes,
     ]
 
 
