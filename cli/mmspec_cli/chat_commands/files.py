@@ -158,12 +158,10 @@ def go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -
         raise UsageError(f"{name} is Markdown, which is not read back: name a .json of /save")
     lost: list[ImageError] = []
     try:
-        text = read_text(file, LINES_BYTES)
+        conversation = Conversation.from_json(read_text(file, LINES_BYTES), lost)
+        undoable = dialogue.resume(conversation, None if lost else kept)
     except OSError as error:
         raise UsageError(f"{name} cannot be read ({error.strerror})") from error
-    try:
-        conversation = Conversation.from_json(text, lost)
-        undoable = dialogue.resume(conversation, None if lost else kept)
     except MmspecError as error:
         raise UsageError(f"{name} was not loaded: {error}") from error
     dialogue.screen.note(*(f"without an image: {reason}" for reason in lost))
