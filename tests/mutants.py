@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from argparse import ArgumentParser
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +86,8 @@ def copied(folder: Path) -> Path:
 def main(names: list[str]) -> int:
     """Try the mutants whose names contain any of `names`, all where none is given."""
     chosen = [each for each in MUTANTS if not names or any(name in each.name for name in names)]
+    if not chosen:
+        sys.exit(f"no mutant's name contains {' or '.join(names)}")
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = copied(Path(folder))
@@ -99,4 +102,6 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="try those whose names contain one of these")
+    sys.exit(main(parser.parse_args().names))
