@@ -95,6 +95,13 @@ def test_every_task_has_its_intervals_nodes_and_speeds(run):
     assert "of 2 to 4 samples" in table.note
 
 
+def test_the_only_task_may_be_called_all(run):
+    bench_run = run(row("all/0", "M", [(3, 0, 0)]), methods=["M"])
+    lines = bench_run.task_summaries
+    assert [(line["task"], line["answers"]) for line in lines] == [("all", 1)]
+    assert tables.by_task(lines).rows[0][:4] == ("all", "M", "1", "0.00")
+
+
 def test_methods_beside_the_best_single_view(run):
     rows = [
         row(f"{task}/{n}", method, [(3, accepted, accepted + 1)] * 2, branches, images=images)
@@ -135,6 +142,7 @@ def test_the_number_of_samples_that_were_left_out_is_said(run):
     skipped = [{"sample": "chart/7", "reason": "no image"}]
     assert "1 sample left out" in tables.title(run(FAST, PLAIN, skipped=skipped))
     assert "left out" not in tables.title(run(FAST, PLAIN))
+    assert "left out" not in tables.title(run(FAST, PLAIN, skipped=None, resumed=None))
 
 
 @pytest.mark.parametrize(

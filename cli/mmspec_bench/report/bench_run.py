@@ -48,12 +48,13 @@ class BenchRun:
     def task_summaries(self) -> list[Summary]:
         """All measures of each method on all tasks and on each, with intervals of tokens."""
         lines = []
-        for task, method in product([ALL, *self.tasks], self.methods):
-            rows = [row for row in self.of(method) if task in (ALL, row.task)]
-            if rows and self.tasks != [task]:
+        tasks = self.tasks if len(self.tasks) > 1 else []
+        for task, method in product([None, *tasks], self.methods):
+            rows = [row for row in self.of(method) if task in (None, row.task)]
+            if rows:
                 samples, _, low, high = tokens_per_round(rows)
                 ends = {"samples": samples, "low": low, "high": high}
-                lines.append({"task": task} | summarise(rows, self.timed_plain) | ends)
+                lines.append({"task": task or ALL} | summarise(rows, self.timed_plain) | ends)
         return lines
 
     @property

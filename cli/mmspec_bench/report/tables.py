@@ -26,7 +26,8 @@ DRAFTING: tuple[Column, ...] = (
 )
 BY_TASK: tuple[Column, ...] = (
     ("task", "task", str),
-    *DRAFTING[:3],
+    *DRAFTING[:2],
+    ("tokens per round", "block_efficiency", number),
     ("from", "low", number),
     ("to", "high", number),
     ("nodes", "nodes_per_round", positive),

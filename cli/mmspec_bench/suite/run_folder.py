@@ -157,9 +157,10 @@ def _shown(value: Any) -> str:
 def read_provenance(folder: Path) -> dict[str, Any]:
     """The content of a run's `provenance.json` without null entries; raises CheckpointError."""
     block = Block.of(folder / PROVENANCE)
-    block.record(_Provenance)
+    lists: dict[str, Any] = {"skipped": [], "resumed": []}
+    block.record(_Provenance, **lists)
     block.read("models", dict[str, _Model | None], {})
-    return {name: value for name, value in block.values.items() if value is not None}
+    return lists | {name: value for name, value in block.values.items() if value is not None}
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:
