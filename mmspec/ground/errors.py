@@ -58,10 +58,10 @@ class WriteError(MmspecError):
 
 def not_installed(what: str, error: ImportError, extra: str) -> BackendError:
     """The error for a feature that lacks a package; extra: mmspec's that brings it, if one does."""
-    package = f'"mmspec[{extra}]"' if extra else error.name
-    return BackendError(
-        f"{what} needs {error.name}, which is not installed: run pip install {package}"
-    )
+    named = f"{error.name}, which is not installed"
+    lacking = named if error.name else f"a package that is not installed ({error})"
+    package = f'"mmspec[{extra}]"' if extra else error.name or "PACKAGE"
+    return BackendError(f"{what} needs {lacking}: run pip install {package}")
 
 
 def choice(kind: str, got: object, allowed: Iterable[str]) -> UsageError:

@@ -2,6 +2,8 @@
 
 import io
 import json
+import sys
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ from PIL import Image
 from pyarrow import parquet
 
 from mmspec.diagnostics.prompts import read_prompts
-from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.errors import BackendError, ImageError, UsageError
 from mmspec_bench.suite.datasets import DATASETS
 from mmspec_bench.suite.sources import suite_samples
 from mmspec_world.wording import prompts
@@ -153,6 +155,18 @@ def test_a_file_that_is_no_table_is_named(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"nothing of the kind")
     with pytest.raises(UsageError, match=r"x\.parquet: not a parquet file"):
         suite_samples(f"chartqa={tmp_path}", 16)
+
+
+def test_a_table_without_rows_has_no_samples(tmp_path):
+    with pytest.raises(UsageError, match="no sample"):
+        suite_samples(f"docvqa={single(tmp_path, 'docvqa', 0)}", 16)
+
+
+def test_a_broken_pyarrow_is_named(tmp_path, monkeypatch):
+    folder = single(tmp_path, "docvqa", 1)
+    monkeypatch.setitem(sys.modules, "pyarrow", ModuleType("pyarrow"))
+    with pytest.raises(BackendError, match="pyarrow, which cannot be imported"):
+        suite_samples(f"docvqa={folder}", 16)
 
 
 def test_a_missing_column_is_named_with_those_that_are_there(tmp_path):

@@ -78,14 +78,27 @@ def test_it_stands_beside_other_drafts_in_one_table_and_a_report_needs_no_plug_i
     assert any(line.startswith("repeat ") for line in capsys.readouterr().out.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("code", "lacking"),
+    [
+        (
+            "import no_such_module",
+            "no_such_module, which is not installed: run pip install no_such_module",
+        ),
+        (  # as transformers does, which names no module
+            "raise ModuleNotFoundError('Could not import Head')",
+            "a package that is not installed (Could not import Head): run pip install PACKAGE",
+        ),
+    ],
+)
 def test_a_module_that_a_package_lacks_is_named_in_one_line(
-    installed, directory, pair_paths, tmp_path, capsys
+    installed, directory, pair_paths, tmp_path, capsys, code, lacking
 ):
-    (tmp_path / "site" / "repeat_drafter.py").write_text("import no_such_module")
+    (tmp_path / "site" / "repeat_drafter.py").write_text(code)
     words = ["generate", "--model", pair_paths[0], "--draft", directory, "--prompt", "Hi"]
     assert main([*map(str, words), "--backend", "torch"]) == 2
-    line = "repeat (mmspec.drafters) needs no_such_module, which is not installed: run pip install"
-    assert f"{line} no_such_module" in " ".join(capsys.readouterr().err.split())
+    line = f"repeat (mmspec.drafters) needs {lacking}"
+    assert line in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def test_a_process_that_reports_nothing_is_a_reason(monkeypatch, code, limit_sec
 
 
 def test_a_report_is_the_last_line():
-    report = script_io.failed(task(text=[TEXT]), "sees nothing")
+    report = script_io.failed(task(text=[TEXT]), "no file \udce4.png")
+    report.described["scale"] = float("inf")
     code = f"print('noise'); print({json.dumps(asdict(report))!r})"
     assert run_script([sys.executable, "-c", code], task(text=[TEXT])) == report
 

@@ -21,7 +21,6 @@ DRAFTS = "vllm:spec_decode_num_drafts"
 def load_vllm(task: Task) -> Program:
     """Load vLLM.  Option: `draft_tokens` of the head in `task.draft`, in speculators' layout."""
     os.environ.update(SETTINGS | os.environ)  # before the import, which reads them
-    import torch
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform
 
@@ -53,8 +52,14 @@ def load_vllm(task: Task) -> Program:
         rounds, end = drafts() - before, llm.get_tokenizer().eos_token_id
         return [id for id in ids if id != end], 1 + rounds if rounds else len(ids)
 
+    def device_bytes() -> int:
+        """Peak bytes by CUDA's counter; 0 without CUDA."""
+        import torch  # late: where vLLM is missing, its name is the reason
+
+        return torch.cuda.max_memory_allocated()
+
     described = {"device": current_platform.device_type, "dtype": task.dtype}
-    return Program(answer, described, torch.cuda.max_memory_allocated)
+    return Program(answer, described, device_bytes)
 
 
 def _speculation(task: Task) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from mmspec.ground.errors import ImageError, UsageError, not_installed
+from mmspec.ground.errors import BackendError, ImageError, UsageError, not_installed
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 from mmspec_bench.suite.samples import FollowUp, Read
@@ -89,8 +89,13 @@ def _open(file: Path) -> tuple[Any, Any]:
     """pyarrow's constructor of filters, and the table in `file`."""
     try:
         from pyarrow import ArrowException, dataset
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise not_installed("reading parquet", error, "bench") from error
+    except ImportError as error:
+        raise BackendError(
+            f"reading parquet needs pyarrow, which cannot be imported ({error}): "
+            "run pip install --force-reinstall pyarrow"
+        ) from error
     try:
         return dataset.field, dataset.dataset(file, format="parquet")
     except (ArrowException, OSError) as error:

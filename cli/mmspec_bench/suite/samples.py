@@ -6,7 +6,6 @@ from typing import Literal
 
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
-from mmspec_bench.measure.timing import rotated
 
 FollowUp = Literal["next", "story", "caption", "summary"]
 """The second question of a sample; "next" is the next sample's question (TABED)."""
@@ -41,7 +40,7 @@ def with_follow_up(samples: Sequence[SuiteSample], follow_up: FollowUp | None) -
     if follow_up is None:
         return list(samples)
     if follow_up == "next":
-        seconds = rotated(samples, 1)
+        seconds = [*samples[1:], *samples[:1]]
     else:
         question = alone(Message("user", (FOLLOW_UPS[follow_up],)))
         seconds = [replace(sample, read=question) for sample in samples]
