@@ -176,9 +176,11 @@ class ReplayedTarget(executor.TargetExecutor):
 
     def _mask(self, visible: Tensor, root: Tensor, width: int) -> Tensor:
         """The mask [M, C] of rows that see all columns before `root`, and nodes after it."""
-        after = F.pad(hiding(~visible, self._x.dtype), (0, 1), value=hidden(self._x.dtype))
-        shade = F.pad(after, (1, 0))
-        place = (self.cache.numbers[:width] - root).clamp(-1, visible.shape[1]) + 1
+        rows, nodes = visible.shape
+        shade = self._x.new_zeros(rows, nodes + 2)
+        shade[:, 1:-1].masked_fill_(~visible, hidden(shade.dtype))
+        shade[:, -1:].fill_(hidden(shade.dtype))
+        place = (self.cache.numbers[:width] - root).clamp(-1, nodes) + 1
         return shade.index_select(1, place)
 
 

@@ -71,6 +71,7 @@ class _Rows:
         self._place = teacher.model.placed
         self._sampler, self._seeds = sampler(sampling, language.device), seeds
         self._is_token = torch.zeros(len(seeds), 0, dtype=torch.bool, device=language.device)
+        self._lengths = [0] * len(seeds)  # of tokens, on the host: the device is not waited for
         self._states: list[Tensor] = []
 
     def answer(self, prompts: Sequence[Segment], max_tokens: int) -> list[list[int]]:
@@ -92,7 +93,7 @@ class _Rows:
 
     def _keys(self) -> Tensor:
         """Return the noise keys [R, 2] of the next position of each row."""
-        noises = map(Noise, self._seeds, self._is_token.sum(dim=1).tolist())
+        noises = map(Noise, self._seeds, self._lengths)
         return torch.cat([keys(noise, 1, self._language.device) for noise in noises])
 
     def states(self) -> list[Tensor]:
@@ -123,6 +124,7 @@ class _Rows:
         outputs = language.follow(x.flatten(0, 1), self._cache, start, angles, padding, added)
         states = language.states(outputs).view(rows, width, -1)
         self._states.append(states)
+        self._lengths = [a + b for a, b in zip(self._lengths, counts, strict=True)]
         return states[torch.arange(rows, device=x.device), ends.clamp(min=1) - 1]
 
     def _padding(self, dtype: torch.dtype) -> Tensor:

@@ -110,12 +110,13 @@ class DraftTrainee(Trainee):
         """Return the mean loss over learned columns."""
         teacher = self.data.teacher
         features = teacher.features(conversations.pixels)
-        p = q = self.log_probabilities(conversations, features)
-        if self.method.loss != "ce":  # which needs no forward of the target
+        p = None
+        if self.method.loss != "ce":  # before q, whose graph would fill memory beside this forward
             batch = teacher.read(conversations, features)
             p = target_log_probabilities(batch, teacher.output_matrix)
+        q = self.log_probabilities(conversations, features)
         tokens = conversations.targets[conversations.learned]
-        return divergence(self.method.loss, p, q, tokens).mean()
+        return divergence(self.method.loss, q if p is None else p, q, tokens).mean()
 
     def _pooled(self, features: Sequence[TorchFeatures]) -> list[Tensor]:
         """Return the features [P, W] of each image that the draft reads; none if it reads none."""
