@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from mmspec.decoding.tree import WIDTH, width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.ground.json_file import Range
@@ -62,15 +61,13 @@ class Calibration:
     def tree_costs(self, nodes: int, branches: int, context: int) -> dict[int, float]:
         """Seconds of a round that drafts a tree, by its number of levels, and of a plain one, 0.
 
-        The seconds of a level lie on a line between those of width 1, a chain's token, and of the
-        default width. branches: 0 if no model drafts. Empty if trees were not measured.
+        A narrower level takes hardly less time than one of the default width. branches: 0 if no
+        model drafts. Empty if trees were not measured.
         """
         target = at_context(self.target, context)
-        token = at_context(self.draft, context).get(branches) if branches else 0.0
-        wide = at_context(self.level, context).get(branches) if branches else 0.0
-        if token is None or wide is None or nodes + 1 not in target:
+        level = at_context(self.level, context).get(branches) if branches else 0.0
+        if level is None or nodes + 1 not in target:
             return {}
-        level = token + (wide - token) * (width_for(nodes) - 1) / (WIDTH - 1)
         depths = range(1, MAX_AUTO_GAMMA + 1)
         return {0: target[1]} | {depth: target[nodes + 1] + depth * level for depth in depths}
 

@@ -24,7 +24,7 @@ TURN = 2
 """Rounds for which a choice holds: to choose takes time, and the first of another draft is slow."""
 ALLOWANCE = 1.0
 """Plain rounds that drafting may lose at the start of a session: enough to try the shortest."""
-SHARE = 0.007
+SHARE = 0.004
 """Plain rounds that drafting may lose for each decoded token, where it never pays."""
 CREDIT = 8.0
 """Plain rounds that drafting may lose at most out of its gains: a change is soon noticed."""
@@ -103,13 +103,14 @@ class AdaptiveDraftLength:
         self._rounds, self._expected = 0, self._estimate()
         self._chosen = self._best = PLAIN
         self._least = 0.0
-        """The budget that the cheapest draft needs; 0 if a draft was measured since."""
+        """The budget that the cheapest draft needs; 0 in a new answer and after a draft."""
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """What to draft after `context` positions, 0 <= gamma <= max_gamma."""
         if context != self._end:  # another answer, which may be easier to draft
             renewed = min(ALLOWANCE, self._budget + SHARE * self._answered)
             self._budget, self._answered = max(self._budget, renewed), 0
+            self._least = 0.0
         self._measured.move(context)
         self._context, most = context, min(max_gamma, MAX_AUTO_GAMMA)
         if not self._measured.knows_plain or self._budget < self._least:

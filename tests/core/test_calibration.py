@@ -118,12 +118,11 @@ def test_a_round_costs_its_rows_and_its_drafted_tokens():
 
 
 def test_a_tree_costs_its_rows_and_its_levels():
-    """A level of a tree of 16 nodes, 5 wide, lies 4/9 between a chain's and the widest one's."""
     target = {64: {1: 1.0, 17: 3.0}}
-    calibration = Calibration(target, {64: {2: 0.1}}, {64: {2: 1.0}})
+    calibration = Calibration(target, level={64: {2: 0.5}})
     costs = calibration.tree_costs(16, 2, 64)
     assert costs[0] == 1.0
-    assert costs[4] == pytest.approx(3.0 + 4 * (0.1 + 0.9 * 4 / 9))
+    assert costs[4] == 3.0 + 4 * 0.5
     assert calibration.tree_costs(32, 2, 64) == calibration.tree_costs(16, 1, 64) == {}
 
 
