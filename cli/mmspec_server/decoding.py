@@ -128,8 +128,10 @@ class DecodingQueue:
     def admission(self) -> Iterator[None]:
         """Context in which a request is read, which takes the place of one that waits.
 
-        Raises ApiError if too many do; it tells when half of them should be done.
+        Raises ApiError at the end, and if too many do; it tells when half of them should be done.
         """
+        if self._closing:
+            raise _closing_error()
         if self.jobs + self._read > self._waiting:
             seconds = max(1, ceil(self._seconds * self._waiting / 2))
             reason = f"{self._waiting} requests wait already: try again in {seconds} s"
@@ -210,13 +212,14 @@ class ConversationCache:
         self.bytes = sum(sizes)
 
     def _served(self, chat: Chat, options: Options, chunks: Sequence[Chunk]) -> int:
-        """How many tokens of a prompt a chat's caches serve: most of theirs, or all of it."""
+        """How many tokens a chat serves: most of those it holds, or its last prompt again."""
         own = {name: getattr(options, name) for name in UNSAMPLED}
         if replace(chat.options, **own) != options:
             return 0
         shared = chat.cached_tokens(chunks)
-        is_whole = shared == self._engine.positions(chunks) - 1  # all but the token that is fed
-        return shared if is_whole or 2 * shared >= chat.held_tokens else 0
+        last = chat.answer.statistics.prompt_tokens
+        again = shared + 1 == last == self._engine.positions(chunks)  # one token is always fed
+        return shared if again or 2 * shared >= chat.held_tokens else 0
 
 
 def answer(

@@ -99,11 +99,15 @@ def test_the_same_question_again_shares_all_of_it_after_a_longer_answer(engine):
     assert len(client.cache) == 1
 
 
-def test_the_first_question_of_a_longer_conversation_shares_all_of_it(engine):
-    client = Client(engine)
-    client.check(dialogue(["what is this?"], ["how many? " * 40], answers=["a red circle."]))
-    first = client.check(dialogue(["what is this?"]))
-    assert first.cached_tokens == first.prompt_tokens - 1
+def test_a_short_question_leaves_the_long_conversation_that_it_begins_its_cache(engine):
+    client, short = Client(engine), dialogue(["what is this?"])
+    long = dialogue(["what is this?"], ["how many? " * 40], answers=["a red circle."])
+    client.check(long)
+    assert client.check(short).cached_tokens == 0
+    for asked in (long, short):
+        again = client.check(asked)
+        assert again.cached_tokens == again.prompt_tokens - 1
+    assert len(client.cache) == 2
 
 
 def test_conversations_in_turn_keep_their_caches_up_to_the_count(engine):

@@ -134,6 +134,10 @@ def test_a_request_that_is_read_takes_the_place_of_one_that_waits():
         for _ in range(2):
             with queue.admission(), queue.admission(), pytest.raises(ApiError, match="429"):
                 queue.admission().__enter__()
+        with queue.admission(), queue.admission():
+            queue.drain(0)
+            with pytest.raises(ApiError, match="503"):
+                queue.admission().__enter__()
 
 
 def test_a_client_that_has_left_before_its_answer_begins_gets_none(scripted):
