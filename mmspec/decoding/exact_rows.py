@@ -23,7 +23,12 @@ class ExactRows:
     multiple: Annotated[int, Range(1, 4096)]
     """The number of rows is a multiple of this one."""
     most: Annotated[int, Range(1, 4096)]
-    """The largest number of rows."""
+    """The largest number of rows, a multiple too."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a largest number that is no multiple."""
+        if self.most % self.multiple:
+            raise ValueError(f"{self.most} rows at most are no multiple of {self.multiple}")
 
     def tiles(self, count: int) -> Iterator[Tile]:
         """Cut `count` rows into forwards; only the last one may be padded."""

@@ -2,16 +2,14 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
 from mmspec.ground.errors import CheckpointError
-from mmspec.ground.input_files import read_errors
+from mmspec.ground.input_files import read_errors, require_file
 from mmspec.ground.json_file import Block
-from mmspec.ground.output_files import make_directory, replace_text
+from mmspec.ground.output_files import make_directory, replace_text, write_errors
 
 M = TypeVar("M")
 """A dataclass with what was measured; JSON-serializable."""
@@ -43,6 +41,10 @@ class MeasurementFile(Generic[M]):
 
     def write(self, measurement: M) -> None:
         """Replace the file atomically; raises WriteError."""
-        values = {"key": dict(self.key)} | msgspec.to_builtins(measurement, str_keys=True)
+        values = {"key": dict(self.key)}
+        values |= asdict(measurement)  # type: ignore[call-overload]  # M is a dataclass
         make_directory(self.path.parent)
+        with write_errors(self.path):
+            if self.path.exists():
+                require_file(self.path)  # a pipe would be waited for
         replace_text(self.path, json.dumps(values, indent=1) + "\n")

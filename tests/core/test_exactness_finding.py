@@ -1,8 +1,11 @@
 """What is found out about exact decoding: when it is measured, kept, used and refused."""
 
 import json
+import os
+from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from mmspec.decoding.exact_rows import ExactRows
@@ -50,7 +53,7 @@ def test_auto_costs_nothing_until_something_is_found(machine, file):
 
 
 def test_auto_does_not_probe_what_it_would_not_use(machine, file):
-    machine.price = DEAR + 0.01
+    machine.price = np.float64(DEAR + 0.01)
     assert rows("auto", file) is None
     assert machine.probes == 0
     assert rows("on", file) == ROWS
@@ -69,7 +72,10 @@ def test_auto_is_off_where_no_rows_are_exact_and_on_is_refused_by_name(machine, 
 
 @pytest.mark.parametrize(
     "damage",
-    ["", "[]", '{"key": 3}', {"price": "x"}, {"price": -1}, {"rows": 7}, {"rows": {"most": 0}}],
+    [
+        *("", "[]", '{"key": 3}', {"price": "x"}, {"price": -1}, {"rows": 7}),
+        *({"rows": {"multiple": 4, "most": most}} for most in (0, 62)),
+    ],
 )
 def test_a_damaged_file_is_measured_again(machine, file, damage):
     rows("auto", file)
@@ -79,3 +85,13 @@ def test_a_damaged_file_is_measured_again(machine, file, damage):
     assert rows("auto", file) == ROWS
     assert machine.probes == 2
     assert json.loads(file.path.read_text()) == whole
+
+
+@pytest.mark.parametrize("name", ["pipe", "too long" * 40])
+def test_a_finding_whose_file_cannot_be_written_is_used_and_not_kept(machine, file, name):
+    file = replace(file, path=file.path.with_name(name))
+    file.path.parent.mkdir()
+    os.mkfifo(file.path.with_name("pipe"))
+    said = []
+    assert exact_rows(MODEL, "auto", file, "tiny", said.append, measure=True) == ROWS
+    assert "is not kept" in str(said[-1])
