@@ -145,32 +145,33 @@ class ImageReader:
         self._decoded = LatestValues[Picture](
             KEPT_PIXELS, lambda it: it.image.width * it.image.height
         )
-        """By a digest of their files: a conversation sends its pictures again."""
+        """By a digest of their data: URLs or files: a conversation sends its pictures again."""
 
     def picture(self, url: str, param: str) -> Picture:
         """The picture at `url`; param: the field of the request, named in errors."""
         try:
-            content = self._content(url)
-            if len(content) > FILE_BYTES:
-                raise ImageError(f"it is larger than {FILE_BYTES} bytes")
-            opened = partial(self._opened, content, param)
+            source = url if url[:5].lower() == "data:" else self._content(url)
+            opened = partial(self._opened, source, param)
             if self._settings.isolate:
                 return opened()
+            content = source.encode(errors="surrogatepass") if isinstance(source, str) else source
             return self._decoded.get(sha256(content).digest(), opened)
         except ImageError as error:
             reason = str(error).removeprefix(f"{param}: ")  # with which those of decoders begin
             raise ApiError(400, f"{param}: {reason}", param, "invalid_image") from error
 
-    def _opened(self, content: bytes, param: str) -> Picture:
+    def _opened(self, source: str | bytes, param: str) -> Picture:
+        """source: a data: URL, or the content of a file."""
+        content = _sent(source) if isinstance(source, str) else source
+        if len(content) > FILE_BYTES:
+            raise ImageError(f"it is larger than {FILE_BYTES} bytes")
         with self._decoding:  # warnings are silenced for the whole process meanwhile
             self._check_pixels(content)
             return decode_picture(content, param)
 
     def _content(self, url: str) -> bytes:
-        """The content of a data: URL, of a file, or at an address."""
+        """The content of a file, or at an address."""
         option = ""
-        if url[:5].lower() == "data:":
-            return _sent(url)
         if url.startswith("file:"):
             if root := self._settings.media_root:
                 return read_file(root, url, FILE_BYTES + 1)

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 
 import pytest
 from PIL import Image
@@ -61,11 +61,16 @@ def test_a_picture_that_comes_again_is_decoded_once(monkeypatch):
         read.append(name)
         return decode_picture(content, name)
 
+    def decode_url(text):
+        read.append("url")
+        return unquote_to_bytes(text)
+
     monkeypatch.setattr("mmspec_server.images.decode_picture", decode)
+    monkeypatch.setattr("mmspec_server.images.unquote_to_bytes", decode_url)
     for name in "abc":
         assert images.picture(data_url(png()), name) == RED
         assert images.picture(data_url(png("blue")), name) == blue
-    assert read == ["a", "a"]
+    assert read == ["url", "a", "url", "a"]
 
 
 def test_too_large_images_are_refused_before_they_are_decoded(monkeypatch):
