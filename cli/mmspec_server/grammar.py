@@ -5,6 +5,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,11 @@ SUPPORTED = "https://github.com/guidance-ai/llguidance/blob/main/docs/json_schem
 WRAPPING = re.compile(r"^(at \d+\(\d+\): )?(failed to compile JSON schema: )?| \d+ \| start: .*")
 """What llguidance writes around its reason: places in a grammar, and the grammar."""
 
+VALUES = ("const", "enum", "default", "examples")
+"""Keywords of a schema that hold values, which are no schemas."""
+NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+"""Keywords of a schema that hold schemas by names, which are no keywords."""
+
 
 class Grammars:
     """The constraints that schemas and tools put on one target's answers."""
@@ -34,6 +40,7 @@ class Grammars:
     def __init__(self, target: LoadedModel) -> None:
         self._target = target
         self._size = target.model.config.text.vocab_size
+        self._lock = Lock()
 
     def json(self, schema: Mapping[str, Any], param: str) -> OpenConstraint:
         """What opens a constraint to JSON texts of a schema.
@@ -41,16 +48,10 @@ class Grammars:
         Raises ApiError, naming the field `param`, for a schema that cannot be enforced.
         """
         constraint = self._constraint(f"start: {_object(schema)}", param)
-        largest = max(_objects(schema), key=_optional, default=[])
-        if not self._holds(largest):
-            counts = range(len(largest))
-            most = bisect_left(counts, True, key=lambda n: not self._holds(largest[:n])) - 1
-            reason = (
-                f"{param} cannot be enforced: of one object's properties {_optional(largest)} may "
-                f"be left out, and a grammar holds {_optional(largest[:most])} of them: require "
-                "more of the properties, or give fewer"
-            )
-            raise ApiError(400, reason, param, "invalid_value")
+        objects = [*_objects(schema)]
+        for others in (True, False):
+            alike = (properties for properties, may in objects if may == others)
+            self._check_room(max(alike, key=_optional, default=[]), others, param)
         return constraint
 
     def calls(self, form: CallForm, tools: Sequence[Tool], most: int | None) -> OpenConstraint:
@@ -75,14 +76,33 @@ class Grammars:
         parts = re.split(f"({'|'.join(map(re.escape, marks)) or '(?!)'})", text)
         return " ".join(marks.get(part, _text(part)) for part in parts if part)
 
-    def _holds(self, properties: Sequence[bool]) -> bool:
+    def _check_room(self, properties: Sequence[bool], others: bool, param: str) -> None:
+        """Raise ApiError if an object's grammar does not hold its properties; see `_holds`."""
+        if self._holds(properties, others):
+            return
+        counts = range(len(properties))
+        most = bisect_left(counts, True, key=lambda n: not self._holds(properties[:n], others)) - 1
+        reason = (
+            f"{param} cannot be enforced: of one object's properties {_optional(properties)} may "
+            f"be left out, and a grammar holds {_optional(properties[:most])} of them: require "
+            "more of the properties, or give fewer"
+        )
+        raise ApiError(400, reason, param, "invalid_value")
+
+    def _holds(self, properties: Sequence[bool], others: bool) -> bool:
         """True if an object's grammar has room for its choices among the properties.
 
-        properties: of each whether it is required.
+        properties: of each whether it is required.  others: whether the object may have others,
+        which are a choice too.
         """
         names = [*map(str, range(len(properties)))]
         required = [name for name, needed in zip(names, properties, strict=True) if needed]
-        schema = {"type": "object", "properties": dict.fromkeys(names, True), "required": required}
+        schema = {
+            "type": "object",
+            "properties": dict.fromkeys(names, True),
+            "required": required,
+            "additionalProperties": others,
+        }
         # The most choices are before a required property and, in the end, before the last one.
         text = json.dumps(dict.fromkeys([*required, *names[-1:]]))
         tokens = self._vocabulary.greedy_tokenize(text)
@@ -91,7 +111,9 @@ class Grammars:
         return bool(matcher.consume_tokens(tokens))
 
     def _constraint(self, lark: str, param: str) -> OpenConstraint:
-        grammar, vocabulary = LLMatcher.grammar_from_lark(lark), self._vocabulary
+        with self._lock:  # of several threads one builds it, before any other method needs it
+            vocabulary = self._vocabulary
+        grammar = LLMatcher.grammar_from_lark(lark)
         failed, reasons = LLMatcher.validate_grammar_with_warnings(grammar, vocabulary)
         matcher = LLMatcher(vocabulary, grammar, log_level=0)
 
@@ -146,19 +168,25 @@ def _object(schema: Mapping[str, Any]) -> str:
     return f"%json {json.dumps({'x-guidance': LAYOUT, **schema})}"
 
 
-def _objects(schema: Mapping[str, Any]) -> Iterator[list[bool]]:
-    """Of every object in a schema, which of its properties are required."""
+def _objects(schema: Mapping[str, Any]) -> Iterator[tuple[list[bool], bool]]:
+    """Of every object in a schema: which properties are required, and if it may have others."""
     parts: list[Any] = [schema]
     while parts:
         part = parts.pop()
         if isinstance(part, list):
             parts += part
         elif isinstance(part, dict):
-            parts += part.values()
+            for keyword, value in part.items():
+                if keyword in NAMED and isinstance(value, dict):
+                    parts += value.values()
+                elif keyword not in VALUES:
+                    parts.append(value)
             properties, required = part.get("properties"), part.get("required")
             if isinstance(properties, dict):
                 needed = {*map(str, required if isinstance(required, list) else [])}
-                yield [name in needed for name in properties]
+                others = part.get("additionalProperties") is not False
+                others |= "patternProperties" in part
+                yield [name in needed for name in properties], others
 
 
 def _optional(properties: Sequence[bool]) -> int:

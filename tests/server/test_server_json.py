@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec_server import grammar
 from support.live_server import Live, live, shown, text_of, words
 
 jsonschema = pytest.importorskip("jsonschema", reason="the oracle comes with mmspec[test]")
@@ -104,6 +107,11 @@ def many(optional, *required):
     return {"properties": dict.fromkeys(names, True), "required": required}
 
 
+def only(optional):
+    """The schema of an object with so many properties that may be left out, and no others."""
+    return many(optional) | {"additionalProperties": False}
+
+
 REFUSED = [
     (None, "missing"),
     ({"type": "nothing"}, "type"),
@@ -113,6 +121,11 @@ REFUSED = [
     ({"type": "string", "pattern": "("}, "unclosed group"),
     (many(2000), "2000 may be left out, and a grammar holds 498 of them"),
     ({"items": {"$ref": "#/$defs/a"}, "$defs": {"a": many(2000, "a")}}, "holds 998 of them"),
+    (
+        {"properties": {"default": only(501)}},
+        "501 may be left out, and a grammar holds 500 of them",
+    ),
+    ({"prefixItems": [only(500), many(499)]}, "499 may be left out, and a grammar holds 498 of"),
 ]
 
 
@@ -128,7 +141,30 @@ def test_a_schema_that_cannot_be_enforced_is_refused_with_the_reason(server: Liv
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "response_format.type")
 
 
-@pytest.mark.parametrize("schema", [many(498), many(998, "a"), many(0, *map(str, range(2000)))])
+ANSWERED = [
+    *(many(498), many(998, "a"), many(0, *map(str, range(2000))), only(500)),
+    *({"const": many(2000)}, {"enum": [many(2000)]}),
+    {"default": many(2000), "examples": [many(2000)]},
+]
+
+
+@pytest.mark.parametrize("schema", ANSWERED)
 def test_an_object_of_as_many_properties_as_a_grammar_holds_is_answered(server: Live, schema):
     reply = server.chat(ASKED, response_format=obeying({"type": "object"} | schema), max_tokens=40)
     assert text_of(reply.json()).startswith("{")
+
+
+def test_requests_that_come_at_once_read_the_vocabulary_once(server: Live, monkeypatch):
+    """Python's own cache of a property has a lock before 3.12 alone."""
+    read, reader = [], grammar.LLTokenizer
+
+    def slow(*arguments, **options):
+        read.append(arguments)
+        sleep(0.1)
+        return reader(*arguments, **options)
+
+    monkeypatch.setattr(grammar, "LLTokenizer", slow)
+    grammars = grammar.Grammars(server.service.engine.target)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(grammars.json, [{}] * 3, ["schema"] * 3))
+    assert len(read) == 1
