@@ -10,6 +10,7 @@ Shape letters: n positions, c tokens.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log1p
 from typing import Any
 
@@ -32,15 +33,19 @@ class Noise:
     a node at depth d of a draft stands d positions later.
     """
 
-    def keys(self, count: int) -> list[list[int]]:
+    def keys(self, count: int) -> list[tuple[int, int]]:
         """Keys [count, 2] of this and the next positions: an odd multiplier and an offset."""
-        seed = _mixed(self.seed & _64_BITS)
-        bits = [_mixed(seed ^ (self.position + depth)) for depth in range(count)]
-        return [[each & _32_BITS | 1, each >> 32] for each in bits]
+        return [_key(self.seed, self.position + depth) for depth in range(count)]
 
 
 NO_NOISE = Noise(seed=0, position=0)
 """Placeholder noise for greedy rounds, which never read it."""
+
+
+@lru_cache(maxsize=1024)  # target, drafter and the next rounds ask for the same positions
+def _key(seed: int, position: int) -> tuple[int, int]:
+    bits = _mixed(_mixed(seed & _64_BITS) ^ position)
+    return bits & _32_BITS | 1, bits >> 32
 
 
 def _mixed(bits: int) -> int:

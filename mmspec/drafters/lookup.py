@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
+from operator import itemgetter
 
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.contract import Segment
@@ -135,11 +136,12 @@ def ranked(chances: dict[int, float], key: Sequence[int] | None) -> list[tuple[i
 
     key: that of their noise; then chances are q / E over the sum of all that may follow.
     """
+    pairs = [*chances.items()]
     if key:
-        scores = {token: chance / exponential(key, token) for token, chance in chances.items()}
-        total = sum(scores.values()) + 1 - sum(chances.values())
-        chances = {token: score / total for token, score in scores.items()}
-    return sorted(chances.items(), key=lambda pair: -pair[1])
+        scores = [chance / exponential(key, token) for token, chance in pairs]
+        total = sum(scores) + 1 - sum(chances.values())
+        pairs = [(token, score / total) for token, score in zip(chances, scores, strict=True)]
+    return sorted(pairs, key=itemgetter(1), reverse=True) if len(pairs) > 1 else pairs
 
 
 def successors(levels: Levels, at: int) -> tuple[dict[int, float], dict[int, Levels]]:
