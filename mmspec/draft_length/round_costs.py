@@ -53,7 +53,7 @@ class RoundCosts:
         self._usual: dict[Candidate, float] = {}
         """The medians of these costs."""
         self._typical, self._plain = 1.0, 1.0
-        """The median of these medians, which is presumed of other drafts; plain rounds' own."""
+        """The median of the drafts' and 1, which is presumed of other drafts; plain rounds' own."""
         self._blocks = blocks
         self._line = [1.0 + (min(gamma, 1) if blocks else gamma) for gamma in range(most + 1)]
         """Presumed costs if none are calibrated; at first a token or block costs a plain round."""
@@ -94,7 +94,8 @@ class RoundCosts:
         if 2 * others > len(self._latest) and not is_early:
             costs.append(seconds / self._speed)
             self._usual[draft] = median_low([self._presumed(draft), *costs])
-            self._typical = median_low(self._usual.values())
+            drafts = [cost for each, cost in self._usual.items() if each != PLAIN]
+            self._typical = median_low([1.0, *drafts])
             self._plain = self._own(PLAIN)
             if not self.is_calibrated:
                 self._draw_line()
@@ -123,4 +124,6 @@ class RoundCosts:
 
     def _presumed(self, draft: Candidate) -> float:
         """As much more or less than calibrated as others, or the cost on the line through them."""
-        return self._typical if self.is_calibrated else self._line[draft.gamma]
+        if not self.is_calibrated:
+            return self._line[draft.gamma]
+        return 1.0 if draft == PLAIN else self._typical

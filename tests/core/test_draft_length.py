@@ -73,6 +73,18 @@ def test_a_draft_that_becomes_slow_is_given_up_although_its_tokens_are_right(che
     assert lost < 100
 
 
+def test_drafts_that_cost_more_than_calibrated_lose_no_more_than_the_budget():
+    """Nearly all rounds are plain there: their cost must not follow that of the drafts tried."""
+    each, calibrated = Machine(0.2, 2.8, 0.6), Machine(0.2, 1.0, 0.6)
+    length, lost, tokens = AdaptiveDraftLength(calibrated.calibration()), 0.0, 0
+    for _ in range(1500):
+        round_ = each.round(length.choose(50, 100 + tokens).gamma)
+        length.observe(round_)
+        tokens += len(round_.tokens)
+        lost += round_.cost_seconds - len(round_.tokens)
+    assert lost < 0.012 * tokens
+
+
 def test_plain_rounds_are_measured_again(cheap):
     """They were measured while another program was busy; now drafts seem to pay, and do not."""
     length, chosen = AdaptiveDraftLength(), []
