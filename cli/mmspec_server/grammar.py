@@ -51,7 +51,9 @@ class Grammars:
         objects = [*_objects(schema)]
         for others in (True, False):
             alike = (properties for properties, may in objects if may == others)
-            self._check_room(max(alike, key=_optional, default=[]), others, param)
+            most = max(alike, key=_optional, default=[])
+            if _optional(most):  # what is required is no choice
+                self._check_room(most, others, param)
         return constraint
 
     def calls(self, form: CallForm, tools: Sequence[Tool], most: int | None) -> OpenConstraint:

@@ -136,8 +136,8 @@ class TextIndex:
         """The latest places whose contexts end as `context`, by the number of tokens that agree.
 
         If there are none, then places after any token that was new there, with an agreement of 0.
-        Contexts exceed `above` tokens; also returned is that of other texts: where longer contexts
-        have so many places, shorter ones would hardly count.
+        above: contexts of so many tokens or fewer are not searched.  Also returned is `above` for
+        the next text: where longer contexts have enough places, shorter ones would hardly count.
         """
         found: list[list[int]] = [[] for _ in range(LONGEST + 1)]
         tokens, most, count = self.tokens, LONGEST + 1, 0
