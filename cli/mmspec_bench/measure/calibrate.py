@@ -14,7 +14,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter
 from mmspec.decoding.contract import Drafter, Segment, Target
-from mmspec.decoding.draft import HostDraft, Plan
+from mmspec.decoding.draft import Draft, HostDraft, Plan
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
@@ -170,19 +170,29 @@ class _Sequences:
 
     def _forward_seconds(self, count: int, plan: Plan) -> float:
         """Seconds of a forward over `count` rows; without a draft they hold arbitrary tokens."""
-        drafts = self.drafters and 1 < count <= plan.gamma + 1
-        draft = (
-            self.drafters[0].draft(Plan(count - 1, nodes=count - 1), NO_NOISE) if drafts else None
-        )
-        if (draft.size if draft else 0) < count - 1:  # as of a head, which may draft fewer tokens
-            draft = HostDraft([0] * (count - 1))
+        drafters = self.drafters[:1] if count <= plan.gamma + 1 else []
+
+        def drafted() -> Draft | None:
+            if count == 1:
+                return None
+            own = [each.draft(Plan(count - 1, nodes=count - 1), NO_NOISE) for each in drafters]
+            # A head may draft fewer tokens.
+            whole = [draft for draft in own if draft and draft.size == count - 1]
+            return whole[0] if whole else HostDraft([0] * (count - 1))
+
+        self._settle(drafted)
+        draft = drafted()
         return seconds_of(self.engine, lambda: self.target.verify(draft, NO_NOISE))
 
     def _draft_seconds(self, drafter: Drafter, plan: Plan) -> float:
-        """Seconds of a draft after two rounds, as the processor's caches are in an answer."""
-        for _ in range(2):
-            self.target.verify(drafter.draft(plan, NO_NOISE), NO_NOISE)
+        """Seconds of a draft."""
+        self._settle(lambda: drafter.draft(plan, NO_NOISE))
         return seconds_of(self.engine, lambda: drafter.draft(plan, NO_NOISE))
+
+    def _settle(self, drafted: Callable[[], Draft | None]) -> None:
+        """Two such rounds, so that the processor's caches are as in an answer."""
+        for _ in range(2):
+            self.target.verify(drafted(), NO_NOISE)
 
 
 def branch_draftings(engine: Engine) -> list[str]:
