@@ -92,7 +92,7 @@ class MlxBackend:
         mx.reset_peak_memory()
 
     def set_threads(self, count: int | None) -> None:
-        """Compute matrix products on a CPU with so many threads of OpenBLAS."""
+        """Compute matrix products on a CPU with this many threads of OpenBLAS."""
         blas.set_threads(count)
 
     def describe(self) -> dict[str, Any]:

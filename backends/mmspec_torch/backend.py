@@ -82,7 +82,7 @@ class TorchBackend:
             torch.cuda.reset_peak_memory_stats()
 
     def set_threads(self, count: int | None) -> None:
-        """Compute with so many CPU threads in the whole process."""
+        """Compute with this many CPU threads in the whole process."""
         if count is not None:
             check_threads(count)
         torch.set_num_threads(count or default_threads(torch.get_num_threads()))

@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fill_standard_descriptors() -> None:
-    """Let those of descriptors 0 to 2 that are closed lead nowhere.
+    """Open /dev/null for each of the descriptors 0 to 2 that is closed.
 
     A file that is opened would take their place: MLX reads none at 0, and what a library writes to
     1 or 2 would end up in it.

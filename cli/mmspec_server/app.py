@@ -73,7 +73,7 @@ class Service:
     """Used where a request names none."""
     settings: ServerSettings
     queue: DecodingQueue
-    """On its thread the engine was loaded."""
+    """The engine was loaded on its thread."""
     seeded: bool = False
     """True if requests that name no seed use that of `options`; else each draws its own."""
 
@@ -207,10 +207,10 @@ class Service:
 
 
 class PageFiles(StaticFiles):
-    """Files of the page, which come with its policy."""
+    """The page's files, sent with HEADERS."""
 
     def file_response(self, *args: Any, **fields: Any) -> Response:
-        """The reply with a file, or to a browser that has it."""
+        """The reply with a file, or without it to a browser that has it."""
         response = super().file_response(*args, **fields)
         response.headers.update(HEADERS)
         return response

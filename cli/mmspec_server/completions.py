@@ -45,7 +45,7 @@ class Completion(Reply):
         return self._chunk({"role": "assistant", "content": ""})
 
     def event(self, event: Event | ApiError | None) -> str:
-        """The events of the answer's next one, or of its failure; empty for one not told."""
+        """What to send of an answer's next event, or of its failure; empty for nothing."""
         match event:
             case Piece():
                 return self._delta(event)

@@ -16,13 +16,13 @@ from mmspec.ground.json_file import JsonObject, Length
 from mmspec.ground.json_reader import MismatchError, parse_json, shown
 
 DISCARDED = 4
-"""Times the limit: what is read of a body that is too large, so that its sender sees the reply."""
+"""Multiple of the limit that is read of too large a body, so that its sender sees the reply."""
 
 NOWHERE = (
     "there is no such address: POST /v1/chat/completions, /v1/completions or /v1/responses, or GET "
     "/v1/models, /metrics, /health or /"
 )
-"""What is said of an address that there is not."""
+"""The error for an address that does not exist."""
 
 log = logging.getLogger("mmspec.server")
 
@@ -129,7 +129,7 @@ class Fields(JsonObject):
         return ApiError(400, reason, name, "invalid_value")
 
     def refuse(self, allowed: Mapping[str, str]) -> None:
-        """Raise ApiError for a field that is there; allowed: for each name what it must be."""
+        """Raise ApiError if a field is set; allowed: for each such name, what it must be."""
         for name, text in allowed.items():
             if self.get(name):
                 raise self.error(name, text)

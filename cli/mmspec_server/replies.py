@@ -42,7 +42,7 @@ class Reply(ABC):
     id: str = field(default_factory=lambda: secrets.token_hex(12))
     created: int = field(default_factory=lambda: int(time.time()))
     tokens: list[Entry] = field(default_factory=list)
-    """Those whose text begins in the pieces that were read, without stop tokens."""
+    """Tokens whose text begins in the pieces that were read, without stop tokens."""
 
     @abstractmethod
     def start(self) -> str:
@@ -50,7 +50,7 @@ class Reply(ABC):
 
     @abstractmethod
     def event(self, event: Event | ApiError | None) -> str:
-        """The events of the answer's next one, or of its failure; empty for one not told."""
+        """What to send of an answer's next event, or of its failure; empty for nothing."""
 
     @abstractmethod
     def whole(self, answer: Answer) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class ResponseReply(Reply):
         )
 
     def event(self, event: Event | ApiError | None) -> str:
-        """The events of the answer's next one, or of its failure; empty for one not told."""
+        """What to send of an answer's next event, or of its failure; empty for nothing."""
         match event:
             case Piece():
                 place, tokens = self._place, self.read(event)

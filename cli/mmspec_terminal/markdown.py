@@ -234,7 +234,7 @@ class _Cell(NamedTuple):
         return sum(cell_len(text) for text, _ in self.runs)
 
     def padded(self, width: int) -> list[Run]:
-        """The text in so many columns."""
+        """The text, padded to `width` columns."""
         spare = width - self.columns
         left = {"text-align:right": spare, "text-align:center": spare // 2}.get(self.align, 0)
         return [(" " * left, None), *self.runs, (" " * (spare - left), None)]

@@ -16,7 +16,7 @@ class Piece:
     accepted: str
     own: str
     likelihoods: tuple[Likelihood, ...] = ()
-    """Those of tokens, if they were asked for; none comes before the start of its token's text."""
+    """One for each token, if asked for; none comes before the text of its token begins."""
 
     @property
     def text(self) -> str:

@@ -33,9 +33,9 @@ def before_stop(text: str, stops: Sequence[str]) -> tuple[int, bool]:
 
 
 def repetition_end(before: Sequence[int], tokens: Sequence[int], limit: int) -> int | None:
-    """The number of `tokens` up to the first at which the last `limit` of all have one period.
+    """The number of `tokens` up to the first at which the last `limit` of all repeat one part.
 
-    before: the answer's earlier tokens.  None if they never have one; 0 as a limit: never.
+    before: the answer's earlier tokens.  None if they never do, as with a limit of 0.
     """
     if limit == 0:
         return None

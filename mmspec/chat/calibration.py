@@ -97,7 +97,7 @@ def _unchanging(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _label(key: Mapping[str, Any], here: Mapping[str, Any], others: Container[str]) -> str:
-    """Names what was measured, so that it is none of `others`; here: the backend's description."""
+    """A name for what was measured, none of `others`; here: the backend's description now."""
     backend = key["backend"]
     kind = computed(key["dtype"], key["quantize"])
     label = f"{key['name']}, {kind}, {backend['name']} on {key['device']}"

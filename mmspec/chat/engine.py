@@ -43,7 +43,7 @@ UNPACKED = (
     "`quantize` saves memory and costs time here: a CPU unpacks every matrix for every token, "
     "except in bfloat16: give `dtype=bfloat16`"
 )
-"""What is said of quantized models in types for which PyTorch has no kernel on a CPU."""
+"""The note on quantized models in types for which PyTorch has no kernel on a CPU."""
 
 
 @dataclass(slots=True, eq=False)

@@ -66,7 +66,7 @@ class FeatureCache:
         return vision.grid(*size, place.moment, place.step)
 
     def note(self, picture: Picture) -> str | None:
-        """What is said of a picture that a limit on tokens has made smaller."""
+        """The note on a picture that a limit on tokens has made smaller."""
         if not self._each(picture).is_reduced(*picture.image.size):
             return None
         height, width = self._each(picture).size(*picture.image.size)
@@ -121,7 +121,7 @@ class LoadedModel:
         return max(round(config.text.max_position_embeddings / 2 / (config.image_tokens or 1)), 1)
 
     def clip_notes(self, turn: Turn) -> list[str]:
-        """What is said of a question's clips of which not all frames are shown."""
+        """The note on a question's clips of which not all frames are shown."""
         if self.tokenizer.image_tokens.clip != "images":
             return []
         taken = sum(len(clip.frames) for clip in turn.clips)
@@ -132,7 +132,7 @@ class LoadedModel:
         return [f"{shown} frames of {taken} are shown; `max_frames` names another number"]
 
     def cache_bytes(self, positions: int) -> int:
-        """Bytes of the keys and values of so many positions, and of recurrent layers' states."""
+        """Bytes of the keys and values of this many positions, and of recurrent layers' states."""
         text, width = self.model.config.text, ITEM_BYTES[self.model.dtype]
         return cache_bytes(text, positions, width) + STATES * state_bytes(text, width)
 
@@ -167,7 +167,7 @@ class LoadedModel:
             raise UsageError(f"{self.name} is text-only and cannot see images")
 
     def require_own_answer(self, number: int, turn: Turn) -> None:
-        """Raise UsageError unless answer `number` has this model's tokens, and its text's."""
+        """Raise UsageError unless answer `number` has ids of this model that give its text."""
         answer, size = turn.answer or (), self.model.config.text.vocab_size
         for token in answer:
             if not 0 <= token < size:
@@ -198,7 +198,7 @@ class LoadedModel:
         return left
 
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
-        """Converts prompts to what this model is fed; `caption` gives the token ids for view C."""
+        """Converter of prompts to segments for this model; `caption` gives the ids of view C."""
         features = self.features
         grid = features.grid if features else _blind
         return Views(self.tokenizer.newline_id, features or _blind, grid, caption)
@@ -220,7 +220,7 @@ class LoadedHead:
 
 
 def untied_note(loaded: LoadedModel) -> str | None:
-    """What is said of a model whose output matrix config.json calls tied, and the files do not."""
+    """The note on a model whose output matrix is tied by config.json, but not in the files."""
     stated = read_config(loaded.directory).text.tie_word_embeddings
     if loaded.model.config.text.tie_word_embeddings or not stated:
         return None

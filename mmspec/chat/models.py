@@ -112,7 +112,7 @@ class Models:
         return self.target.views(self.caption).length(chunks, self.target.view)
 
     def prepare(self, options: Options) -> None:
-        """Find out now what conversations with these options need; may probe, as `exact_rows`."""
+        """Find the exact rows and read the calibration for options; may probe, as `exact_rows`."""
         self.calibration(self.exact_rows(options.exact))
 
     def exact_rows(self, mode: str, *, measure: bool = False) -> ExactRows | None:

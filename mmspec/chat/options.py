@@ -55,9 +55,9 @@ class Options:
     seed: int = 0
     max_new_tokens: int = 512
     stop_strings: tuple[str, ...] = ()
-    """Texts before the first of which an answer ends, with the token that completes it."""
+    """Texts before which an answer ends; decoding ends with the token that completes one."""
     repeat_limit: int = 0
-    """Tokens that repeat one part of the answer, after which it ends; 0: it does not end so."""
+    """The number of tokens after which an answer ends if they repeat one part; 0: never."""
     tree: Tree | Literal["auto"] | None = "auto"
     """The shape of drafts, whose depth is gamma; None drafts chains.
 

@@ -113,7 +113,7 @@ def load_head(backend: Backend, kind: str, directory: Path, model: Model) -> Hea
 
 
 def whole_head(head: Head, name: str, allowed: str) -> Head:
-    """A head with all members.  Raises UsageError for another object; allowed: said in it."""
+    """The head itself; UsageError if it lacks a member.  allowed: what the error says to give."""
     require_members(head, Head, name, allowed)
     if not isinstance(head.config, HeadConfig):
         got = type(head.config).__name__

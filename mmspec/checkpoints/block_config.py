@@ -82,7 +82,7 @@ class BlockDraft:
         return self.block_size - self.rows_for(0)
 
     def rows_for(self, tokens: int) -> int:
-        """The number of rows that draft so many tokens."""
+        """The number of rows that draft this many tokens."""
         return tokens if self.sample_from_anchor else tokens + 1
 
     def described(self) -> dict[str, Any]:

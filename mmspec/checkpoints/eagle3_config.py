@@ -102,7 +102,7 @@ def _layer(text: Block) -> TextConfig:
 
 
 def with_axes(text: Block, layers: TextConfig) -> TextConfig:
-    """The sizes of decoder layers with what turns each rotary frequency."""
+    """`layers` with the axes of rotary positions that the config `text` names, if any."""
     return replace(layers, rotary_axes=optional_axes(text, layers.head_dim))
 
 

@@ -24,7 +24,7 @@ EMBEDDING = "language_model.embed_tokens.weight"
 SHORT = "linear_attn.conv1d.weight"
 """End of the names of short convolutions' weights, which MLX stores in another axis order."""
 MTP_PREFIX = "mtp."
-"""In the names of a drafter's tensors in its target's files."""
+"""Part of the names of a drafter's tensors in its target's files."""
 PRECISIONS = (16, 8, 4)
 """Bits of a weight: as published, and as `mmspec models quantize` writes them."""
 GROUP = 64
@@ -132,7 +132,7 @@ def _bytes(name: str, shape: tuple[int, ...], bits: int) -> int:
 
 
 def cache_bytes(text: TextConfig, positions: int, width: int = 2) -> int:
-    """Bytes of the keys and values of so many positions; width: bytes of a number."""
+    """Bytes of the keys and values of this many positions; width: bytes of a number."""
     features = text.num_key_value_heads * text.head_dim
     return 2 * text.attention_layers * features * width * positions
 

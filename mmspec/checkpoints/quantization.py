@@ -26,5 +26,5 @@ def read_scheme(name: str) -> Scheme | None:
 
 
 def computed(dtype: str, quantize: str) -> str:
-    """A model's dtype and quantization as one text, such as 'bfloat16, int8'."""
+    """A model's dtype and quantization as one text, such as 'bfloat16 int8'."""
     return dtype if quantize == "none" else f"{dtype} {quantize}"

@@ -283,7 +283,7 @@ class Backend(Protocol):
         """Reset the device's peak counter, if it has one."""
 
     def set_threads(self, count: int | None) -> None:
-        """Compute with so many CPU threads in the whole process; None: all cores but one.
+        """Compute with this many CPU threads in the whole process; None: all cores but one.
 
         None changes nothing where the environment names a number. Raises UsageError for more than
         the cores, BackendError if the framework chooses itself.

@@ -15,7 +15,7 @@ from mmspec.decoding.delta_rule import Changes
 from mmspec.ground.arrays import A
 
 MOST_BORDERS = 4
-"""Borders whose states are kept."""
+"""The most borders between turns whose states are kept."""
 
 C = TypeVar("C")
 """What a layer with attention writes and sees."""

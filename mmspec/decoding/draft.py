@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     gamma: int
     """Tokens of a chain, or the most tokens of a path of a tree; 0 drafts nothing."""
     nodes: int | None = None
-    """The most nodes of a tree, a chain if gamma or less; None drafts as the drafter was opened."""
+    """The most nodes; gamma or fewer are a chain.  None drafts what the drafter was opened for."""
     pays: Callable[[Sequence[float]], int] | None = None
     """Function that returns how many nodes, from the first, are worth verifying, by their chances
     of being accepted; None verifies all. Drafters without chances do not call it."""

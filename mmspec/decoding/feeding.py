@@ -25,7 +25,7 @@ class Columns(NamedTuple):
     depth: int = 0
     """The most ancestors of a node."""
     multiple: int | None = None
-    """That of exact rows, whose attention is by blocks; None for ordinary attention."""
+    """`ExactRows.multiple` of exact rows, which attend by blocks; None for other rows."""
     steps: int = 0
     """The number of rows that recurrent layers compute one after another, padding comes after them;
     0 computes a prompt's in chunks."""

@@ -62,7 +62,7 @@ class SeeingModel(Generic[A]):
 
     @property
     def setup_seconds(self) -> float:
-        """Seconds spent once on shapes of rounds: none."""
+        """Seconds spent once on shapes of rounds: 0 without captures."""
         return 0.0
 
     @property

@@ -19,7 +19,7 @@ from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import UsageError
 
 RELATIVE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
-"""Largest allowed difference by a stage's largest magnitude, by dtype; pixels must be equal."""
+"""Largest allowed share of a stage's largest magnitude, by dtype; pixels must be equal."""
 
 Load = Callable[[str, Path], Engine]
 """Function that loads a checkpoint directory on the backend with that name."""

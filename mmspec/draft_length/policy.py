@@ -29,7 +29,7 @@ SHARE = 0.004
 CREDIT = 8.0
 """Plain rounds that drafting may lose at most out of its gains: a change is soon noticed."""
 HOPE = 0.75
-"""Part of a draft's additional cost that is presumed where no draft pays: costs are learnt."""
+"""Share of a draft's additional cost that is presumed where none pays, to measure it again."""
 
 
 class FixedDraftLength:

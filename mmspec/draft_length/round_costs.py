@@ -11,13 +11,13 @@ from mmspec.draft_length.cost_curves import Costs, line
 WINDOW = 9
 """Latest rounds whose median counts; what is presumed of a draft counts as one of its rounds."""
 FAR = 1.6
-"""Factor by which plain rounds seem slower than the last one was before they are measured again."""
+"""Factor of slowing since the last plain round from which plain rounds are measured again."""
 STRIDE = 128
 """Positions over which the calibrated cost of a round counts as constant."""
 
 
 class Candidate(NamedTuple):
-    """A chain of gamma tokens, or a tree of so many nodes and gamma levels."""
+    """A chain of gamma tokens, or a tree of `nodes` nodes and gamma levels."""
 
     nodes: int
     """0 for a chain."""
@@ -44,7 +44,7 @@ class RoundCosts:
         self._calibrated, self._most = calibrated, most
         self.is_calibrated, self.kinds = bool(calibrated), calibrated.keys() | {0}
         self.drafts = self._up_to(MAX_AUTO_GAMMA if calibrated or blocks else 1)
-        """The drafts whose cost can be guessed: not calibrated, twice as long as any known."""
+        """The drafts whose cost can be presumed: not calibrated, up to twice the longest known."""
         self._units: dict[int, Sequence[float]] = {0: [1.0] * (most + 1)}
         """Calibrated seconds at the present context, by nodes and gamma; 1 if there are none."""
         self._place = -1
@@ -53,7 +53,7 @@ class RoundCosts:
         self._usual: dict[Candidate, float] = {}
         """The medians of these costs."""
         self._typical, self._plain = 1.0, 1.0
-        """The median of the drafts' and 1, which is presumed of other drafts; plain rounds' own."""
+        """The median of 1 and the drafts' medians, presumed of other drafts; plain rounds' own."""
         self._blocks = blocks
         self._line = [1.0 + (min(gamma, 1) if blocks else gamma) for gamma in range(most + 1)]
         """Presumed costs if none are calibrated; at first a token or block costs a plain round."""
@@ -123,7 +123,7 @@ class RoundCosts:
         return self._usual.get(draft) or self._presumed(draft)
 
     def _presumed(self, draft: Candidate) -> float:
-        """As much more or less than calibrated as others, or the cost on the line through them."""
+        """The cost of other drafts: their median or, not calibrated, on the line through them."""
         if not self.is_calibrated:
             return self._line[draft.gamma]
         return 1.0 if draft == PLAIN else self._typical

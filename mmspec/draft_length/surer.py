@@ -19,7 +19,7 @@ class SurerDraftLength:
     def __init__(self, lookup: OneDraftLength, other: OneDraftLength) -> None:
         self._lookup, self._other = lookup, other
         self._asked, self._wait, self._next_wait = False, 0, 1
-        """Whether lookup was asked, for how many rounds it is not, and for how many after that."""
+        """Whether lookup was asked, how many rounds it waits, and how many it would wait next."""
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """The other drafter's plan, and lookup's where more than its pace is expected."""

@@ -21,10 +21,10 @@ from mmspec.drafters.text_index import CONTEXTS, LONGEST, TextIndex
 from mmspec.ground.tokens import NO_TOKEN
 
 OWN = 4.0
-"""Weight of a place in the conversation itself, in places of other texts."""
+"""Weight of a place in the conversation itself and in files; see EARLIER."""
 DOUBT, SHORTEST = 12.0, 0.25
-"""Weight of shorter contexts beside the places after n tokens: DOUBT / (n + SHORTEST), by which
-estimates came true in recorded answers."""
+"""Weight of shorter contexts beside the places after n tokens: DOUBT / (n + SHORTEST), with
+which estimates came true in recorded answers."""
 LEAST = 0.075
 """The least chance of a drafted node; less, 0.8 / n, if more than ten nodes may be drafted."""
 

@@ -22,7 +22,7 @@ LONGEST = 8
 REACH, MOST_NEW = 512, 64
 """Latest tokens that are searched where no context is found, and the most places among them."""
 BUCKETS = 1024
-"""Buckets of a table at first, and tokens of half as many at any time."""
+"""Buckets of a table at first; later at least half as many as tokens."""
 NO_PLACE = 0
 
 
@@ -136,7 +136,7 @@ class TextIndex:
         """The latest places whose contexts end as `context`, by the number of tokens that agree.
 
         If there are none, then places after any token that was new there, with an agreement of 0.
-        above: contexts of so many tokens or fewer are not searched.  Also returned is `above` for
+        above: contexts of this many tokens or fewer are not searched.  Also returned is `above` for
         the next text: where longer contexts have enough places, shorter ones would hardly count.
         """
         found: list[list[int]] = [[] for _ in range(LONGEST + 1)]

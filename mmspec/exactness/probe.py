@@ -133,9 +133,9 @@ def _with_every_number(sequence: _Sequence, most: int) -> Iterator[bool]:
 
 
 def _with_some_numbers(sequence: _Sequence, most: int, end: int) -> Iterator[bool]:
-    """Compare chains of few numbers of rows and the largest trees, at both sides of a block's end.
+    """Compare chains with some numbers of rows, and the largest trees, around a block's end.
 
-    The numbers are `most` halved as often as possible, and one more than each.
+    The numbers are `most`, its half, its quarter and so on, and one more than each.
     """
     start = end - most // 2
     sequence.reach(start)

@@ -202,7 +202,7 @@ def interleaved_axes(text: Block, count: int, default: Sequence[int]) -> tuple[i
 
 
 def optional_axes(text: Block, head_dim: int) -> tuple[int, ...]:
-    """What turns each frequency where the config may say it; empty for one position a token.
+    """The axis that turns each frequency, by the config; empty for one position a token.
 
     As in vLLM, `mrope_section` says that there are three, whatever the kind is called.
     """

@@ -26,7 +26,7 @@ class Preprocessing(Protocol):
         """The pixel values [3, height, width] of an upright RGB image."""
 
     def for_clip(self, frames: int) -> Self:  # noqa: ARG002
-        """The same for each frame of a clip that has so many; 0: for an image."""
+        """The preprocessing of each of a clip's `frames` frames; 0: of an image."""
         return self
 
     def limited(self, positions: int | None) -> Self:

@@ -44,9 +44,9 @@ class QwenImages:
     frames: int = 1
     """Frames of a clip whose areas together are limited."""
     together: bool = False
-    """True if `frames` are all of a clip, False if each has areas of its own."""
+    """True if the limit is on all of a clip's frames, False if on each of them."""
     clips: "QwenImages | None" = None
-    """How frames of clips become pixel values; None for that of one."""
+    """The preprocessing of frames of clips; None in that preprocessing itself."""
 
     def size(self, width: int, height: int) -> tuple[int, int]:
         """Height and width of the pixel values of an image of this size.
@@ -82,7 +82,7 @@ class QwenImages:
         return replace(self, limit=most * self.cell**2)
 
     def for_clip(self, frames: int) -> "QwenImages":
-        """The preprocessing of each frame of a clip that has so many; 0: of an image."""
+        """The preprocessing of each of a clip's `frames` frames; 0: of an image."""
         if self.clips is None or not frames:
             return self
         limit = 2 * CLIP_IMAGES * self.limit  # of all frames, of which two are one position

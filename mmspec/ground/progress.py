@@ -1,4 +1,4 @@
-"""How long work tells that it goes on."""
+"""How work that takes long shows that it goes on."""
 
 from collections.abc import Callable
 

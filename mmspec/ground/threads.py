@@ -17,7 +17,7 @@ def cores() -> int:
 
 
 def default_threads(present: int) -> int:
-    """Threads to compute with where a framework took so many: all cores but one at most.
+    """Threads to compute with where a framework would take `present`: at most all cores but one.
 
     All threads wait for the slowest, so one core that another process takes would slow all. A
     number in the environment stands.

@@ -6,9 +6,9 @@ Ids of tokens are 0 and more.
 from collections.abc import Sequence
 
 NO_TOKEN = -1
-"""An image, one of its positions, or the place after an answer that has ended."""
+"""Stands for an image, for one of its positions, or for what follows the end of an answer."""
 PADDING = -2
-"""A column where only a longer row has something."""
+"""Stands in a column that only longer rows fill."""
 
 
 def common_prefix(first: Sequence[object], second: Sequence[object]) -> int:

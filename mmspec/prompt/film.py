@@ -38,9 +38,9 @@ MAX_SECONDS = 24 * 3600
 MAX_WAIT = 10.0
 """Seconds of reading without a frame, after which a film is refused; Ctrl-C waits no longer."""
 SKIP = 250
-"""Frames without one that is taken, from which on the decoder goes to a later key frame."""
+"""Frames in a row that are not taken, from which on the decoder goes to a later key frame."""
 EVEN = 0.002
-"""Seconds from a frame's time to an even one at most; Matroska rounds to milliseconds."""
+"""Most seconds between a frame's time and an even one; Matroska rounds to milliseconds."""
 UNKNOWN_RATE = 24.0
 """Frames a second of a film that does not name them, as transformers takes it."""
 

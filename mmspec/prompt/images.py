@@ -103,7 +103,7 @@ class Picture:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How the frames of a clip are taken from its file, for JSON."""
+        """How the frames of a clip are taken from its file, for JSON; empty for an image."""
         return {}
 
     @property

@@ -22,7 +22,7 @@ _TURNS = {
 }
 """How to undo EXIF's orientations."""
 _UNMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
-"""Modes with multiplied transparency, and those that Pillow makes other modes of."""
+"""Modes with premultiplied transparency, and the modes that Pillow can convert further."""
 _BITS, _PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0
 """TIFF's tags for the bits of a value and for which end is white, and its value for the low end."""
 

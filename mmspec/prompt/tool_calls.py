@@ -32,7 +32,7 @@ class CallForm:
 
     before: str
     key: str
-    """That of the arguments."""
+    """The key of the arguments."""
     after: str
 
     @property

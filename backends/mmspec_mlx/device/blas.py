@@ -22,7 +22,7 @@ def prepare() -> None:
 
 
 def set_threads(count: int | None) -> None:
-    """Compute with so many threads; None: all cores but one, or the environment's number.
+    """Compute with this many threads; None: all cores but one, or the environment's number.
 
     OpenBLAS's threads spin while they wait, and the Python thread needs a core to enqueue
     operations. Raises UsageError for more than the cores, BackendError for another BLAS.

@@ -69,10 +69,10 @@ class CudaGraphs:
 
 
 class StaticCache(Cache):
-    """A cache at one address until it grows, its captures, and what they read of its columns."""
+    """A cache at one address until it grows, with its captures and what they read besides it."""
 
     step = 1024
-    """Number of columns by which it grows; forwards see a multiple of it."""
+    """Number of columns by which the cache grows; forwards see a multiple of this number."""
     numbers: Tensor
     """[C] the numbers of all columns."""
     shade: Tensor

@@ -94,5 +94,5 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
 
 
 def _mask(state: TorchState, columns: int) -> Tensor | None:
-    """Return a mask of at least so many columns; None if there is no padding."""
+    """Return a mask of at least this many columns; None if there is no padding."""
     return state.padding.mask(columns) if state.padding else None

@@ -35,7 +35,7 @@ class Chain(NamedTuple):
     """A chain to draft."""
 
     row: Row[Tensor]
-    """One that holds the tokens that are not fed yet."""
+    """A row that holds the tokens that are not fed yet."""
     state: TorchState
     k: int
     blend: Tensor
@@ -46,7 +46,7 @@ class Chain(NamedTuple):
 
 
 class SequenceExecutor:
-    """Holds the cache of one target or drafter, which no other has at the time."""
+    """Holds the cache of one target or drafter, which no other sequence uses meanwhile."""
 
     def __init__(self, language: LanguageModel, cache: Cache, *_: Hashable) -> None:
         """_: constants on which captured forwards depend."""
@@ -91,7 +91,7 @@ class DrafterExecutor(SequenceExecutor):
 
 
 class Executor:
-    """Opens the executors of a model's targets and drafters."""
+    """Opens an executor for each target and drafter of a model."""
 
     target_type: type[TargetExecutor] = TargetExecutor
     drafter_type: type[DrafterExecutor] = DrafterExecutor
@@ -106,7 +106,7 @@ class Executor:
         return self._opened(owner, self.target_type, 1, is_exact)
 
     def drafter(self, owner: object, rows: int, *settings: Hashable) -> DrafterExecutor:
-        """Return an executor for `owner`, a drafter of so many rows."""
+        """Return an executor for `owner`, a drafter of this many rows."""
         return self._opened(owner, self.drafter_type, rows, *settings)
 
     def _opened(self, _: object, kind: Callable[..., E], rows: int, *settings: Hashable) -> E:

@@ -36,7 +36,7 @@ class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
     stopped: tuple[bool, ...]
     """True for each answer that ends with a stop token; later turns do not read that token."""
     sides: tuple[Sides, ...] = ()
-    """Those of each image, which decide its positions; empty for a target without vision."""
+    """The sides of each image, which decide its positions; empty for a target without vision."""
     place: Place | None = None
     """Where the cache has stored the target's hidden states; None if it has not."""
 

@@ -112,7 +112,7 @@ class Teacher:
 
     @torch.no_grad()
     def image_rows(self, features: Sequence[TorchFeatures]) -> Tensor:
-        """Return what images become in the decoder [m (1 + l), H]; see `Batch.image_rows`."""
+        """Return the rows [m (1 + l), H] of images; see `Batch.image_rows`."""
         empty = self.model.language.embedding[:0]
         placed = (self.model.placed(image).reshape(-1, empty.shape[1]) for image in features)
         return torch.cat([empty, *placed])

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from time import perf_counter, process_time
 
 LEAST_SHARE = 0.9
-"""Least processor seconds by second: a process that computes without pause has at least 1."""
+"""Least processor seconds per second: a process that computes without pause has at least 1."""
 MOST_RATIO = 1.3
-"""Most that the longer of two equal measurements may take, by the shorter."""
+"""Most that the longer of two equal measurements may take, divided by the shorter."""
 MOMENT = 0.5
 """Seconds that are computed to find out whether the machine is busy already."""
 REMEDY = "end other programs that compute, or take fewer `threads`, and run again"
@@ -27,9 +27,9 @@ class Steadiness:
     """How much a measurement on a CPU computed, and how well two halves of it agree."""
 
     share: float | None
-    """Processor seconds by second; None on an accelerator, for which a process may wait."""
+    """Processor seconds per second; None on an accelerator, for which a process may wait."""
     ratio: float
-    """The longer by the shorter time of one thing measured twice; a fifth of all exceed it."""
+    """The longer of two times of one thing, divided by the shorter; a fifth of all exceed it."""
 
     @property
     def problem(self) -> str:
@@ -63,7 +63,7 @@ def watch(device: str) -> Callable[[], str]:
 
 
 def share_between(start: Reading, end: Reading) -> float:
-    """Processor seconds by second between two readings of a clock."""
+    """Processor seconds per second between two readings of a clock."""
     return (end[1] - start[1]) / (end[0] - start[0]) if end[0] > start[0] else 1.0
 
 

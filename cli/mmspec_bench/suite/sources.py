@@ -57,7 +57,7 @@ Text = Annotated[str, Length(1, 100_000)]
 FILM_FPS = 1.0
 """Frames a second of films in a folder, as in FLASH (Wang et al. 2025)."""
 MMSPEC = "mmspec"
-"""The name of MMSpec (arXiv 2603.14989), of which a folder as it is distributed is given."""
+"""The name of MMSpec (arXiv 2603.14989), with which its folder as it is distributed is given."""
 MMSPEC_FILES = ("test/mmspec.jsonl", "mmspec.jsonl")
 NAMES = (*SYNTHETIC, *GROUPS, *DATASETS, f"{MMSPEC}=DIR")
 

@@ -109,7 +109,7 @@ def save(dialogue: Dialogue, name: str) -> None:
 
 
 def _check_overwriting(dialogue: Dialogue, name: str, file: Path) -> None:
-    """Raise UsageError for a file that is not this chat's, unless it is a JSON said twice."""
+    """Raise UsageError for a file of others, unless .json or .md and the command is repeated."""
     line = f"/save {name}"
     repeated, dialogue.refused = dialogue.refused == line, ""
     if not file.exists() or file.resolve() == dialogue.file:

@@ -56,7 +56,7 @@ def stream(answering: Stream, screen: Screen, interrupt: Interrupt) -> float | N
 
 
 def remarks(answer: Answer, *, details: bool) -> list[str]:
-    """The notes to show: without details not why nothing was drafted, which /stats tells."""
+    """The notes to show; without details not why decoding was plain, which /stats shows."""
     return [note for note in answer.notes if details or note != answer.plain_reason]
 
 

@@ -203,7 +203,7 @@ def _address(word: str) -> SplitResult:
 
 
 def folder_offer(name: str) -> str:
-    """What is said of a folder in place of an image."""
+    """The remark on a folder in place of an image."""
     number = len(_images_in(name))
     offer = f"/image {Path(name) / '*'} adds them" if number else "name an image"
     return f"{name} is a folder with {counted(number, 'image')}: {offer}"
@@ -218,7 +218,7 @@ def _refuse_address(address: str) -> None:
 
 
 def _remark(word: _Word) -> list[str]:
-    """What is said of an address, or of a file that is sent as its name."""
+    """The remark on an address, or on a file that is sent as its name."""
     name = word.name
     if _address(name).scheme in _FETCHED:
         return [f"{name}: nothing is fetched; the model reads the address alone"]

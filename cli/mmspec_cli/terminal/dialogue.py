@@ -30,7 +30,7 @@ UNFINISHED = {
     "full": "cut at {} tokens: the context is full; /drop N forgets the first questions",
     "interrupted": "stopped; /retry answers again, /continue goes on",
 }
-"""What is said of answers that did not end by themselves."""
+"""The remarks on answers that did not end by themselves."""
 
 EXPLANATION = (
     "the last figure compares with decoding without a draft, by measured rounds; the text "
