@@ -117,6 +117,8 @@ def _value(option: click.Parameter, key: str, value: Any) -> Any:
         if kinds != (is_flag, is_list):
             one = "true or false" if is_flag else option.make_metavar(context)
             raise click.BadParameter(f"give {'a list of ' * is_list}{one}")
+        if "\0" in "".join(typed):
+            raise click.BadParameter("leave the zero byte out")
         option.type_cast_value(context, typed)
     except click.BadParameter as error:
         got = json.dumps(value, default=str)

@@ -72,7 +72,9 @@ def test_text_goes_to_stdout_and_the_footer_to_stderr(run, pair, red):
         ("{red}", 1, 0),
         ("{spaced}", 0, 1),
         ("https://a.org/cat.jpg", 0, 1),
-        ("gone.png", 0, 0),
+        ("gone.png", 0, 1),
+        ("gone.png", 1, 1),
+        ("a.png,b.jpg", 0, 1),
     ],
 )
 def test_an_image_that_only_the_prompt_names_is_said_to_be_text(
@@ -81,8 +83,9 @@ def test_an_image_that_only_the_prompt_names_is_said_to_be_text(
     spaced = red.with_name("my red (1).png")
     spaced.write_bytes(red.read_bytes())
     named = name.format(red=red, spaced=spaced)
+    listed = named.replace(",", ", ")
     asked = ["generate", *[red] * images, "--prompt", f"What is in {named}?", *pair]
-    expected = f"{named}: the model reads the name alone; name an image before --prompt to show it"
+    expected = f"{listed}: the model reads the name alone; name an image before --prompt to show it"
     assert run(*asked).err.split("\n").count(expected) == remarks
 
 

@@ -91,6 +91,7 @@ def test_an_option_has_the_file_s_value_unless_it_is_given(chat, config):
         ("[chat]\nmax-new-tokens = true", "max-new-tokens = true in FILE: give INTEGER"),
         ("[chat]\nmax-new-tokens = 3.5", "max-new-tokens = 3.5 in FILE"),
         ("[chat]\ndraft-text = 'a'", 'draft-text = "a" in FILE: give a list of FILE'),
+        ('[bench.speed]\nout = "a\\u0000"', 'out = "a\\u0000" in FILE: leave the zero byte out'),
         ("plain = 'yes'", 'plain = "yes" in FILE: give true or false'),
     ],
 )

@@ -4,7 +4,7 @@ import difflib
 import glob
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -95,15 +95,26 @@ def take_images(
     return taken
 
 
-def unseen_images(prompt: str) -> list[str]:
-    """Remarks on images that a prompt names, where a command takes none from it."""
-    names = [_read(match[0]).name for match in _WORD.finditer(_with_quotes(prompt))]
-    return [
-        f"{name}: the model reads the name alone; name an image before --prompt to show it"
-        for name in names
-        if Path(name).suffix.lower() in VISUAL_SUFFIXES
-        and (_address(name).scheme in _FETCHED or _is_file(name))
-    ]
+def unseen_images(prompt: str, shown: Iterable[str]) -> list[str]:
+    """A remark on the images that a prompt names, there or not, where a command takes none from it.
+
+    shown: the images that the command is given, of whose names nothing is said.
+    """
+    known = {Path(name).name for name in shown}
+    names = [name for name in dict.fromkeys(_image_names(prompt)) if Path(name).name not in known]
+    remark = "the model reads the name alone; name an image before --prompt to show it"
+    return [f"{', '.join(names)}: {remark}"] if names else []
+
+
+def _image_names(message: str) -> Iterator[str]:
+    """The paths and addresses of images among the words, and between the commas of a word."""
+    for match in _WORD.finditer(_with_quotes(message)):
+        word = _read(match[0])
+        is_one = word.protected or "://" in word.name
+        for each in [word] if is_one else map(_read, _PARTS.findall(match[0])):
+            is_named = _address(each.name).scheme in _FETCHED or _is_path(each)
+            if is_named and Path(each.name).suffix.lower() in VISUAL_SUFFIXES:
+                yield each.name
 
 
 def _with_quotes(message: str) -> str:
@@ -123,7 +134,7 @@ def _quoted(text: str) -> str:
         far = max(done, earlier, end - _LONGEST)
         first = max(far, text.rfind("\n", far, end) + 1)
         for start in (begin.start() for begin in _BEGINS.finditer(text, first, end)):
-            if _is_file(text[start:end]):
+            if is_file(text[start:end]):
                 name = re.sub(r"""(["\\$`])""", r"\\\1", text[start:end])
                 before, behind = text[done:start], text[end : end + _LONGEST]
                 pieces += [_LABEL.sub("", before).rstrip(_OPENING), f' "{name}" ']
@@ -151,7 +162,7 @@ def _read(typed: str) -> _Word:
     word = typed_path(typed)
     bare = word.rstrip("".join(filter(_closes, word)))
     inner = bare.lstrip(_OPENING)
-    name = next(filter(_is_file, (word, bare)), inner)
+    name = next(filter(is_file, (word, bare)), inner)
     protected = len(word) < len(typed) or name.startswith(FILE_URL)
     return _Word(local_path(name), word[word.index(name) + len(name) :], protected)
 
@@ -177,7 +188,7 @@ def _is_image(word: _Word, *, words: bool) -> bool:
     if _address(name).scheme in (*_FETCHED, "data"):
         _refuse_address(name)
     elif Path(name).suffix.lower() in VISUAL_SUFFIXES and _is_path(word):
-        if _is_file(name, Path.exists):  # what is no regular file is refused when it is opened
+        if is_file(name, Path.exists):  # what is no regular file is refused when it is opened
             return True
         if words:
             return False  # before a search for the nearest name
@@ -187,7 +198,7 @@ def _is_image(word: _Word, *, words: bool) -> bool:
         raise ImageError(f"{name}: there is no such file{_nearest(name)}{quotes}")
     elif (advice := conversion(name)) and _is_path(word):
         raise ImageError(f"{name}: {advice}")
-    elif explicit and _is_file(name):
+    elif explicit and is_file(name):
         return True
     elif explicit and _images_in(name):
         raise ImageError(folder_offer(name))
@@ -222,9 +233,9 @@ def _remark(word: _Word) -> list[str]:
     name = word.name
     if _address(name).scheme in _FETCHED:
         return [f"{name}: nothing is fetched; the model reads the address alone"]
-    if Path(name).suffix and _is_file(name):
+    if Path(name).suffix and is_file(name):
         return [f"{name}: not an image; the model reads the name alone"]
-    if word.protected and name.startswith(_STARTS) and not _is_file(name, Path.exists):
+    if word.protected and name.startswith(_STARTS) and not is_file(name, Path.exists):
         return [f"{name}: there is no such file; the model reads the name alone"]
     return []
 
@@ -232,7 +243,7 @@ def _remark(word: _Word) -> list[str]:
 def _is_path(word: _Word) -> bool:
     """True if a word with the suffix of a picture is its path, not a word of a sentence."""
     named = word.protected or _NAME.fullmatch(word.name) is not None
-    return named or _is_file(word.name) or _is_explicit(word)
+    return named or is_file(word.name) or _is_explicit(word)
 
 
 def _is_explicit(word: _Word) -> bool:
@@ -255,7 +266,8 @@ def _images_in(folder: str) -> list[Path]:
     return [file for file in files if file.suffix.lower() in VISUAL_SUFFIXES]
 
 
-def _is_file(path: str, is_it: Callable[[Path], bool] = Path.is_file) -> bool:
+def is_file(path: str, is_it: Callable[[Path], bool] = Path.is_file) -> bool:
+    """What `is_it` says of a path; False for one that nothing can have or nobody may ask about."""
     try:
         return is_it(expand_home(path))
     except (OSError, ValueError):
