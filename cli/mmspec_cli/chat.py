@@ -113,15 +113,19 @@ def converse(dialogue: Dialogue, read: Read) -> bool:
                 dialogue.ask(line)
             else:
                 dialogue.accept()
-        except MmspecError as error:
-            obeyed, reason = False, with_flags(str(error), COMMANDS)
-            screen.error(reason)
-            if screen.as_json:
-                screen.json({"error": reason, "line": line})
         except KeyboardInterrupt:
             if not dialogue.interactive:
                 raise
             screen.note("stopped")
+        except (MmspecError, OSError) as error:
+            obeyed, reason = False, with_flags(str(error), COMMANDS)
+            if isinstance(error, OSError):
+                if error.filename is None:  # it is the output that cannot be written
+                    raise
+                reason = f"{error.filename}: {error.strerror}"
+            screen.error(reason)
+            if screen.as_json:
+                screen.json({"error": reason, "line": line})
         if dialogue.leaving:
             break
     return obeyed

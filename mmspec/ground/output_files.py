@@ -46,9 +46,9 @@ def replace_file(path: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 def replace_text(path: Path, text: str, *, private: bool = False) -> None:
-    """Replace a file by `text` in UTF-8, as `replace_file` does."""
+    """Replace a file by `text` in UTF-8, as `replace_file` does; bytes that were no text are ?."""
     with replace_file(path, private=private) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", errors="replace")
 
 
 @contextmanager

@@ -92,10 +92,13 @@ def test_retry_draws_anew_where_tokens_are_drawn(chat):
 @pytest.mark.parametrize("line", ["/reset", "/load empty.json"])
 def test_a_conversation_that_another_replaced_can_be_brought_back(chat, line):
     chat("/save empty.json")
-    talk = chat("one", line, "two", "/undo", "/undo", "three")
+    chat("more", "/save talk.json")
+    talk = chat("one", line, "two", "/undo", "/load talk.json", "/undo", "three")
     assert talk.ids[2] == chat("one", "three").ids[1]
-    assert talk.notices[0].endswith("; /undo brings the conversation back")
-    assert talk.notices[2] == "brought back the conversation before"
+    assert [notice.split("; ")[1:] for notice in talk.notices[:3:2]] == [
+        ["/undo brings the conversation back"]
+    ] * 2
+    assert talk.notices[3] == "brought back the conversation before"
 
 
 def test_a_conversation_of_other_tokens_is_refused_and_nothing_lost(chat, red):
@@ -175,6 +178,13 @@ def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(chat):
     assert parts[1]["stats"]["cached_tokens"] == parts[1]["prompt_tokens"] - 1
 
 
+def test_a_cut_answer_that_is_loaded_goes_on_after_a_complete_one(chat):
+    lines = ["/max-new-tokens 3", "hi", "/save cut.json", "/max-new-tokens 99", "/reset", "hello"]
+    answers = chat(*lines, "/load cut.json", "/continue", models=["--model", "mini"]).answers
+    assert [answer["finish_reason"] for answer in answers[:2]] == ["length", "stop"]
+    assert answers[2]["text"].startswith(answers[0]["text"])
+
+
 def test_a_system_text_is_shown_set_and_cleared(chat):
     talk = chat(
         "one", "/reset", "/system Be brief.", "/system", "one", "/reset", "/system clear", "one"
@@ -247,6 +257,38 @@ def test_a_file_is_overwritten_only_when_it_is_said_twice(chat, red):
     assert file.read_text() == "mine"
     assert chat("one", "/save talk.json", "/save talk.json").notices == ["saved to talk.json"]
     assert len(json.loads(file.read_text())["turns"]) == 1
+    talk = chat("one", "/save new.json", "/reset", "/save", "/save new.json", "/undo", "/save")
+    assert talk.notices[2:] == [
+        "not saved yet",
+        "brought back the conversation before",
+        f"saved to {file.with_name('new.json')}",
+    ]
+    assert "new.json exists: overwrite it?" in talk.err
+
+
+def test_a_name_that_no_file_can_have_ends_no_chat_and_many_short_ones_are_images(chat):
+    long = "a" * 300
+    talk = chat(
+        "/image " + "red.png " * 40,
+        f"/save {long}",
+        f"/load {long}",
+        "/system \udce9",
+        "/save talk.json",
+        "/images",
+    )
+    assert talk.err.count("File name too long") == 2
+    assert len(talk.records[-1]["images"]) == 40
+
+
+def test_a_picture_whose_name_is_no_text_is_saved_as_markdown(chat, red):
+    red.rename(red.with_name("caf\udce9.png"))
+    chat("which? ./caf\udce9.png", "/save talk.md")
+    assert red.with_name("talk.md").read_text().startswith("> ![caf?.png](caf%E9.png)")
+
+
+def test_an_image_is_named_to_a_model_without_sight_when_that_is_said_twice(chat, llama_path):
+    talk = chat("is red.png red?", "is red.png red?", models=["--model", str(llama_path)])
+    assert (talk.err.count("text-only and cannot see images"), len(talk.ids)) == (1, 1)
 
 
 def test_a_full_context_offers_what_fits_and_the_offers_work(chat):

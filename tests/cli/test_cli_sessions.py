@@ -99,6 +99,14 @@ def test_an_earlier_conversation_is_chosen_by_its_number(chat, state):
     assert sorted(map(questions, state.iterdir())) == [["one", "more"], ["two"]]
 
 
+@pytest.mark.parametrize("line", ["/reset", "/drop 1", "/undo"])
+def test_enter_forgets_nothing_once_the_questions_that_it_named_may_be_others(chat, line):
+    lines = ["/max-new-tokens 12", "one", "long " * 150, "/max-new-tokens 7000", "two " * 40]
+    talk = chat(*lines, line, "", "/drop")
+    assert "Enter forgets the first" in talk.err
+    assert len(talk.notices) == 4
+
+
 def test_a_conversation_whose_image_is_away_stays_in_its_file(chat, state, red):
     chat("which? red.png")
     (first,) = state.iterdir()

@@ -11,7 +11,7 @@ from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.chat_commands.turns import BACK, whole_number
-from mmspec_cli.terminal.attachments import folder_offer, typed_path, typed_paths
+from mmspec_cli.terminal.attachments import folder_offer, is_file, typed_path, typed_paths
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import clipboard_picture
 from mmspec_cli.terminal.kept_conversations import KeptConversations
@@ -30,7 +30,7 @@ def image(dialogue: Dialogue, typed: str) -> None:
         images(dialogue)
         return
     alone = typed_path(typed)
-    named = [alone] if expand_home(alone).exists() else typed_paths(typed)
+    named = [alone] if is_file(alone, Path.exists) else typed_paths(typed)
     files = [file for name in named for file in _matching(name)]
     try:
         dialogue.stage([open_visual(file, dialogue.setup.sampling) for file in files])
@@ -92,7 +92,7 @@ def images(dialogue: Dialogue) -> None:
 def save(dialogue: Dialogue, name: str) -> None:
     """Write the conversation to a file, as Markdown if it ends in .md; alone: the file's name."""
     if not name:
-        dialogue.notice(f"saved to {dialogue.file}" if dialogue.file else "not saved in this chat")
+        dialogue.notice(f"saved to {dialogue.file}" if dialogue.file else "not saved yet")
         return
     file = expand_home(typed_path(name))
     if file.suffix.lower() in VISUAL_SUFFIXES:

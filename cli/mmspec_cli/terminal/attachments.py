@@ -98,7 +98,7 @@ def take_images(
 def unseen_images(prompt: str, shown: Iterable[str]) -> list[str]:
     """A remark on the images that a prompt names, there or not, where a command takes none from it.
 
-    shown: the images that the command is given, of whose names nothing is said.
+    shown: the images that the command is given; the remark leaves their names out.
     """
     known = {Path(name).name for name in shown}
     names = [name for name in dict.fromkeys(_image_names(prompt)) if Path(name).name not in known]

@@ -17,7 +17,7 @@ from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.absent_models import load_or_pull
 from mmspec_cli.terminal.answer import FASTER, answer_report, footer, remarks, stream
-from mmspec_cli.terminal.attachments import take_images
+from mmspec_cli.terminal.attachments import Attachments, take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations, remember
 from mmspec_cli.terminal.room import first_questions, room_offers, to_forget
@@ -63,14 +63,16 @@ class Dialogue:
     offer: tuple[int, str] | None = None
     """The number of questions that an empty line forgets, and the question that it asks again."""
     file: Path | None = None
-    """The file that the conversation was last saved to or loaded from."""
+    """The file that this conversation was last saved to or loaded from."""
     _keeping_fails: bool = False
     _decodes_plainly: bool = False
     """True if the last answer ended in plain decoding, because drafts do not pay."""
     _shown_notes: set[str] = field(default_factory=set)
-    _replaced: list[tuple[Conversation, Path | None, int]] = field(default_factory=list)
-    """Replaced conversations, each with the file in which it is kept and the number of turns that
-    its successor began with.
+    _replaced: list[tuple[Conversation, Path | None, Path | None, int]] = field(
+        default_factory=list
+    )
+    """Replaced conversations, each with the file in which it is kept, the one of `file`, and the
+    number of turns that its successor began with.
     """
 
     @property
@@ -111,10 +113,12 @@ class Dialogue:
         """
         staged, self.offer = list(self.staged), None
         repeated, self.refused = message == self.refused, message
-        taken = take_images(message, words=repeated, sampling=self.setup.sampling)
-        self.refused = ""
+        taken = Attachments(message)
+        if self.chat.models.target.features or not repeated:
+            taken = take_images(message, words=repeated, sampling=self.setup.sampling)
         self.screen.note(*taken.remarks)
         self.stage(taken.pictures)
+        self.refused = ""
         if not taken.text:
             return
         images, self.staged = self.staged, []
@@ -148,18 +152,21 @@ class Dialogue:
         self.notice(f"forgot {first_questions(conversation.turns[:number])}{back}")
 
     def resume(self, conversation: Conversation, file: Path | None = None) -> bool:
-        """Replace the conversation; True if `undo` can restore the old one.
+        """Replace the conversation; True if `undo` can restore the last one that has turns.
 
         file: where the new one is kept already.
         """
-        replaced = self.chat.conversation
-        self.chat.resume(replace(conversation, thinking=replaced.thinking))
-        if replaced.turns:
-            old_file = self.kept.file if self.kept else None
-            self._replaced.append((replaced, old_file, len(conversation.turns)))
+        old, turns = self.chat.conversation, len(conversation.turns)
+        self.chat.resume(replace(conversation, thinking=old.thinking))
+        if old.turns:
+            kept = self.kept.file if self.kept else None
+            self._replaced.append((old, kept, self.file, turns))
+        elif self._replaced:
+            self._replaced.append((*self._replaced.pop()[:3], turns))
+        self.file = self.offer = None
         if self.kept:
             self.kept.go_on_in(file)
-        return bool(replaced.turns)
+        return bool(self._replaced)
 
     def switch(self, name: str) -> None:
         """Go on with another model; its tokenizer encodes the earlier answers anew.
@@ -178,26 +185,28 @@ class Dialogue:
         if self.kept:
             remember(engine, self.screen)
         self._replaced = [
-            (engine.target.translated(old), file, turns) for old, file, turns in self._replaced
+            (engine.target.translated(old), kept, file, turns)
+            for old, kept, file, turns in self._replaced
         ]
         self._decodes_plainly = False
 
     def extend(self) -> None:
         """Go on with an answer that was cut."""
-        self.chat.conversation.last()
-        if self.chat.answer.finish_reason == "stop":
+        turn, answer = self.chat.conversation.last(), self.chat.answer
+        if answer.finish_reason == "stop" and answer.text == turn.answer_text:
             raise UsageError("the last answer is complete: ask on, or /retry")
         self._show(self.chat.extend())
 
     def undo(self) -> None:
         """Take back the last question and its answer, a /reset, /drop or /load."""
-        if self._replaced and len(self.chat.conversation.turns) <= self._replaced[-1][2]:
-            conversation, file, _ = self._replaced[-1]
+        self.offer = None
+        if self._replaced and len(self.chat.conversation.turns) <= self._replaced[-1][-1]:
+            conversation, kept, file, _ = self._replaced[-1]
             self.chat.models.target.require_sight(conversation.pictures)
             self._replaced.pop()
-            self.chat.conversation = conversation
+            self.chat.conversation, self.file = conversation, file
             if self.kept:
-                self.kept.file = file
+                self.kept.file = kept
             self.notice("brought back the conversation before")
             return
         turns = self.chat.conversation.turns

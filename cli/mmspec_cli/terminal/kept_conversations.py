@@ -144,9 +144,9 @@ def remember(engine: Engine, screen: Screen) -> None:
     target = engine.target
     digest = sha256(tokenizer_file(target.directory).read_bytes()).hexdigest()[:24]
     file = state_directory() / "lookup" / f"{digest}.ids"
-    for old in [other for other in memory_files() if other != file][MOST_MEMORIES:]:
-        old.unlink(missing_ok=True)
     try:
+        for old in [other for other in memory_files() if other != file][MOST_MEMORIES:]:
+            old.unlink(missing_ok=True)
         engine.memory = Memory(target.model.config.text.vocab_size, file)
-    except CheckpointError as error:
+    except (CheckpointError, OSError) as error:
         screen.note(f"lookup remembers no earlier conversations: {error}")
