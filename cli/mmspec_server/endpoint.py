@@ -66,7 +66,9 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, DraftError):  # it names a drafter and tokens, and no path
         return ApiError(500, str(error))
     if isinstance(error, MmspecError):
-        return ApiError(500, "the model's files cannot serve this request: see the server's log")
+        return ApiError(
+            500, "the model's files or a plug-in cannot serve this request: see the server's log"
+        )
     return ApiError(500, "the server failed: see its log")
 
 

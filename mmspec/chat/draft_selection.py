@@ -9,10 +9,9 @@ from typing import NamedTuple
 from mmspec.chat.loaded_model import LoadedHead
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
-from mmspec.chat.plugins import require_members
 from mmspec.chat.session import OpenDrafter
 from mmspec.checkpoints.config import ModelConfig, read_config
-from mmspec.decoding.contract import Drafter, Target
+from mmspec.decoding.contract import Target
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.lookup import LookupDrafter
 from mmspec.drafters.surer_drafter import SurerDrafter
@@ -149,8 +148,6 @@ def open_drafter(
         return OpenDrafter(drafting, views, LookupDrafter(options.sampling, tree, models.texts))
     if models.head:
         drafter = models.head.head.open_drafter(target, options.sampling, tree)
-        name = f"the drafter of {models.head.name}"
-        require_members(drafter, Drafter, name, "a mmspec.Drafter")
         return OpenDrafter(drafting, views, drafter)
     if models.draft is None:
         raise ValueError(f"nothing loaded drafts {drafting.spec}")

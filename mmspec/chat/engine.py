@@ -14,6 +14,7 @@ from mmspec.chat.loaded_model import ITEM_BYTES, LoadedHead, LoadedModel, load_m
 from mmspec.chat.memory import read_draft_text
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
+from mmspec.chat.plugin_head import plugin_head
 from mmspec.chat.plugins import (
     head_kind,
     load_backend,
@@ -21,7 +22,6 @@ from mmspec.chat.plugins import (
     load_head,
     preferred,
     require_device,
-    whole_head,
 )
 from mmspec.checkpoints import mtp
 from mmspec.checkpoints.cards import load_cards, pair_of
@@ -194,7 +194,7 @@ def _find_draft(
     'auto' takes the drafter in the files of the target, which are in `directory`, if it has one.
     """
     if not isinstance(draft, str | Path):
-        head = whole_head(draft, "`draft`", 'a name, a path, a Head or "none"')
+        head = plugin_head(draft, "`draft`", 'a name, a path, a Head or "none"')
         return LoadedHead(head.config.kind, None, head)
     draft = str(draft)
     if draft == "none":

@@ -5,12 +5,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mmspec.chat.captions import Captioner
+from mmspec.chat.plugin_head import plugin_head
 from mmspec.checkpoints.config import model_type
-from mmspec.checkpoints.head_config import KINDS, HeadConfig, is_head, read_head_config
+from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
 from mmspec.decoding.contract import Backend, Head, Model
 from mmspec.drafters.views import LETTERS
 from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, loading, registered
-from mmspec.ground.errors import BackendError, UsageError, choice
+from mmspec.ground.errors import BackendError, choice
 
 DRAFTERS = "mmspec.drafters"
 """Entry-point group for drafters from other packages; see docs/extending.md."""
@@ -109,21 +110,4 @@ def load_head(backend: Backend, kind: str, directory: Path, model: Model) -> Hea
         return backend.load_head(directory, model)
     with loading(point):
         head: Head = point.load()(directory, model)
-    return whole_head(head, f"the draft {directory}", "a mmspec.Head")
-
-
-def whole_head(head: Head, name: str, allowed: str) -> Head:
-    """The head itself; UsageError if it lacks a member.  allowed: what the error says to give."""
-    require_members(head, Head, name, allowed)
-    if not isinstance(head.config, HeadConfig):
-        got = type(head.config).__name__
-        raise UsageError(f"the `config` of {name} is a {got}: give a mmspec.HeadConfig")
-    return head
-
-
-def require_members(made: object, protocol: type, name: str, allowed: str) -> None:
-    """Raise UsageError for an object that lacks a member of a protocol."""
-    members = {member for member in vars(protocol) if not member.startswith("_")}
-    if lacking := ", ".join(sorted(members - {*dir(made)})):
-        got = type(made).__name__
-        raise UsageError(f"{name} is a {got} without {lacking}: give {allowed}")
+    return plugin_head(head, f"the draft {directory}", "a mmspec.Head")

@@ -5,10 +5,9 @@ from typing import Protocol
 
 from mmspec.decoding.acceptance import accept
 from mmspec.decoding.contract import Drafter, Verifier
-from mmspec.decoding.draft import Draft, Plan
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.statistics import Round
-from mmspec.ground.errors import DraftError
 
 
 class DraftLengthPolicy(Protocol):
@@ -22,21 +21,6 @@ class DraftLengthPolicy(Protocol):
 
     def observe(self, round_: Round) -> None:
         """Observe a finished round; it may have drafted fewer tokens than were chosen."""
-
-
-def draft_of(drafter: Drafter, plan: Plan, noise: Noise) -> Draft | None:
-    """A drafter's draft.  Raises DraftError for a list, or more depth than the plan's."""
-    draft = drafter.draft(plan, noise)
-    most = max(plan.gamma, plan.lookup.gamma if plan.lookup else 0)
-    name = type(drafter).__name__
-    if isinstance(draft, list):
-        raise DraftError(f"{name} drafted a list: return HostDraft(tokens), or None")
-    if draft and draft.depth > most:  # the answer would be longer than its limit
-        raise DraftError(
-            f"{name} drafted {draft.depth} tokens on a path, and the plan allows {most}: draft "
-            "`plan.gamma` at most"
-        )
-    return draft
 
 
 def decode(
@@ -57,7 +41,7 @@ def decode(
     while left > 0:
         noise = Noise(seed, target.length)
         plan = draft_length.choose(left - 1, target.length)
-        draft = draft_of(drafter, plan, noise) if drafter and (plan.gamma or plan.lookup) else None
+        draft = drafter.draft(plan, noise) if drafter and (plan.gamma or plan.lookup) else None
         verdict = target.verify(draft, noise)
         path, tokens = accept(verdict, stop)
         target.commit(path, tokens[-1])

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.contract import Drafter, Segment
 from mmspec.decoding.draft import Draft, Plan
-from mmspec.decoding.loop import draft_of
 from mmspec.decoding.noise import Noise
 from mmspec.ground.tokens import NO_TOKEN
 
@@ -41,7 +40,7 @@ class SurerDrafter:
         """Lookup's draft if the plan finds that it pays, else the other drafter's."""
         draft = self._lookup.draft(plan.lookup, noise) if plan.lookup else None
         self._by_lookup = draft is not None
-        return draft or (draft_of(self._other, plan, noise) if plan.gamma else None)
+        return draft or (self._other.draft(plan, noise) if plan.gamma else None)
 
     def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:
         """Append `tokens`; the other drafter feeds those of lookup's path in its next draft."""

@@ -1,10 +1,11 @@
 """Plug-ins by entry point: those of other packages, and this project's own."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import EntryPoint, entry_points
+from traceback import walk_tb
 
-from mmspec.ground.errors import not_installed
+from mmspec.ground.errors import MmspecError, PluginError, not_installed
 
 BACKENDS = "mmspec.backends"
 CAPTIONERS = "mmspec.captioners"
@@ -17,10 +18,41 @@ def registered(group: str) -> dict[str, EntryPoint]:
 
 @contextmanager
 def loading(point: EntryPoint) -> Iterator[None]:
-    """Context manager in which a module that a plug-in lacks raises BackendError."""
+    """Context in which a module that a plug-in lacks raises BackendError.
+
+    Whatever else a plug-in of another package raises becomes a PluginError.
+    """
+    name, is_own = f"{point.name} ({point.group})", point.module.startswith("mmspec_")
+    with nullcontext() if is_own else blaming(name, point.module):
+        try:
+            yield
+        except ModuleNotFoundError as error:
+            own = "train" if point.group == CAPTIONERS else point.name
+            raise not_installed(name, error, own if is_own else "") from error
+
+
+@contextmanager
+def blaming(plugin: str, module: str) -> Iterator[None]:
+    """Context in which an exception of a plug-in's code causes a PluginError, with the place.
+
+    plugin: what the error calls it.  module: one of its package's.
+    """
     try:
         yield
-    except ModuleNotFoundError as error:
-        own = "train" if point.group == CAPTIONERS else point.name
-        extra = own if point.module.startswith("mmspec_") else ""
-        raise not_installed(f"{point.name} ({point.group})", error, extra) from error
+    except MmspecError:
+        raise
+    except Exception as error:
+        place, reason = _place(error, module), f"{type(error).__name__}: {error}"
+        raise PluginError(
+            f"{plugin} failed in {place} ({reason}): use another, or tell its author"
+        ).with_traceback(error.__traceback__) from error
+
+
+def _place(error: Exception, module: str) -> str:
+    """The innermost line of a package that an error came from; `module` if it called none."""
+    package, places = module.partition(".")[0], [module]
+    for frame, line in walk_tb(error.__traceback__):
+        name = str(frame.f_globals.get("__name__"))
+        if name.partition(".")[0] == package:
+            places.append(f"{name}, line {line}")
+    return places[-1]

@@ -52,6 +52,10 @@ class DraftError(MmspecError):
     """A draft that no target may verify: the fault of its drafter, which the message names."""
 
 
+class PluginError(MmspecError):
+    """An exception of another package's code, its cause; the message names plug-in and place."""
+
+
 class WriteError(MmspecError):
     """A file or directory that cannot be written; the message names it and the disk's reason."""
 

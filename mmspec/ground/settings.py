@@ -16,6 +16,11 @@ def require_seed(name: str, value: object) -> None:
         raise errors.UsageError(f"`{name}={value!r}`: {allowed}")
 
 
+def next_seed(seed: int) -> int:
+    """The seed after `seed`; the first one after the last."""
+    return seed + 1 if seed < SEEDS[-1] else SEEDS[0]
+
+
 def option(default: Any, help_: str, **metadata: Any) -> Any:
     """Declare a settings field as an option with a default, or MISSING for a required one.
 

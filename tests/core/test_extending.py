@@ -12,7 +12,7 @@ import pytest
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind
-from mmspec.ground.errors import UsageError
+from mmspec.ground.errors import PluginError, UsageError
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_cli.main import main
@@ -99,6 +99,52 @@ def test_a_module_that_a_package_lacks_is_named_in_one_line(
     assert main([*map(str, words), "--backend", "torch"]) == 2
     line = f"repeat (mmspec.drafters) needs {lacking}"
     assert line in " ".join(capsys.readouterr().err.split())
+
+
+FAULTS = {
+    "no such function": ("def load(", "def other(", "has no attribute 'load'"),
+    "no Python": ("def load(", "deaf load(", "SyntaxError: "),
+    "loads with other arguments": ("Path, model: Model", "Path", "load() takes 1 positional"),
+    "opens with other arguments": (", sampling: Sampling, tree", ", tree", "open_drafter() takes"),
+    "drafts with other arguments": ("plan: Plan, noise: Noise", "plan: Plan", "draft() takes 2"),
+    "fails to extend": ("= [*self.tokens, *segments[0]", "= 1 / 0 * [segments[0]", "ZeroDivision"),
+    "fails to commit": ("= [*self.tokens, *tokens]", "= tokens[9]", "IndexError: "),
+    "fails to rewind": ("self.tokens[:length]", "self.tokens.a", "no attribute 'a'"),
+    "fails to count": ("len(self.tokens)\n", "len(3)\n", "object of type 'int' has no len()"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_of_a_plug_in_is_one_line_with_its_name_and_place(
+    installed, directory, pair_paths, tmp_path, capsys, old, new, reason
+):
+    code = block("python")
+    assert old in code
+    line = code[: code.index(old)].count("\n") + 1
+    (tmp_path / "site" / "repeat_drafter.py").write_text(code.replace(old, new))
+    words = ["generate", "--model", pair_paths[0], "--draft", directory, "--prompt", "Hi"]
+    assert main([*map(str, words), "--backend", "torch"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Traceback" not in said
+    assert re.search(r"(drafter repeat|repeat \(mmspec.drafters\)) failed in repeat_drafter", said)
+    assert reason in said
+    assert said.endswith("use another, or tell its author")
+    if "fails" in new or "self" in old or "len" in old:
+        assert f"repeat_drafter, line {line} (" in said
+    with pytest.raises(PluginError) as failed:
+        load(str(pair_paths[0]), directory, backend="torch").chat().reply("Hi")
+    assert reason in f"{type(failed.value.__cause__).__name__}: {failed.value.__cause__}"
+
+
+@pytest.mark.parametrize("kind", ["MT", "t", "", "lookup", "none", "a+b", 5, None])
+def test_a_kind_that_names_another_drafting_is_refused(pair_paths, kind):
+    page = {}
+    exec(block("python"), page)
+    page["RepeatHead"].config = replace(page["RepeatHead"].config, kind=kind)
+    with pytest.raises(
+        UsageError, match=f"the kind of `draft` is {kind!r}: give a word".replace("+", r"\+")
+    ):
+        load(str(pair_paths[0]), page["RepeatHead"](), backend="torch")
 
 
 @pytest.mark.parametrize(

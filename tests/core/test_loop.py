@@ -1,18 +1,20 @@
 """The loop against plain decoding, on a host-only target."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mmspec.chat.plugin_head import PluginDrafter
 from mmspec.decoding.acceptance import Verdict, accept
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.draft import DeviceDraft, HostDraft, Plan
 from mmspec.decoding.loop import decode
+from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
-from mmspec.decoding.tree import Tree
+from mmspec.decoding.tree import MOST_NODES, Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.lookup import LookupDrafter
 from mmspec.drafters.surer_drafter import SurerDrafter
@@ -110,12 +112,40 @@ def test_a_draft_that_is_too_deep_never_exceeds_the_budget(
     drafter.extend([Segment([PROMPT])])
     lookup = LookupDrafter(GREEDY)
     lookup.extend([Segment([PROMPT])])
-    both = SurerDrafter(lookup, drafter) if beside_lookup else drafter
+    checked = PluginDrafter(drafter, "the drafter deep", tree)
+    both = SurerDrafter(lookup, checked) if beside_lookup else checked
     refused = tree is None and excess and budget > 1
-    with pytest.raises(DraftError, match="DeepDrafter") if refused else suppress(DraftError):
+    with pytest.raises(DraftError, match="drafter deep") if refused else suppress(DraftError):
         assert tokens(target, both, gamma=gamma, max_tokens=budget) == greedy(budget)
     assert target.sequence == drafter.sequences[0]
     assert target.sequence == (PROMPT + greedy(budget))[: target.length]
+
+
+@pytest.mark.parametrize(
+    ("opened_with", "plan", "most"),
+    [
+        (None, Plan(2, nodes=5), 5),
+        (None, Plan(6, nodes=5), 6),
+        (Tree(nodes=12), Plan(2, nodes=5), 5),
+        (Tree(nodes=12), Plan(2), 12),
+        (None, Plan(2), MOST_NODES),
+    ],
+)
+def test_a_tree_of_more_nodes_than_the_plan_allows_is_refused(opened_with, plan, most):
+    drafter = opened()[1]
+    checked = PluginDrafter(drafter, "the drafter wide", opened_with)
+    for size in (most, most + 1):
+        drafter.draft = lambda *_, size=size: HostDraft([1] * size, [-1] * size)
+        refused = pytest.raises(DraftError, match=rf"wide drafted a tree .* allows {most}: draft")
+        with nullcontext() if size == most else refused:
+            assert checked.draft(plan, NO_NOISE).size == most
+    for other in ([3], (3,), "ab", 3):
+        drafter.draft = lambda *_, other=other: other
+        with pytest.raises(DraftError, match=rf"wide drafted a {type(other).__name__}: return Ho"):
+            checked.draft(plan, NO_NOISE)
+    drafter.draft = lambda *_: DeviceDraft(np.ones(9, int), depth=1)
+    with pytest.raises(DraftError, match="wide drafted 9 tokens on a path"):
+        checked.draft(plan, NO_NOISE)
 
 
 MALFORMED = {

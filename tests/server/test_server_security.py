@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from mmspec.chat.options import Options
-from mmspec.ground.errors import CheckpointError, DraftError, UsageError
+from mmspec.ground.errors import CheckpointError, DraftError, PluginError, UsageError
 from mmspec_server.settings import ServerSettings
 from support.live_server import CHAT, Live, live, shown, until, words
 from support.scripted_engine import scripted_engine
@@ -178,6 +178,9 @@ def test_neither_logs_nor_output_hold_prompts_or_answers(directory, caplog, capf
 def test_errors_name_a_faulty_drafter_and_no_path_of_this_machine(directory):
     failed = {
         CheckpointError(f"the weights in {directory} are damaged"): "see the server's log",
+        PluginError(
+            f"the drafter mine failed in mine ({directory} is lost)"
+        ): "or a plug-in cannot",
         DraftError("Mine drafted a list: return HostDraft(tokens)"): "Mine drafted a list: return",
     }
     engine = scripted_engine(directory)

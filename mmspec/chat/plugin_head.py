@@ -1,0 +1,114 @@
+"""Drafters of other packages: drafts are checked, and what their code raises names them."""
+
+from collections.abc import Sequence
+
+from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.decoding.acceptance import Verdict
+from mmspec.decoding.contract import Drafter, Head, Segment, Target
+from mmspec.decoding.draft import DeviceDraft, Draft, HostDraft, Plan
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.tree import MOST_NODES, Tree
+from mmspec.drafters.views import LETTERS, UNLETTERED
+from mmspec.ground.entry_points import blaming
+from mmspec.ground.errors import DraftError, UsageError
+
+
+class PluginHead:
+    """Implements `Head` by another package's; errors name it by its kind."""
+
+    def __init__(self, head: Head, config: HeadConfig) -> None:
+        self.config = config
+        self._head = head
+
+    def open_drafter(
+        self, target: Target, sampling: Sampling, tree: Tree | None = None
+    ) -> "PluginDrafter":
+        """Open an empty sequence; raises UsageError for a drafter that lacks a member."""
+        name = f"the drafter {self.config.kind}"
+        with blaming(name, type(self._head).__module__):
+            drafter = self._head.open_drafter(target, sampling, tree)
+        require_members(drafter, Drafter, name, "a mmspec.Drafter")
+        return PluginDrafter(drafter, name, tree)
+
+
+class PluginDrafter:
+    """Implements `Drafter` by another package's, which errors call by `name`."""
+
+    def __init__(self, drafter: Drafter, name: str, tree: Tree | None = None) -> None:
+        """tree: the shape with which the drafter was opened."""
+        self._drafter, self._name = drafter, name
+        self._most = tree.nodes if tree else MOST_NODES
+        self._module = type(drafter).__module__
+
+    @property
+    def length(self) -> int:
+        """Number of columns in the sequence, including those not yet fed."""
+        with blaming(self._name, self._module):
+            return self._drafter.length
+
+    def extend(self, segments: Sequence[Segment]) -> None:
+        """Append one segment per view."""
+        with blaming(self._name, self._module):
+            self._drafter.extend(segments)
+
+    def rewind(self, length: int) -> None:
+        """Forget all columns from `length` on."""
+        with blaming(self._name, self._module):
+            self._drafter.rewind(length)
+
+    def draft(self, plan: Plan, noise: Noise) -> Draft | None:
+        """The draft; raises DraftError for anything else, and for more than the plan allows."""
+        with blaming(self._name, self._module):
+            draft = self._drafter.draft(plan, noise)
+        if draft is None:
+            return None
+        if not isinstance(draft, HostDraft | DeviceDraft):
+            raise DraftError(
+                f"{self._name} drafted a {type(draft).__name__}: return HostDraft(tokens), the "
+                "backend's own draft, or None"
+            )
+        depth = draft.size if draft.parents is None else draft.depth
+        if depth > plan.gamma:  # the answer would be longer than its limit
+            raise DraftError(
+                f"{self._name} drafted {depth} tokens on a path, and the plan allows "
+                f"{plan.gamma}: draft `plan.gamma` at most"
+            )
+        most = max(plan.gamma, plan.nodes or self._most)
+        if draft.size > most:
+            raise DraftError(
+                f"{self._name} drafted a tree of {draft.size} nodes, and the plan allows {most}: "
+                "draft `tree.within(plan.nodes, plan.gamma)`"
+            )
+        return draft
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:
+        """Append `tokens`, of which the first are on `path`."""
+        with blaming(self._name, self._module):
+            self._drafter.commit(path, tokens, verdict)
+
+
+def plugin_head(head: Head, name: str, allowed: str) -> PluginHead:
+    """A head of another package; UsageError for any other object.  allowed: what the error says to give."""
+    require_members(head, Head, name, allowed)
+    with blaming(name, type(head).__module__):
+        config = head.config
+    if not isinstance(config, HeadConfig):
+        got = type(config).__name__
+        raise UsageError(f"the `config` of {name} is a {got}: give a mmspec.HeadConfig")
+    kind: object = config.kind
+    is_word = isinstance(kind, str) and "+" not in kind and kind not in UNLETTERED
+    if not is_word or set(str(kind).upper()) <= LETTERS.keys():
+        raise UsageError(
+            f"the kind of {name} is {kind!r}: give a word that names no other drafting, as letters "
+            f"of {''.join(LETTERS)} and {', '.join(UNLETTERED)} do, and has no +"
+        )
+    return PluginHead(head, config)
+
+
+def require_members(made: object, protocol: type, name: str, allowed: str) -> None:
+    """Raise UsageError for an object that lacks a member of a protocol."""
+    members = {member for member in vars(protocol) if not member.startswith("_")}
+    if lacking := ", ".join(sorted(members - {*dir(made)})):
+        got = type(made).__name__
+        raise UsageError(f"{name} is a {got} without {lacking}: give {allowed}")
