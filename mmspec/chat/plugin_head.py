@@ -89,7 +89,7 @@ class PluginDrafter:
 
 
 def plugin_head(head: Head, name: str, allowed: str) -> PluginHead:
-    """A head of another package; UsageError for any other object.  allowed: what the error says to give."""
+    """A head of another package; UsageError for other objects.  allowed: what errors say to give."""
     require_members(head, Head, name, allowed)
     with blaming(name, type(head).__module__):
         config = head.config

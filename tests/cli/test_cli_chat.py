@@ -84,8 +84,9 @@ def test_undo_and_retry_equal_never_having_asked(chat):
     assert ids[3] == chat("one", "three").ids[1]
 
 
-def test_retry_draws_anew_where_tokens_are_drawn(chat):
-    first, second = chat("one", "/retry", more=["--temperature", "1"]).ids
+@pytest.mark.parametrize("seed", ["0", str(2**63 - 1)])
+def test_retry_draws_anew_where_tokens_are_drawn(chat, seed):
+    first, second = chat("one", "/retry", more=["--temperature", "1", "--seed", seed]).ids
     assert first != second
 
 

@@ -56,6 +56,14 @@ CASES = [(FAMILIES[(n + at) % 4], *shape) for at in (0, 3) for n, shape in enume
 """Two families for every shape."""
 
 
+@pytest.mark.parametrize("kind", ["eagle2", "vispec", "mtp", "draft", ""])
+def test_a_kind_that_is_not_trained_is_refused_by_name(kind):
+    with pytest.raises(
+        errors.UsageError, match=rf"unknown kind of head '{kind}'.*: use eagle, .* or dsp"
+    ):
+        head_config(kind, None, HeadShape())
+
+
 @pytest.mark.parametrize(("family_data", "kind", "shape"), CASES, indirect=["family_data"])
 def test_a_trained_head_drafts_as_the_decoding_one(family_data, tmp_path, kind, shape):
     data = family_data

@@ -12,6 +12,7 @@ from mmspec.checkpoints.eagle3_config import Eagle3, default_layers
 from mmspec.checkpoints.head_config import LAYERED, SLOTTED, HeadConfig
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.families.decoder import TextConfig
+from mmspec.ground.errors import choice
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_torch.device.devices import DTYPES
 from mmspec_torch.device.tensor_files import save_tensors
@@ -20,14 +21,16 @@ from mmspec_train.heads.eagle3 import FusedModule
 from mmspec_train.heads.head import Head
 from mmspec_train.heads.layered import LayeredModule
 from mmspec_train.heads.slotted import SlottedModule
-from mmspec_train.settings import HeadShape
+from mmspec_train.settings import HEADS, HeadShape
 
 COMPRESSION = 9
 """Default number of visual positions per query of FLASH, as in its paper."""
 
 
 def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
-    """Return the config of a new head for a target; kind: one of HEADS."""
+    """Return the config of a new head for a target; UsageError for a kind that is none of HEADS."""
+    if kind not in HEADS:
+        raise choice("kind of head", kind, HEADS)
     text = target.text
     is_block = kind in BLOCK_KINDS
     turned = kind == "eagle3" or (is_block and shape.rotary == "mrope")

@@ -13,6 +13,7 @@ from mmspec.chat.answer import Stream
 from mmspec.chat.chat import Chat
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import CheckpointError, ContextError, MmspecError, UsageError, WriteError
+from mmspec.ground.settings import next_seed
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.absent_models import load_or_pull
@@ -221,7 +222,7 @@ class Dialogue:
         options = self.chat.options
         answering = self.chat.retry()
         if not options.sampling.greedy:  # with another seed
-            self.chat.options = replace(options, seed=options.seed + 1)
+            self.chat.options = replace(options, seed=next_seed(options.seed))
         self._show(answering)
 
     def _show(self, answering: Stream) -> None:
