@@ -89,7 +89,7 @@ class PluginDrafter:
 
 
 def plugin_head(head: Head, name: str, allowed: str) -> PluginHead:
-    """A head of another package; UsageError for other objects.  allowed: what errors say to give."""
+    """A head of another package; UsageError for other objects.  allowed: said in errors."""
     require_members(head, Head, name, allowed)
     with blaming(name, type(head).__module__):
         config = head.config
