@@ -45,7 +45,7 @@ def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Cells by column: one per position of a list."""
+    """Cells by column; each entry of a list has a column of its own."""
     line: dict[str, Any] = {}
     for name, value in values.items():
         match value:

@@ -47,7 +47,7 @@ def repetition_end(before: Sequence[int], tokens: Sequence[int], limit: int) -> 
 
 
 def _repeats(tokens: Sequence[int]) -> bool:
-    """True if the tokens have one period, of half their number and LONGEST at most."""
+    """True if the tokens repeat one part of at most LONGEST tokens, twice or more."""
     periods = range(1, min(LONGEST, len(tokens) // 2) + 1)
     near = (period for period in periods if tokens[-1] == tokens[-1 - period])  # few: it is fast
     return any(tokens[period:] == tokens[:-period] for period in near)

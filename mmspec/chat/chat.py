@@ -34,7 +34,7 @@ class Chat:
         self.models, self.options, self.conversation = models, options, conversation
         self.speculate = True
         self.context: Sequence[int] = ()
-        """Tokens of a text that answers continue; none if they begin with their first word."""
+        """Last tokens of a text that answers continue; none if they begin a text."""
         self.answer = Answer()
         self._opened: Session | None = None
         self._drafter: OpenDrafter | None = None

@@ -36,7 +36,7 @@ class TreeBlocks(NamedTuple):
     columns: Array
     """[T] the columns of these blocks."""
     index: Array
-    """[m, T] the index in `columns` of each place that a row sees; any for later places."""
+    """[m, T] the index in `columns` of each place that a row sees; arbitrary for later places."""
     mask: Array
     """[m, T] like `Places.mask`, for the places of these blocks."""
     order: Array

@@ -98,7 +98,7 @@ class DeltaMemory(Generic[A]):
 class DeltaStates(Generic[A]):
     """All Gated DeltaNet layers of one sequence.
 
-    `steps` says how the next forward computes its rows: so many one after another, before padding;
+    `steps` says how the next forward computes its rows: as many one by one, before padding;
     None computes all of them so, and 0 in chunks, as a prompt's.
     """
 

@@ -49,7 +49,7 @@ class PlaneGrid(Grid):
     time: int = 0
     """The rotary position in time after the clip's begin; 0 for an image."""
     before: int | None = None
-    """The time of the clip's moment before this one, in whose rotary positions it begins too."""
+    """The `time` of the clip's moment before, whose rotary positions begin where this one's do."""
 
     @property
     def rotary(self) -> list[list[int]]:

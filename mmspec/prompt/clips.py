@@ -13,7 +13,7 @@ from mmspec.prompt.images import ClipPlace, Picture
 FPS = 2.0
 """Frames a second that are taken, unless another number is named."""
 LEAST_FRAMES = 4
-"""Frames that are taken of a short film, if it has so many and no lower limit is named."""
+"""Frames that are taken of a short film, if it has as many and no lower limit is named."""
 MOST_FRAMES = 64
 """Frames of a clip at most, unless another limit is named."""
 ALLOWED_FRAMES, ALLOWED_FPS = 768, 1000
