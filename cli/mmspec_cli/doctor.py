@@ -54,11 +54,19 @@ def _summarize(screen: Screen, report: dict[str, Any]) -> None:
     here = [model["name"] for model in report["models"] if model["found"]]
     rows += [("models here", ", ".join(here)), ("next", report["advice"])]
     with suppress(UsageError):  # a file that is no TOML is among what is needed
-        own = ", ".join(f"{key} = {value}" for key, value in read_config().items()) or "none"
+        config = _without_secret(read_config())
+        own = ", ".join(f"{key} = {value}" for key, value in config.items()) or "none"
         rows += [("defaults", f"{own} ({config_file()})")]
     rows += [(f"needed: {part['what']}", part["fix"]) for part in needed]
     rows += [("optional", f"{optional} more: mmspec doctor --full")] if optional else []
     screen.table(("", ""), rows)
+
+
+def _without_secret(value: Any, key: str = "") -> Any:
+    """The defaults without the API key: people send what doctor prints."""
+    if isinstance(value, dict):
+        return {name: _without_secret(each, name) for name, each in value.items()}
+    return "…" if key == "api-key" else value
 
 
 def _machine(report: dict[str, Any]) -> str:

@@ -7,13 +7,27 @@ import click
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.main import INTERRUPTED
-from mmspec_cli.terminal.answer import answer_report, footer, introduction, remarks, stream
+from mmspec_cli.terminal.answer import (
+    answer_report,
+    ending,
+    footer,
+    introduction,
+    remarks,
+    stream,
+)
 from mmspec_cli.terminal.attachments import unseen_images
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM
 from mmspec_terminal.setup import Setup, shared_options
+
+ENDINGS = {
+    "length": "cut at {} tokens; `max_new_tokens` allows longer answers",
+    "full": "cut at {} tokens: the context is full",
+    "interrupted": "stopped",
+}
+"""The remarks on answers that did not end by themselves."""
 
 
 @click.command(cls=EverydayCommand)
@@ -44,7 +58,6 @@ def generate(
             screen.json(answer_report(chat))
         else:
             screen.note(*remarks(chat.answer, details=setup.details))
-            if chat.answer.finish_reason == "interrupted":
-                screen.note("stopped")
+            screen.note(*ending(chat, ENDINGS))
             screen.note(footer(chat, first, details=setup.details))
     return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0

@@ -7,6 +7,7 @@ from mmspec_cli.terminal.kept_conversations import memory_files
 from mmspec_terminal.options import JSON
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import with_screen
+from mmspec_terminal.wording import counted
 
 
 @click.command()
@@ -19,5 +20,5 @@ def memory(screen: Screen, clear: bool) -> None:
         with write_errors(file):
             file.unlink(missing_ok=True)
     lines = [f"{name}: {size:,} bytes" for name, size in sizes.items()]
-    whole = f"{len(sizes)} files, {sum(sizes.values()):,} bytes" + ", deleted" * clear
+    whole = f"{counted(len(sizes), 'file')}, {sum(sizes.values()):,} bytes" + ", deleted" * clear
     screen.tell({"files": sizes, "deleted": clear}, [*lines, whole])

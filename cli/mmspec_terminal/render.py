@@ -11,6 +11,7 @@ from typing import Any
 
 from PIL.Image import Image
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.control import Control
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -186,7 +187,7 @@ class Screen:
         if self.plain or not self._err.is_terminal:
             return
         self.clear_progress()
-        self._err.out(one_line(text)[: self._err.width - 1], style=QUIET, end="")
+        self._err.out(one_line(text)[: _width(self._err) - 1], style=QUIET, end="")
         self._progress = True
 
     def clear_progress(self) -> None:
@@ -241,14 +242,14 @@ class Screen:
 def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
     """Widths that break no word, the first columns whole; empty if `room` is too narrow."""
     widths = [
-        max((min(len(word), WHOLE_WORD) for word in " ".join(each).split()), default=0)
+        max((min(cell_len(word), WHOLE_WORD) for word in " ".join(each).split()), default=0)
         for each in columns
     ]
     spare = room - GAP * len(widths) - sum(widths)
     if spare < 0:
         return []
     for place, texts in enumerate(columns):
-        more = min(spare, max(map(len, texts)) - widths[place])
+        more = min(spare, max(map(cell_len, texts)) - widths[place])
         widths[place] += more
         spare -= more
     return widths

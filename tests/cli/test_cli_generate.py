@@ -63,6 +63,7 @@ def test_text_goes_to_stdout_and_the_footer_to_stderr(run, pair, red):
     status, out, err = run("generate", red, "--prompt", "What?", *pair, "--details")
     assert (status, out) == (0, expected["text"] + "\n")
     assert f"prompt 0 cached + {expected['prompt_tokens']} new" in err
+    assert "cut at 12 tokens; --max-new-tokens allows longer answers" in err
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,14 @@ def test_a_file_in_another_encoding_is_named_with_the_remedy(run, config):
     assert "config.toml cannot be read: byte 11 is not UTF-8: convert it" in run("chat").err
 
 
+def test_doctor_shows_the_defaults_but_no_secret(run, config):
+    config("seed = 7\napi-key = 'hush'\n[serve]\napi-key = 'hush'\nport = 9\n")
+    out = run("doctor").out
+    assert "seed = 7" in out
+    assert "'port': 9" in out
+    assert "hush" not in out
+
+
 def test_doctor_says_that_the_file_is_wrong(run, config):
     config("modl = 'mini'")
     doctor = run("doctor")

@@ -70,6 +70,12 @@ def test_a_table_breaks_no_words_and_loses_no_column(terminal, capsys, plain, co
     assert out.count("acceptance") == (1 if columns > 60 else 2)
 
 
+def test_a_table_has_room_for_letters_of_two_columns(terminal, capsys):
+    terminal(COLUMNS="60")
+    Screen(plain=True).table(["", "asked"], [["1", "何が写っていますか"], ["2", "what?"]])
+    assert "何が写っていますか" in capsys.readouterr().out
+
+
 def test_a_gain_from_repeated_text_is_called_so():
     answer = Answer(plain_seconds=0.05)
     answer.add(Round([1, 2, 3, 4], 5, 5, 3, by_lookup=True))

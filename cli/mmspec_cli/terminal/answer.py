@@ -1,5 +1,6 @@
 """Shows an answer as it is generated, and what it cost: a line, or a JSON object."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from time import perf_counter
@@ -58,6 +59,14 @@ def stream(answering: Stream, screen: Screen, interrupt: Interrupt) -> float | N
 def remarks(answer: Answer, *, details: bool) -> list[str]:
     """The notes to show; without details not why decoding was plain, which /stats shows."""
     return [note for note in answer.notes if details or note != answer.plain_reason]
+
+
+def ending(chat: Chat, said: Mapping[str, str]) -> list[str]:
+    """The remark on how the last answer ended, if there is one: 'full' is of a full context."""
+    tokens, ended = len(chat.answer.token_ids), chat.answer.finish_reason
+    if ended == "length" and tokens < chat.options.max_new_tokens:
+        ended = "full"
+    return [said[ended].format(tokens)] if ended in said else []
 
 
 def short_footer(answer: Answer, first_token: float | None, context: int) -> str:

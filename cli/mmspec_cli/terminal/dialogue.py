@@ -17,7 +17,7 @@ from mmspec.ground.settings import next_seed
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.absent_models import load_or_pull
-from mmspec_cli.terminal.answer import FASTER, answer_report, footer, remarks, stream
+from mmspec_cli.terminal.answer import FASTER, answer_report, ending, footer, remarks, stream
 from mmspec_cli.terminal.attachments import Attachments, take_images
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
 from mmspec_cli.terminal.kept_conversations import KeptConversations, remember
@@ -244,11 +244,7 @@ class Dialogue:
     def _remark(self, first_token: float | None) -> None:
         """Show how the answer ended, notes that were not shown before, and its cost."""
         screen, answer, details = self.screen, self.chat.answer, self.setup.details
-        tokens, ended = len(answer.token_ids), answer.finish_reason
-        if ended == "length" and tokens < self.chat.options.max_new_tokens:
-            ended = "full"
-        if ended in UNFINISHED:
-            screen.note(UNFINISHED[ended].format(tokens))
+        screen.note(*ending(self.chat, UNFINISHED))
         for note in remarks(answer, details=details):
             self._note_once(note)
         screen.note(footer(self.chat, first_token, details=details))
