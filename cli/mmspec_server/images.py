@@ -183,7 +183,7 @@ class ImageReader:
         raise ImageError(f"not read by this server: send its content in base64{option}")
 
     def _check_pixels(self, content: bytes) -> None:
-        """Refuse by an image's header what would take too much memory to decode."""
+        """Raise ImageError for an image that, by its header, takes too much memory to decode."""
         try:
             file = BytesIO(content)
             # It warns of a size that is checked here.

@@ -213,7 +213,7 @@ class Chat:
         return self.models.positions(self.models.target.chunks(conversation))
 
     def _select_drafter(self, chunks: Sequence[Chunk]) -> OpenDrafter | None:
-        """The drafter for this answer, the last one's for the same views; sees new images."""
+        """The drafter for this answer, the last answer's if the views are; encodes new images."""
         models, options, answer = self.models, self.options, self.answer
         fresh = list(pictures(self._session.fresh(chunks)))
         drafting = drafting_for(models, options, chunks) if self.speculate else PLAIN

@@ -29,7 +29,7 @@ def latest(repository: str) -> Path | None:
 
 
 def delete(repositories: Iterable[str]) -> int:
-    """Delete models from the cache; the bytes that this frees. Raises HubError if none is there."""
+    """Delete models from the cache; returns the bytes freed.  Raises HubError if none is there."""
     from huggingface_hub import CacheNotFound, constants, scan_cache_dir
 
     names = set(repositories)

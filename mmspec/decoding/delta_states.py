@@ -98,8 +98,8 @@ class DeltaMemory(Generic[A]):
 class DeltaStates(Generic[A]):
     """All Gated DeltaNet layers of one sequence.
 
-    `steps` says how the next forward computes its rows: as many one by one, before padding;
-    None computes all of them so, and 0 in chunks, as a prompt's.
+    `steps`: how many rows the next forward computes one by one, before padding; None: all of
+    them, 0: none, but all in chunks, as a prompt's.
     """
 
     def __init__(self, layers: Sequence[int], empty: Snapshot[A]) -> None:

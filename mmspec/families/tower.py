@@ -119,7 +119,7 @@ def mlp(first: Map, activation: Map, second: Map) -> Map:
 
 
 def swiglu(parts: TowerParts) -> Map:
-    """Function of x [P, 2 n] that returns silu(gate) * up, of which x has the gate first."""
+    """Function of x [P, 2 n], the gate and then up, that returns silu(gate) * up."""
 
     def activation(x: Array) -> Array:
         width = x.shape[-1] // 2

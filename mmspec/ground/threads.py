@@ -20,7 +20,7 @@ def default_threads(present: int) -> int:
     """Threads to compute with where a framework would take `present`: at most all cores but one.
 
     All threads wait for the slowest, so one core that another process takes would slow all. A
-    number in the environment stands.
+    number that the user set in the environment holds.
     """
     if any(name in os.environ for name in VARIABLES):
         return present

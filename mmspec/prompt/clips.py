@@ -64,7 +64,7 @@ def spread(total: int, count: int) -> list[int]:
 class Clip(Picture):
     """Frames of a film; `image` is the first of them.
 
-    Two are equal if frames, times and sampling are: frames whose number was named are all shown.
+    Two are equal if frames, times and sampling are: the sampling decides how many are shown.
     """
 
     numbers: tuple[float, ...] = field(default=(), compare=False, repr=False)
