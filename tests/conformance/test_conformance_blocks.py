@@ -5,16 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 from safetensors.numpy import load_file, save_file
+from test_conformance_heads import SAMPLINGS
 from test_conformance_mrope_heads import ASKED as SHOWN
 from test_conformance_mrope_heads import check_lossless
 
 from mmspec.chat.engine import load
+from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
+from mmspec.draft_length.policy import FixedDraftLength
 from support import factory
 from support.conformance_cases import PICTURES
 from support.factory_blocks import deepspec, z_lab
@@ -73,6 +76,42 @@ def test_a_published_drafter_equals_plain(backend, pair_paths, tmp_path, layout)
     head = write(tmp_path / "head", seed=4, **given)
     with load(str(pair_paths[0]), str(head), backend=backend) as engine:
         check_lossless(engine, ASKED)
+
+
+class Cutting:
+    """A draft length that cuts blocks of four, each to another size."""
+
+    def __init__(self):
+        self.chances, self.sizes, self.drafted = [], [], []
+
+    def choose(self, max_gamma, context):
+        return Plan(min(4, max_gamma), pays=self.pays)
+
+    def pays(self, chances):
+        self.chances.append(chances)
+        self.sizes.append(1 + len(self.sizes) % len(chances))
+        return self.sizes[-1]
+
+    def observe(self, round_):
+        self.drafted += [round_.drafted] if round_.drafted else []
+
+
+@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize("variant", ["dflash", "dspark", "dspark mapped"])
+def test_where_a_block_is_cut_changes_no_token(headed, backend, variant, name):
+    def decoded(length):
+        chat = headed[backend, variant].chat(Options(max_new_tokens=9, sampling=SAMPLINGS[name]))
+        chat.reply(*ASKED[0])
+        rounds = chat._session.decode(length, max_tokens=16, stop=(), seed=5)
+        return [token for round_ in rounds for token in round_.tokens]
+
+    cutting = Cutting()
+    assert decoded(cutting) == decoded(FixedDraftLength(0))
+    assert cutting.drafted == cutting.sizes
+    assert set(cutting.sizes) >= {1, 2}
+    for chances in cutting.chances:
+        assert 1 >= chances[0] > 0
+        assert chances == sorted(chances, reverse=True)
 
 
 SECTIONS = {"rope_scaling": {"mrope_section": [8, 4, 4], "mrope_interleaved": True}}

@@ -1,5 +1,6 @@
 """Heads through conversations: never a wrong token, never a stale state, equal on all backends."""
 
+from itertools import product
 from pkgutil import resolve_name
 
 import numpy as np
@@ -15,6 +16,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.ground.entry_points import BACKENDS, registered
 from mmspec.ground.errors import CheckpointError, UsageError
 from support import factory
 from support.conformance_cases import (
@@ -27,6 +29,7 @@ from support.conformance_cases import (
     copied,
     each_with_seeds,
     in_turn,
+    plain_replies,
     questions,
     replies,
 )
@@ -93,26 +96,24 @@ def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
     assert proposals(chat) == proposals(again(chat))
 
 
-@pytest.mark.parametrize("gamma", [3, "auto"])
+BESIDE = [(backend, head, 3) for backend, head in product(registered(BACKENDS), HEADS)]
+BESIDE += [(*each, "auto") for each in in_turn(HEADS)]
+
+
+@pytest.mark.parametrize(("backend", "engine", "gamma"), BESIDE, indirect=["backend", "engine"])
 def test_beside_lookup_the_head_follows_the_text(engine, gamma):
     """The head has not drafted in lookup's rounds, and drafts after them like a cold one."""
     kind = engine.head.kind
     tree = TREES[("chain", "dynamic", "static")[len(kind) % 3]] if gamma == 3 else "auto"
     options = short(drafting=f"{kind}+lookup", gamma=gamma, tree=tree, max_new_tokens=24)
-    chat, plain = (
-        engine.chat(each) for each in (options, short(drafting="none", max_new_tokens=24))
-    )
-    rounds = []
-    for question in (("say: a b c d a b c d a b c", FIRST[1]), None, SECOND, THIRD):
-        for each in (chat, plain):
-            if question is None:
-                each.conversation.undo()
-            else:
-                each.reply(*question)
-        assert chat.answer.token_ids == plain.answer.token_ids
-        assert chat.answer.drafting.spec == options.drafting
-        rounds += [each.by_lookup for each in chat.answer.rounds if each.drafted]
-        assert question is None or proposals(chat) == proposals(again(chat))
+    chat, rounds = engine.chat(options), []
+    for asked in ((("say: a b c d a b c d a b c", FIRST[1]),), (SECOND, THIRD)):
+        chat.conversation.reset()
+        for question, said in zip(asked, plain_replies(engine, options, asked), strict=True):
+            assert chat.reply(*question).token_ids == said
+            assert chat.answer.drafting.spec == options.drafting
+            rounds += [each.by_lookup for each in chat.answer.rounds if each.drafted]
+            assert proposals(chat) == proposals(again(chat))
     assert gamma == "auto" or {*rounds} == {True, False}  # with auto, measured times decide
 
 
@@ -180,42 +181,6 @@ def test_a_round_reads_from_the_device_once(engine, backend, monkeypatch):
     rounds = chat._session.decode(FixedDraftLength(3), max_tokens=10, stop=(), seed=0)
     counted = [reads["all"] for _ in rounds]
     assert counted == list(range(1, len(counted) + 1))
-
-
-class Cutting:
-    """A draft length that cuts blocks of four, each to another size."""
-
-    def __init__(self):
-        self.chances, self.sizes, self.drafted = [], [], []
-
-    def choose(self, max_gamma, context):
-        return Plan(min(4, max_gamma), pays=self.pays)
-
-    def pays(self, chances):
-        self.chances.append(chances)
-        self.sizes.append(1 + len(self.sizes) % len(chances))
-        return self.sizes[-1]
-
-    def observe(self, round_):
-        self.drafted += [round_.drafted] if round_.drafted else []
-
-
-@pytest.mark.parametrize("name", SAMPLINGS)
-@pytest.mark.parametrize("variant", ["dflash", "dspark", "dspark mapped"])
-def test_where_a_block_is_cut_changes_no_token(headed, backend, variant, name):
-    def decoded(length):
-        chat = headed[backend, variant].chat(short(sampling=SAMPLINGS[name]))
-        chat.reply(*FIRST)
-        rounds = chat._session.decode(length, max_tokens=16, stop=(), seed=5)
-        return [token for round_ in rounds for token in round_.tokens]
-
-    cutting = Cutting()
-    assert decoded(cutting) == decoded(FixedDraftLength(0))
-    assert cutting.drafted == cutting.sizes
-    assert set(cutting.sizes) >= {1, 2}
-    for chances in cutting.chances:
-        assert 1 >= chances[0] > 0
-        assert chances == sorted(chances, reverse=True)
 
 
 @pytest.mark.parametrize("variant", HEADS)

@@ -1,8 +1,7 @@
 """What every backend is asked: conversations of all shapes, and what a cold run answers."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations, product
 from typing import Any
 
@@ -126,10 +125,15 @@ def by_turns(cases: Iterable[Any], backend: str, first_seed: int, turn: int = 0)
     return list(cases) if first_seed else list(cases)[(turn + (backend == "torch")) % 2 :: 2]
 
 
-def in_turn(values: Iterable[Any]) -> list[Any]:
-    """Backends and values, to parametrize by: each value on one backend, in turn."""
-    names = sorted(registered(BACKENDS))
-    return [(names[number % len(names)], value) for number, value in enumerate(values)]
+def in_turn(values: Iterable[Any], *, others: bool = False) -> list[Any]:
+    """Backends and values, to parametrize by: each value on one backend, in turn.
+
+    others: on the other backends too, in slow tests.
+    """
+    names, values = sorted(registered(BACKENDS)), list(values)
+    chosen = [(names[number % len(names)], value) for number, value in enumerate(values)]
+    rest = [pair for pair in product(names, values) if others and pair not in chosen]
+    return chosen + [pytest.param(*pair, marks=pytest.mark.slow) for pair in rest]
 
 
 PICTURES = [picture(seed) for seed in range(7)]
@@ -162,16 +166,30 @@ def plainly(options: Options) -> Options:
     )
 
 
-@cache
+KNOWN: dict[tuple[Any, ...], Any] = {}
+"""What `once` has computed."""
+
+
+def once(models: Models, options: Options, *asked: Any, compute: Callable[[], Any]) -> Any:
+    """What comes of a question, computed once: without a draft for all models of one target."""
+    target = models.target
+    own = target.directory, target.model.dtype, target.model.quantize, models.backend.name
+    key = own if options.drafting == "none" else (models,), options, asked
+    if key not in KNOWN:
+        KNOWN[key] = compute()
+    return KNOWN[key]
+
+
 def plain_replies(models: Models, options: Options, asked: tuple[Question, ...]) -> list[list[int]]:
-    """The ids of all answers without a draft, decoded once for all draftings."""
-    return replies(models.chat(options), asked)
+    """The ids of all answers without a draft."""
+    plain = plainly(options)
+    return once(models, plain, asked, compute=lambda: replies(models.chat(plain), asked))
 
 
 def check_replies(models: Models, options: Options, asked: Iterable[Question]) -> Chat:
     """A chat that has been asked all questions, its answers held to plain decoding's."""
     chat, asked = models.chat(options), tuple((text, tuple(shown)) for text, shown in asked)
-    assert replies(chat, asked) == plain_replies(models, plainly(options), asked), options
+    assert replies(chat, asked) == plain_replies(models, options, asked), options
     return chat
 
 
@@ -216,29 +234,25 @@ def logits(chat: Chat) -> np.ndarray:
     return chat._session.target.logits()
 
 
-@cache
 def cold_answer(
-    models: Models,
-    options: Options,
-    turns: tuple[Turn, ...],
-    question: Question,
-    speculate: bool,
-    _stop: frozenset[int],
+    models: Models, options: Options, turns: tuple[Turn, ...], question: Question, speculate: bool
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """The outcome and the logits of a new chat after `turns`, decoded once for each state."""
-    chat = models.chat(options, Conversation(None, list(turns)))
-    chat.speculate = speculate
-    chat.reply(*question)
-    return outcome(chat), logits(chat)
+    """The outcome and the logits of a new chat after `turns`."""
+
+    def compute() -> tuple[dict[str, Any], np.ndarray]:
+        chat = models.chat(options, Conversation(None, list(turns)))
+        chat.speculate = speculate
+        chat.reply(*question)
+        return outcome(chat), logits(chat)
+
+    return once(models, options, turns, question, speculate, compute=compute)
 
 
 def check_like_cold(chat: Chat, question: Question) -> None:
     """Ask, and hold the answer to a cold run's and to plain decoding's."""
     state = tuple(chat.conversation.turns), question, chat.speculate
-    stop = chat.models.target.tokenizer.eos_ids
     fresh, (plain, expected) = (
-        cold_answer(chat.models, each, *state, stop)
-        for each in (chat.options, plainly(chat.options))
+        cold_answer(chat.models, each, *state) for each in (chat.options, plainly(chat.options))
     )
     chat.reply(*question)
     assert outcome(chat) == fresh[0]
