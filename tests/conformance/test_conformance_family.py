@@ -1,10 +1,6 @@
 """The family and the backend of docs/extending.md, installed beside this package, run."""
 
 import json
-import re
-import sys
-from importlib import invalidate_caches
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,38 +13,25 @@ from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import MmspecError
 from mmspec.prompt.images import picture_from
 from mmspec_cli.main import main
-from support import factory
+from support import extending_page, factory
 from support.conformance_cases import check_replies
+from support.extending_page import block
 from support.factory_layouts import write_json
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
-
-
-def block(language, word):
-    """The page's only block of a language that holds `word`."""
-    blocks = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    [found] = [block for block in blocks if word in block]
-    return found
+BACKEND = block("python", "class NumpyBackend")
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
+def installed(tmp_path):
     """The page's entry points and code where pip would have put them."""
-    site = tmp_path / "site"
-    points = block("toml", "mmspec.families") + block("toml", "mmspec.backends")
-    points = re.sub(r'project\.entry-points\."(.*?)"', r"\1", points).replace('"', "")
-    information = site / "colours-1.0.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: colours\n")
-    (information / "entry_points.txt").write_text(points)
-    (site / "colours_family.py").write_text("from support.toy_family.family import *\n")
-    (site / "numpy_llama.py").write_text("from support.numpy_llama import *\n")
-    (site / "numpy_backend.py").write_text(block("python", "class NumpyBackend"))
-    monkeypatch.syspath_prepend(site)
-    invalidate_caches()
-    yield
-    for module in ("colours_family", "numpy_llama", "numpy_backend"):
-        sys.modules.pop(module, None)
+    groups = "mmspec.families", "mmspec.backends"
+    code = {
+        "colours_family": "from support.toy_family.family import *\n",
+        "numpy_llama": "from support.numpy_llama import *\n",
+        "numpy_backend": BACKEND,
+    }
+    with extending_page.installed(tmp_path / "site", groups, **code):
+        yield
 
 
 @pytest.fixture
@@ -118,4 +101,4 @@ def test_check_runs_on_the_backend_of_the_page(installed, path, tmp_path, capsys
     words = ["--model", path, "--draft", path, "--backend", "numpy", "--max-new-tokens", "8"]
     assert main(["check", *map(str, words), "--prompt", "Why?"]) == 0
     assert "identical" in capsys.readouterr().out
-    assert len(block("python", "class NumpyBackend").splitlines()) <= 150
+    assert len(BACKEND.splitlines()) <= 150

@@ -2,10 +2,8 @@
 
 import re
 import sys
-import tomllib
 from dataclasses import replace
 from importlib import invalidate_caches
-from pathlib import Path
 
 import pytest
 
@@ -16,32 +14,25 @@ from mmspec.ground.errors import PluginError, UsageError
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_cli.main import main
+from support import extending_page
+from support.extending_page import PAGE, block
 from support.scripted_engine import picture
 
-PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
-
-
-def block(language):
-    """The page's first block of a language."""
-    return re.search(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+CODE = block("python", "class RepeatHead")
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
+def installed(tmp_path):
     """The page's code where pip would have put it."""
-    site = tmp_path / "site"
-    (site / "repeat_drafter-1.0.dist-info").mkdir(parents=True)
-    (site / "repeat_drafter.py").write_text(block("python"))
-    [(group, points)] = tomllib.loads(block("toml"))["project"]["entry-points"].items()
-    lines = [f"[{group}]", *(f"{kind} = {place}" for kind, place in points.items())]
-    information = site / "repeat_drafter-1.0.dist-info"
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: repeat-drafter\n")
-    (information / "entry_points.txt").write_text("\n".join(lines))
-    monkeypatch.syspath_prepend(site)
-    invalidate_caches()
-    sys.modules.pop("repeat_drafter", None)
-    yield
-    sys.modules.pop("repeat_drafter", None)
+    with extending_page.installed(tmp_path / "site", ("mmspec.drafters",), repeat_drafter=CODE):
+        yield
+
+
+def executed():
+    """What the page's code defines."""
+    page = {}
+    exec(CODE, page)
+    return page
 
 
 @pytest.fixture
@@ -49,7 +40,7 @@ def directory(tmp_path):
     """The page's draft/, without weights."""
     directory = tmp_path / "draft"
     directory.mkdir()
-    config = re.search(r"draft/config.json +({.*?})", PAGE.read_text(encoding="utf-8"))[1]
+    config = re.search(r"draft/config.json +({.*?})", PAGE)[1]
     (directory / "config.json").write_text(config)
     return directory
 
@@ -153,8 +144,7 @@ def test_a_kind_that_names_another_drafting_is_refused(pair_paths, kind):
     + [f"RepeatDrafter.{name}" for name in ("length", "extend", "rewind", "draft", "commit")],
 )
 def test_a_member_that_is_missing_is_named_on_loading(pair_paths, member):
-    page = {}
-    exec(block("python"), page)
+    page = executed()
     owner, name = member.split(".")
     delattr(page[owner], name)
     with pytest.raises(UsageError, match=f"is a {owner} without {name}: give a"):
@@ -162,16 +152,14 @@ def test_a_member_that_is_missing_is_named_on_loading(pair_paths, member):
 
 
 def test_a_head_without_a_kind_is_refused(pair_paths):
-    page = {}
-    exec(block("python"), page)
+    page = executed()
     page["RepeatHead"].config = {}
     with pytest.raises(UsageError, match="`config` of `draft` is a dict: give a"):
         load(str(pair_paths[0]), page["RepeatHead"](), backend="torch")
 
 
 def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
-    page = {}
-    exec(block("python"), page)
+    page = executed()
     with load(str(pair_paths[0]), page["RepeatHead"](), backend="torch") as engine:
         drafted, plain = engine.chat(Options(max_new_tokens=12)), Options(drafting="none")
         answer = drafted.reply("What is this?", picture(1))
@@ -191,8 +179,7 @@ def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
 
 
 def test_options_may_name_the_kind_of_an_object(pair_paths):
-    page = {}
-    exec(block("python"), page)
+    page = executed()
     page["RepeatHead"].config = replace(page["RepeatHead"].config, kind="mine")
     with load(str(pair_paths[0]), page["RepeatHead"](), backend="torch", ready=False) as engine:
         for drafting in ("mine", "mine+lookup"):
