@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -35,14 +35,17 @@ ALLOWED = {
 """What the page's table lets each package import; a clause may be for some files alone."""
 
 
-def named(file: Path) -> Iterator[str]:
+@cache
+def named(file: Path) -> list[str]:
     """Every module that a file imports, also inside functions and TYPE_CHECKING."""
+    found = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{file}: a relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 def allowed(package: str, file: Path) -> set[str]:

@@ -7,6 +7,7 @@ and, less, on every image in it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import sha256
 
 import numpy as np
@@ -48,6 +49,7 @@ def logits(seed: int, sequence: Sequence[Item], vocabulary: int) -> np.ndarray:
     return recent + normals((seed, *images), vocabulary) if images else recent
 
 
+@lru_cache(maxsize=10_000)
 def normals(key: Sequence[Item], size: int) -> np.ndarray:
     digest = sha256("/".join(map(str, key)).encode()).digest()
     return np.random.default_rng(list(digest)).normal(size=size).astype(np.float32)
