@@ -29,7 +29,7 @@ COMMA := ,
 SITE := "mkdocs-material>=9.7"
 
 IMAGE ?= $(wildcard models/mmspec_models/samples/shapes.png)
-PYTEST_ARGS ?= -n auto --maxprocesses 4
+PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help setup chat test real results gpu check lint docs-cli site picture clean
 

@@ -98,7 +98,8 @@ def test_it_is_the_default_where_the_checkpoint_has_it(engine, path, backend):
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
 def test_answers_are_the_same_bits(path, backend, dtype, near):
     """Also with images, after undo and retry, and beside a chat that reads all anew."""
-    some = [case for case in cases(["mtp"]) if case.shape not in TREES][::8]
+    some = [case for case in cases(["mtp"]) if case.shape not in TREES]
+    some = some[8 * (backend == "torch") :: 16]
     with load(str(path), backend=backend, dtype=dtype) as engine:
         check_same_bits(engine, some, 10)
 

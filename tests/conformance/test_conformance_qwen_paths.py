@@ -23,7 +23,10 @@ from support.factory_qwen import ALL_MAKERS, QWENS, as_on_the_hub
 BUDGET = 10
 
 
-@pytest.mark.parametrize("drafting", ["none", "P"])
+CACHED = [(backend, *case) for backend, case in in_turn(product(["none", "P"], QWENS))]
+
+
+@pytest.mark.parametrize(("backend", "drafting", "kind"), CACHED, indirect=["backend", "kind"])
 def test_a_cached_image_keeps_what_deepstack_adds(qwen, oracle, drafting):
     """Also after undo, and where another image was in the same place."""
     options = Options(drafting=drafting, gamma=3, max_new_tokens=BUDGET)

@@ -16,6 +16,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.exactness.probe import find_exact_rows
 from mmspec.ground.errors import UsageError
+from support.conformance_cases import in_turn
 from support.exactness_cases import TREES, cases, check_same_bits
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
@@ -152,7 +153,7 @@ def _allocated(backend, target, draft):
 DRAFTERS = ["dflash", "dspark", "eagle3", "medusa", "lookup", "eagle3+lookup"]
 
 
-@pytest.mark.parametrize("kind", DRAFTERS)
+@pytest.mark.parametrize(("backend", "kind"), in_turn(DRAFTERS, others=True), indirect=["backend"])
 def test_heads_and_lookup_draft_chains_with_the_same_bits(backend, path, checkpoints, kind):
     """Over turns, undo and retry, with images; some of their tokens are right."""
     head = kind.removesuffix("+lookup")

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor
 
+from support import scripted
 from support import sequence_helpers as helpers
 from support.transformers_oracle import llama_layer, outputs
 from support.vispec_oracle import ViSpec
@@ -253,7 +254,4 @@ def eagle2(reference: Reference, width: int, nodes: int, depth: int) -> set[tupl
 
 def paths(draft: Any) -> set[tuple[int, ...]]:
     """Every node of a tree by the tokens that lead to it."""
-    found: list[tuple[int, ...]] = []
-    for token, parent in zip(draft.ids.tolist(), draft.parents.tolist(), strict=True):
-        found.append((*(found[parent] if parent >= 0 else ()), token))
-    return set(found)
+    return {*map(tuple, scripted.paths(draft.ids.tolist(), draft.parents.tolist()))}
