@@ -23,20 +23,31 @@ SIXEL_TERMINALS = ("foot", "mlterm", "contour", "yaft")
 def preview(image: Image.Image, width: int) -> RenderableType:
     """A preview of at most COLUMNS by ROWS, on a terminal of `width` columns.
 
-    Graphics are for terminals that name themselves in the environment: to ask them would take keys
-    that were typed meanwhile.
+    Graphics are for terminals that name themselves in the environment, and say how many pixels they
+    have: to ask them would take keys that were typed meanwhile.
     """
     scale = min(min(COLUMNS, width) / image.width, 2 * ROWS / image.height)
     columns = max(round(image.width * scale), 1)
     rows = max(round(image.height * scale / 2), 1)  # a row is as high as two columns are wide
-    if "TMUX" in os.environ:  # it passes no graphics on
-        return half_blocks(image, columns, rows)
-    term = os.environ.get("TERM", "")
-    if term in ("xterm-kitty", "xterm-ghostty"):
-        return _pixels("tgp")(image, columns, rows)
-    if os.environ.get("TERM_PROGRAM") in SIXEL_PROGRAMS or term.startswith(SIXEL_TERMINALS):
-        return _pixels("sixel")(image, columns, rows)
+    program, term = os.environ.get("TERM_PROGRAM"), os.environ.get("TERM", "")
+    is_kitty = term in ("xterm-kitty", "xterm-ghostty")
+    is_sixel = program in SIXEL_PROGRAMS or term.startswith(SIXEL_TERMINALS)
+    # tmux passes no graphics on.
+    if "TMUX" not in os.environ and (is_kitty or is_sixel) and _says_its_pixels():
+        return _pixels("tgp" if is_kitty else "sixel")(image, columns, rows)
     return half_blocks(image, columns, rows)
+
+
+def _says_its_pixels() -> bool:
+    """True if the terminal's size is also known in pixels."""
+    try:
+        import fcntl
+        import termios
+
+        size = fcntl.ioctl(sys.stdout.fileno(), termios.TIOCGWINSZ, bytes(8))
+    except (ImportError, OSError):
+        return False
+    return all(memoryview(size).cast("H"))
 
 
 def _pixels(protocol: str) -> Callable[[Image.Image, int, int], RenderableType]:

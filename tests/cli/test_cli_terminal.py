@@ -187,13 +187,14 @@ def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, pai
     leave(terminal)
 
 
-def test_pixels_are_shown_without_asking_what_the_terminal_draws(open_terminal, pair, red):
+@pytest.mark.parametrize("pixels", [0, 800])
+def test_pixels_are_shown_without_asking_what_the_terminal_draws(open_terminal, pair, red, pixels):
     """A question would take keys that were typed meanwhile for its answer."""
     command = [sys.executable, "-m", "mmspec_cli", "chat", red.name, *pair]
-    terminal = open_terminal(execute, command, TERM_PROGRAM="iTerm.app")
+    terminal = open_terminal(execute, command, pixels=pixels, TERM_PROGRAM="iTerm.app")
     shown = terminal.wait(IMAGE_PROMPT)
-    assert ("\x1bP" in shown) == ("TMUX" not in os.environ)
-    assert "\x1b[c" not in shown
+    assert ("\x1bP" in shown) == (pixels > 0 and "TMUX" not in os.environ)
+    assert not re.search(r"\x1b\[(c|16t)", shown)
     leave(terminal)
 
 

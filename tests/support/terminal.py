@@ -40,13 +40,14 @@ class Terminal:
         arguments: list[str],
         directory: Path,
         columns: int = 80,
+        pixels: int = 0,
         **variables: str,
     ) -> None:
         self.screen = ""
         self.read_to = 0
         self.fd, terminal = pty.openpty()
         self._before = termios.tcgetattr(self.fd)
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, pixels, pixels))
         variables |= {"TERM": "xterm-256color", "XDG_STATE_HOME": str(directory), "NO_COLOR": ""}
         self.process = start_process(
             main, arguments, terminal=terminal, directory=directory, **variables
