@@ -125,7 +125,7 @@ def test_ctrl_c_while_the_process_ends_shows_no_traceback():
     assert (child.communicate(timeout=PATIENCE)[1], child.returncode) == ("", -signal.SIGINT)
 
 
-def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
+def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal, tmp_path):
     terminal.wait(IMAGE_PROMPT)
     assert not terminal.echoes()  # the prompt shows the keys itself
     terminal.type("what is it?\r")
@@ -138,11 +138,16 @@ def test_what_is_typed_during_an_answer_waits_for_the_prompt(terminal):
 
     terminal.type("\x15and now?\r")
     terminal.wait(TEXT)
+    terminal.type("\x1b[200~two\nlines\x1b[201~\r\x03")
+    terminal.wait(r"stopped; /retry[\s\S]*" + PROMPT + r"[\s\S]*two[\s\S]*lines")
+    terminal.wait(TEXT)
     terminal.type("\x04")  # leaves, but not in the middle of an answer
     terminal.wait(r"[\s\S]{600}")
     terminal.type("\x03")
     terminal.wait(r"stopped; /retry[\s\S]*peak")
     assert terminal.status() == 0
+    assert terminal.screen.count("\x1b[?2004h") == 7
+    assert "+two\n+lines\n" in (tmp_path / "mmspec" / "history").read_text()
 
 
 def test_a_second_ctrl_c_loses_no_line_about_the_answer(terminal):

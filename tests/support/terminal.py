@@ -21,7 +21,7 @@ PATIENCE = 120
 TEXT = r"tokens\x1b\[0m\r\x1b\[2K(?!\x1b\[2mreading)(?:[^\x1b]|\x1b\[[\d;]*m){30}"
 """The first of an answer, some of it in colours: what follows the last line of progress."""
 
-PROMPT = r"\x1b\[\?2004h[\s\S]*?>"
+PROMPT = r"\x1b\[\?2004h(?:\x1b\[[\d;?]*[A-Za-z])*(?:\[.*?\] )?>"
 """A prompt: bracketed paste is switched on where one begins."""
 
 OWN = r"\x1b\[[\d;?]*[A-Za-z]"

@@ -16,6 +16,9 @@ ENDING = (signal.SIGTERM,) if sys.platform == "win32" else (signal.SIGTERM, sign
 LOCAL_FLAGS = 3
 """Index of the local flags in the list of termios' attributes."""
 
+MARKED_PASTES, PLAIN_PASTES = b"\x1b[?2004h", b"\x1b[?2004l"
+"""What lets a terminal mark the ends of what is pasted, and no longer."""
+
 
 @dataclass(slots=True)
 class Interrupt:
@@ -70,6 +73,7 @@ def deferred_interrupt() -> Iterator[Interrupt]:
 def hidden_typing() -> Iterator[None]:
     """Context in which the terminal does not echo keys and saves them for the next prompt.
 
+    The terminal marks the ends of what is pasted, as at a prompt: its lines stay one question.
     Ctrl-C and Ctrl-Z still work. The terminal's settings are restored on leaving and while Ctrl-Z
     suspends the command. Does nothing without termios.
     """
@@ -83,11 +87,14 @@ def hidden_typing() -> Iterator[None]:
     hidden = [*visible]
     hidden[LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON)
     hidden[LOCAL_FLAGS] |= termios.NOFLSH  # Ctrl-C drops neither what was typed nor the output
+    has_modes = os.environ.get("TERM") != "dumb"
 
     def become(attributes: list[Any]) -> None:
+        pastes = MARKED_PASTES if attributes is hidden else PLAIN_PASTES
         with suppress(OSError, termios.error):  # a terminal that was closed
             if os.tcgetpgrp(terminal) == os.getpgrp():  # in the background it is another job's
                 termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+                os.write(sys.stdout.fileno(), pastes * has_modes)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         become(visible)
