@@ -2,14 +2,14 @@
 
 import json
 import re
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from threading import Lock
 from typing import Any
 
 import numpy as np
-from llguidance import LLMatcher, LLTokenizer
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 from numpy.typing import NDArray
 
 from mmspec.chat.loaded_model import LoadedModel
@@ -28,10 +28,16 @@ SUPPORTED = "https://github.com/guidance-ai/llguidance/blob/main/docs/json_schem
 WRAPPING = re.compile(r"^(at \d+\(\d+\): )?(failed to compile JSON schema: )?| \d+ \| start: .*")
 """What llguidance writes around its reason: places in a grammar, and the grammar."""
 
-VALUES = ("const", "enum", "default", "examples")
-"""Keywords of a schema that hold values, which are no schemas."""
-NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
-"""Keywords of a schema that hold schemas by names, which are no keywords."""
+LIMITS = LLParserLimits(max_grammar_size=50_000, max_items_in_row=50_000, step_max_items=10_000_000)
+"""Symbols of a grammar, and choices that it has at a time: no more than symbols, so that a schema
+which is too large is refused before the answer, and not where its choices come.
+"""
+
+MOST_LEVELS, STACK_BYTES = 20_000, 2**28
+"""Schemas within each other, along references, and the stack of the thread that compiles them.
+
+llguidance calls itself for each, and the process ends where its stack does: half of it is enough.
+"""
 
 
 class Grammars:
@@ -40,21 +46,17 @@ class Grammars:
     def __init__(self, target: LoadedModel) -> None:
         self._target = target
         self._size = target.model.config.text.vocab_size
-        self._lock = Lock()
+        self._lock = threading.Lock()
 
     def json(self, schema: Mapping[str, Any], param: str) -> OpenConstraint:
         """What opens a constraint to JSON texts of a schema.
 
         Raises ApiError, naming the field `param`, for a schema that cannot be enforced.
         """
-        constraint = self._constraint(f"start: {_object(schema)}", param)
-        objects = [*_objects(schema)]
-        for others in (True, False):
-            alike = (properties for properties, may in objects if may == others)
-            most = max(alike, key=_optional, default=[])
-            if _optional(most):  # what is required is no choice
-                self._check_room(most, others, param)
-        return constraint
+        if (levels := _levels(schema)) > MOST_LEVELS:
+            reason = f"{levels} schemas may lie within each other, {MOST_LEVELS} are allowed"
+            raise _refusal(param, f"{reason}: nest less, or use fewer `$ref`s")
+        return self._constraint(f"start: {_object(schema)}", param)
 
     def calls(self, form: CallForm, tools: Sequence[Tool], most: int | None) -> OpenConstraint:
         """What opens a constraint to calls of tools, one at least, each with its own arguments.
@@ -78,58 +80,26 @@ class Grammars:
         parts = re.split(f"({'|'.join(map(re.escape, marks)) or '(?!)'})", text)
         return " ".join(marks.get(part, _text(part)) for part in parts if part)
 
-    def _check_room(self, properties: Sequence[bool], others: bool, param: str) -> None:
-        """Raise ApiError if an object's grammar does not hold its properties; see `_holds`."""
-        if self._holds(properties, others):
-            return
-        counts = range(len(properties))
-        most = bisect_left(counts, True, key=lambda n: not self._holds(properties[:n], others)) - 1
-        reason = (
-            f"{param} cannot be enforced: of one object's properties {_optional(properties)} may "
-            f"be left out, and a grammar holds {_optional(properties[:most])} of them: require "
-            "more of the properties, or give fewer"
-        )
-        raise ApiError(400, reason, param, "invalid_value")
-
-    def _holds(self, properties: Sequence[bool], others: bool) -> bool:
-        """True if an object's grammar has room for its choices among the properties.
-
-        properties: of each whether it is required.  others: whether the object may have others,
-        which are a choice too.
-        """
-        names = [*map(str, range(len(properties)))]
-        required = [name for name, needed in zip(names, properties, strict=True) if needed]
-        schema = {
-            "type": "object",
-            "properties": dict.fromkeys(names, True),
-            "required": required,
-            "additionalProperties": others,
-        }
-        # The most choices are before a required property and, in the end, before the last one.
-        text = json.dumps(dict.fromkeys([*required, *names[-1:]]))
-        tokens = self._vocabulary.greedy_tokenize(text)
-        grammar = LLMatcher.grammar_from_lark(f"start: {_object(schema)}")
-        matcher = LLMatcher(self._vocabulary, grammar, log_level=0)
-        return bool(matcher.consume_tokens(tokens))
-
     def _constraint(self, lark: str, param: str) -> OpenConstraint:
-        with self._lock:  # of several threads one builds it, before any other method needs it
-            vocabulary = self._vocabulary
-        grammar = LLMatcher.grammar_from_lark(lark)
-        failed, reasons = LLMatcher.validate_grammar_with_warnings(grammar, vocabulary)
-        matcher = LLMatcher(vocabulary, grammar, log_level=0)
+        matcher = self._matcher(LLMatcher.grammar_from_lark(lark))
 
         def opened() -> GrammarConstraint:
             return GrammarConstraint(matcher.deep_copy(), self._size)
 
         try:
-            if failed:
-                raise UsageError(WRAPPING.sub("", " ".join(reasons[0].split()))[:300])
             opened().allowed()
         except UsageError as error:
-            reason = f"{param} cannot be enforced: {error}; {SUPPORTED} lists what is allowed"
-            raise ApiError(400, reason, param, "invalid_value") from error
+            raise _refusal(param, f"{error}; {SUPPORTED} lists what is allowed") from error
         return opened
+
+    def _matcher(self, grammar: str) -> LLMatcher:
+        """A grammar's matcher, built on a thread of its own with a large stack."""
+        with ThreadPoolExecutor(1, "grammar") as thread:
+            with self._lock:  # of several threads one reads the vocabulary and sets the size
+                vocabulary, before = self._vocabulary, threading.stack_size(STACK_BYTES)
+                built = thread.submit(LLMatcher, vocabulary, grammar, log_level=0, limits=LIMITS)
+                threading.stack_size(before)
+            return built.result()
 
     @cached_property
     def _vocabulary(self) -> LLTokenizer:
@@ -153,12 +123,7 @@ class GrammarConstraint:
         """[V] True for each token that may come next."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error():
-            nothing = self._matcher.get_error().startswith("NoExtensionBias")
-            raise UsageError(
-                "no JSON text obeys the schema: does a `$ref` lead only to itself?"
-                if nothing
-                else "the schema is too large: give fewer properties"
-            )
+            raise UsageError(_reason(self._matcher.get_error()))
         return np.unpackbits(bits, count=self._size, bitorder="little").astype(bool)
 
     def advance(self, token: int) -> None:
@@ -170,29 +135,31 @@ def _object(schema: Mapping[str, Any]) -> str:
     return f"%json {json.dumps({'x-guidance': LAYOUT, **schema})}"
 
 
-def _objects(schema: Mapping[str, Any]) -> Iterator[tuple[list[bool], bool]]:
-    """Of every object in a schema: which properties are required, and if it may have others."""
-    parts: list[Any] = [schema]
+def _levels(schema: Mapping[str, Any]) -> int:
+    """The most schemas that lie within each other if no reference is followed twice."""
+    references, deepest = set[str](), 0
+    parts: list[tuple[Any, int]] = [(schema, 1)]
     while parts:
-        part = parts.pop()
-        if isinstance(part, list):
-            parts += part
-        elif isinstance(part, dict):
-            for keyword, value in part.items():
-                if keyword in NAMED and isinstance(value, dict):
-                    parts += value.values()
-                elif keyword not in VALUES:
-                    parts.append(value)
-            properties, required = part.get("properties"), part.get("required")
-            if isinstance(properties, dict):
-                needed = {*map(str, required if isinstance(required, list) else [])}
-                others = part.get("additionalProperties") is not False
-                others |= "patternProperties" in part
-                yield [name in needed for name in properties], others
+        part, depth = parts.pop()
+        deepest = max(deepest, depth)
+        if isinstance(part, dict) and isinstance(reference := part.get("$ref"), str):
+            references.add(reference)
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        parts += [(each, depth + 1) for each in inner]
+    return (1 + len(references)) * deepest
 
 
-def _optional(properties: Sequence[bool]) -> int:
-    return properties.count(False)
+def _reason(error: str) -> str:
+    """llguidance's error as a sentence."""
+    if error.startswith("NoExtensionBias"):
+        return "no JSON text obeys the schema: does a `$ref` lead only to itself?"
+    if re.search("too big|too large|panic|Current row", error):
+        return "the schema is too large: give fewer properties or values"
+    return WRAPPING.sub("", " ".join(error.split()))[:300]
+
+
+def _refusal(param: str, reason: str) -> ApiError:
+    return ApiError(400, f"{param} cannot be enforced: {reason}", param, "invalid_value")
 
 
 def _called(function: Mapping[str, Any], key: str) -> str:
