@@ -1,5 +1,6 @@
 """Reads a checkpoint's config.json as transformers does; each family reads its own keys."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -67,7 +68,7 @@ def config_of(values: dict[str, Any], file: Path) -> ModelConfig:
         family=family,
         text=read.text,
         quantization=read_quantization(whole),
-        eos_token_ids=_stop_tokens(read.block, file.parent),
+        eos_token_ids=_stop_tokens((read.block, whole), file.parent, family.stop_tokens),
         dtype=read_dtype(whole, read.block),
         vision=read.vision,
         image_token_id=read.image_token_id,
@@ -97,14 +98,18 @@ def _affine(block: Block) -> Quantization:
     return block.record(Quantization, bits=4, group_size=64, by_path={})
 
 
-def _stop_tokens(text: Block, directory: Path) -> tuple[int, ...]:
-    file = directory / "generation_config.json"
-    generation = Block.of(file) if is_there(file) else text
-    source = generation if generation.get("eos_token_id") is not None else text
-    if isinstance(source.get("eos_token_id"), list):
-        ids: tuple[int, ...] = source.read("eos_token_id", tuple[TokenId, ...], ())
-        return ids
-    return (source.read("eos_token_id", TokenId, 2),)
+def _stop_tokens(
+    blocks: Sequence[Block], directory: Path, default: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Those that generation_config.json names, else the first of `blocks` that names any."""
+    file, key = directory / "generation_config.json", "eos_token_id"
+    for block in (*([Block.of(file)] if is_there(file) else ()), *blocks):
+        if isinstance(block.get(key), list):
+            ids: tuple[int, ...] = block.read(key, tuple[TokenId, ...], ())
+            return ids
+        if block.get(key) is not None:
+            return (block.read(key, TokenId, None),)
+    return default
 
 
 def read_dtype(*blocks: Block) -> str | None:

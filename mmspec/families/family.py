@@ -126,12 +126,16 @@ class Family:
     """Beginnings of names in files, in any layout, and the canonical ones."""
     hub_prefixes: Prefixes = (("language_model.", "model."),)
     """Beginnings of canonical names, and those in the files of mlx-vlm and mlx-lm."""
+    stop_tokens: tuple[int, ...] = ()
+    """Tokens that end an answer if the files name none; the tokenizer's own ends it too."""
 
 
-def text_family(model_type: str, image_tokens: ImageTokens, decoder: Decoder) -> Family:
+def text_family(
+    model_type: str, image_tokens: ImageTokens, decoder: Decoder, stop_tokens: tuple[int, ...] = ()
+) -> Family:
     """A family of decoders without eyes."""
 
     def read(whole: Block) -> Architecture:
         return Architecture(whole, decoder(whole))
 
-    return Family(model_type, image_tokens, read)
+    return Family(model_type, image_tokens, read, stop_tokens=stop_tokens)

@@ -195,4 +195,5 @@ LLAVA = Family(
         ("lm_head.", "language_model.lm_head."),
         ("vision_tower.", "vision_tower.vision_model."),
     ),
+    stop_tokens=LLAMA.stop_tokens,
 )

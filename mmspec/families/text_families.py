@@ -88,6 +88,6 @@ def _read_qwen3_text(text: Block) -> TextConfig:
     return read_qwen3(text)
 
 
-LLAMA = text_family("llama", ImageTokens("<image>"), read_llama)
+LLAMA = text_family("llama", ImageTokens("<image>"), read_llama, stop_tokens=(2,))
 QWEN2 = text_family("qwen2", QWEN_IMAGE, read_qwen2)
 QWEN3 = text_family("qwen3", QWEN_IMAGE, _read_qwen3_text)

@@ -86,6 +86,19 @@ def test_stop_tokens_are_those_of_generation(tmp_path):
         assert read_config(path).eos_token_ids == expected
 
 
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3", "qwen3_5_text", "llama"])
+def test_a_family_without_a_stop_token_of_its_own_takes_none(tmp_path, kind):
+    """Llama's, 2, is a number sign in Qwen's vocabulary."""
+    path = written(tmp_path, {"model_type": kind})
+    theirs = AutoConfig.from_pretrained(path).eos_token_id
+    assert read_config(path).eos_token_ids == (() if theirs is None else (theirs,))
+
+
+def test_a_stop_token_beside_the_decoder_s_block_counts(tmp_path):
+    path = written(tmp_path, LLAVA | {"eos_token_id": [7, 8]})
+    assert read_config(path).eos_token_ids == (7, 8)
+
+
 def inside(block: str, **values: object) -> dict[str, Any]:
     return LLAVA | {block: values}
 

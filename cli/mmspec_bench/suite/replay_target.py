@@ -61,13 +61,13 @@ class ReplayModel:
     setup_seconds = 0.0
     encode, open_branches = _refusal("see images"), _refusal("draft")
 
-    def play(self, segments: Iterable[Segment]) -> None:
-        """Say from now on the answers among the segments of a conversation, after those before."""
+    def play(self, segments: Iterable[Segment], stop: int) -> None:
+        """Say from now on a conversation's answers, each after all before it, and `stop`."""
         replies, sequence = [], list[int]()
         for segment in segments:
             ids = segment.token_ids(NO_TOKEN)
             if segment.is_answer:
-                replies.append(Reply(sequence, [*ids, self.config.eos_token_ids[0]]))
+                replies.append(Reply(sequence, [*ids, stop]))
             sequence = sequence + ids
         self.replies = replies
 
