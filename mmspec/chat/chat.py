@@ -70,8 +70,7 @@ class Chat:
         now = self.options
         if (options.sampling, options.exact) != (now.sampling, now.exact):
             self.close()
-        opening = ("sampling", "adaptive", "tree", "overflow")
-        if any(getattr(options, name) != getattr(now, name) for name in opening):
+        if _opening(options) != _opening(now):
             self._drafter = None
         self.options = options
 
@@ -293,3 +292,9 @@ class Chat:
             return median_low(self._plain_rounds)
         calibration = self.models.calibration(self.models.exact_rows(self.options.exact))
         return at_context(calibration.target, self._session.target.length).get(1)
+
+
+def _opening(options: Options) -> tuple[object, ...]:
+    """What a drafter is opened with beside its views: an automatic length may have another tree."""
+    is_auto = options.gamma == "auto"
+    return options.sampling, options.adaptive, options.tree, options.overflow, is_auto
