@@ -249,8 +249,9 @@ class Chat:
         text = text_after(answer, self.context, target.tokenizer, options.stop_strings)
         drafting = drafter.drafting if drafter else None
         draft_length = self.models.draft_length(options, drafting)
+        within = options.sampling, target.stop, answer.beginning
         constrained = options.constraint and ConstrainedTarget(
-            self._session.target, options.constraint(), options.sampling, target.stop
+            self._session.target, options.constraint(), *within
         )
         rounds = self._session.decode(
             draft_length,

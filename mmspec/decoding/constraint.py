@@ -6,7 +6,7 @@ same for every draft: a draft that the constraint forbids is rejected like any o
 Shape letters: V vocabulary.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -39,9 +39,19 @@ class ConstrainedTarget:
     """Implements `Verifier`: a target whose tokens a constraint allows."""
 
     def __init__(
-        self, target: Verifier, constraint: Constraint, sampling: Sampling, stop: Collection[int]
+        self,
+        target: Verifier,
+        constraint: Constraint,
+        sampling: Sampling,
+        stop: Collection[int],
+        beginning: Iterable[int] = (),
     ) -> None:
-        """sampling: the target's, applied to the allowed tokens.  stop: tokens that end it."""
+        """sampling: the target's, applied to the allowed tokens.  stop: tokens that end it.
+
+        beginning: tokens of the answer that the target holds already, allowed ones.
+        """
+        for token in beginning:
+            constraint.advance(token)
         self._target, self._constraint, self._stop = target, constraint, stop
         self._sampler = HOST.sampler(sampling)
 

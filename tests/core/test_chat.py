@@ -2,8 +2,10 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from statistics import median_low
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -252,6 +254,28 @@ def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(directory):
     chat = looking.chat(replace(OPTIONS, drafting="none"))
     check(chat, AGAIN, A)
     assert (chat.answer.drafting, chat.plain) == (PLAIN, True)
+
+
+class Alternating:
+    """Allows even and odd tokens in turn."""
+
+    def __init__(self, size):
+        self.odd, self.count = np.arange(size) % 2, 0
+
+    def allowed(self):
+        return self.odd == self.count % 2
+
+    def advance(self, token):
+        assert self.allowed()[token]
+        self.count += 1
+
+
+def test_an_answer_that_goes_on_stays_within_its_constraint(engine):
+    within = partial(Alternating, engine.target.model.config.text.vocab_size)
+    chats = [engine.chat(replace(OPTIONS, constraint=within, max_new_tokens=n)) for n in (3, 6)]
+    answers = [chat.reply("What is this?", A) for chat in chats]
+    assert answers[0].token_ids == answers[1].token_ids[:3]
+    assert chats[0].extend().finish().token_ids == answers[1].token_ids[3:]
 
 
 def test_another_kind_of_draft_length_drafts_another_tree(directory):
