@@ -18,6 +18,7 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.stored_states import LayerCaches, Rows, StoredStates
 from mmspec.ground.arrays import A, Positions
+from mmspec.ground.errors import DraftError
 
 
 class TargetState(NamedTuple):
@@ -236,7 +237,7 @@ class TargetSequence(ABC, Generic[A]):
         if not self._row.counts_up(start, start + 1):
             raise ValueError("nothing is decoded after an image: extend by text first")
         if ancestry and self._cache.states:
-            raise ValueError("recurrent layers follow a chain alone, and this draft is a tree")
+            raise DraftError("recurrent layers follow a chain alone: draft without parents")
         self._row.cut(self.length)  # columns that a rewind left are not those of a draft
         self._resume(Run(start, is_answer=True), decodes=True)
         x = embedded(self._language, self._row, start, start + 1)

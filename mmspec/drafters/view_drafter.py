@@ -156,7 +156,7 @@ class ViewDrafter(Generic[A]):
     def rewind(self, length: int) -> None:
         """Forget all columns from `length` on; fitted weights start anew."""
         self._branches.rewind(length)
-        self._tally = self._tally and self._tally.emptied()
+        self._tally, self._draft = self._tally and self._tally.emptied(), None
 
     def draft(self, plan: Plan, noise: Noise) -> DeviceDraft[A] | None:
         """Enqueue a draft from the mixture; None if no branch with a weight has room for it."""

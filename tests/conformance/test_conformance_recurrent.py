@@ -15,7 +15,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.exactness.probe import find_exact_rows
-from mmspec.ground.errors import UsageError
+from mmspec.ground.errors import DraftError, UsageError
 from support.conformance_cases import in_turn
 from support.exactness_cases import TREES, cases, check_same_bits
 from support.factory_fit import fit_head
@@ -179,7 +179,7 @@ def test_trees_and_several_views_are_refused_with_the_reason(engine):
             engine.chat(several)
     target = engine.target.model.open_target(GREEDY)
     target.extend(Segment([[20, 21]]))
-    with pytest.raises(ValueError, match="a chain alone"):
+    with pytest.raises(DraftError, match="a chain alone"):
         target.verify(HostDraft([30, 31], [-1, -1]), NO_NOISE)
 
 

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.draft import DeviceDraft, Plan
 from mmspec.decoding.host_framework import HOST, HostFeatures
 from mmspec.decoding.loop import decode
+from mmspec.decoding.noise import NO_NOISE
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.view_drafter import Tally
 from mmspec.drafters.views import PLAIN, Branch, Drafting, Views, fit, parse_drafting
@@ -181,3 +182,15 @@ def test_views_without_room_get_no_weight_and_none_draft_without_any(adaptive):
         lengths = [length + len(each.tokens) for length in lengths]
     assert crowded
     assert not any(room)
+
+
+def test_a_draft_that_was_interrupted_teaches_no_later_answer():
+    target, drafter = ScriptedTarget(), ScriptedDrafter(2, vocabulary=11, adaptive=True)
+    right, wrong = Segment([[1, 5, 2, 6]]), Segment([[3, 7, 4, 6]])
+    target.extend(right)
+    drafter.extend([right, wrong])
+    drafter.draft(Plan(3), NO_NOISE)
+    drafter.rewind(4)
+    drafter.commit([], [4], target.verify(None, NO_NOISE))  # of a round that lookup drafted
+    drafter.draft(Plan(3), NO_NOISE)
+    assert drafter.weights == [0.5, 0.5]
