@@ -76,7 +76,7 @@ def show(screen: Screen, name: str, backend: str) -> None:
 @click.option(
     "--bits",
     type=click.Choice((2, 4, 8)),
-    help="Also write a copy with weights of so many bits, in MLX's format, to NAME-8bit here.",
+    help="Also write a copy with weights of this many bits, in MLX's format, to NAME-8bit here.",
 )
 @BACKEND
 @with_screen()

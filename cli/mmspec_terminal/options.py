@@ -101,7 +101,7 @@ HELP = {
     "top-k": "Number of likeliest tokens, which alone are sampled; 0: all.",
     "seed": "Of sampling.",
     "max-new-tokens": LONGEST,
-    "repeat-limit": "Stop an answer of which so many tokens repeat one part; 0: never.",
+    "repeat-limit": "Stop an answer when this many tokens repeat one part; 0: never.",
     "fps": "Frames a second that are taken of a clip, evenly; 4 at least.",
     "max-frames": "Frames of a clip at most, up to 768. Default: 64; of these, models that see "
     "frames as images are shown as many as fit into half of their context.",
