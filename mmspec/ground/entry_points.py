@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 from importlib.metadata import EntryPoint, entry_points
 from traceback import walk_tb
 
-from mmspec.ground.errors import MmspecError, PluginError, not_installed
+from mmspec.ground.errors import DraftError, MmspecError, PluginError, not_installed
 
 BACKENDS = "mmspec.backends"
 CAPTIONERS = "mmspec.captioners"
@@ -39,9 +39,9 @@ def blaming(plugin: str, module: str) -> Iterator[None]:
     """
     try:
         yield
-    except MmspecError:
-        raise
     except Exception as error:
+        if isinstance(error, MmspecError) and not isinstance(error, DraftError):
+            raise
         place, reason = _place(error, module), f"{type(error).__name__}: {error}"
         raise PluginError(
             f"{plugin} failed in {place} ({reason}): use another, or tell its author"

@@ -101,6 +101,7 @@ FAULTS = {
     "fails to extend": ("= [*self.tokens, *segments[0]", "= 1 / 0 * [segments[0]", "ZeroDivision"),
     "fails to commit": ("= [*self.tokens, *tokens]", "= tokens[9]", "IndexError: "),
     "fails to rewind": ("self.tokens[:length]", "self.tokens.a", "no attribute 'a'"),
+    "drafts nothing": ("self.tokens[-1:] * plan", "[] * plan", "DraftError: a HostDraft has no"),
     "fails to count": ("len(self.tokens)\n", "len(3)\n", "object of type 'int' has no len()"),
 }
 
@@ -109,10 +110,9 @@ FAULTS = {
 def test_a_fault_of_a_plug_in_is_one_line_with_its_name_and_place(
     installed, directory, pair_paths, tmp_path, capsys, old, new, reason
 ):
-    code = block("python")
-    assert old in code
-    line = code[: code.index(old)].count("\n") + 1
-    (tmp_path / "site" / "repeat_drafter.py").write_text(code.replace(old, new))
+    assert old in CODE
+    line = CODE[: CODE.index(old)].count("\n") + 1
+    (tmp_path / "site" / "repeat_drafter.py").write_text(CODE.replace(old, new))
     words = ["generate", "--model", pair_paths[0], "--draft", directory, "--prompt", "Hi"]
     assert main([*map(str, words), "--backend", "torch"]) == 2
     said = " ".join(capsys.readouterr().err.split())
@@ -129,8 +129,7 @@ def test_a_fault_of_a_plug_in_is_one_line_with_its_name_and_place(
 
 @pytest.mark.parametrize("kind", ["MT", "t", "", "lookup", "none", "a+b", 5, None])
 def test_a_kind_that_names_another_drafting_is_refused(pair_paths, kind):
-    page = {}
-    exec(block("python"), page)
+    page = executed()
     page["RepeatHead"].config = replace(page["RepeatHead"].config, kind=kind)
     with pytest.raises(
         UsageError, match=f"the kind of `draft` is {kind!r}: give a word".replace("+", r"\+")
