@@ -17,6 +17,7 @@ import click
 
 from mmspec.ground.errors import MmspecError, UsageError, choice
 from mmspec.ground.escape import one_line, visible
+from mmspec.ground.input_files import is_there
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_terminal.config_file import defaults, source
 from mmspec_terminal.wording import with_flags
@@ -67,7 +68,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command named by the first argument; raises UsageError with the nearest name."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            if Path(args[0]).is_file():
+            if is_there(Path(args[0])) and Path(args[0]).is_file():
                 raise UsageError(f"{args[0]} is a file: mmspec chat {args[0]} talks about it")
             raise choice("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)

@@ -6,7 +6,8 @@ _C1 = {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
 _BIDIRECTIONAL = {
     code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
-_IN_JSON = {code: f"\\u{code:04x}" for code in (127, *_C1, *_BIDIRECTIONAL)}
+_LINE_ENDS = (0x2028, 0x2029)  # at which some readers of JSON lines part a line
+_IN_JSON = {code: f"\\u{code:04x}" for code in (127, *_C1, *_LINE_ENDS, *_BIDIRECTIONAL)}
 _VISIBLE = _CARET | _C1 | _BIDIRECTIONAL
 
 
@@ -20,7 +21,7 @@ def visible(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    r"""Spell out in a JSON document the control characters that JSON allows in it.
+    r"""Spell out in a JSON document the control characters and ends of lines that it may hold.
 
     >>> visible_json('"\x9b"')
     '"\\u009b"'

@@ -120,7 +120,7 @@ def test_every_line_is_json_where_that_was_asked_for(chat):
     records = chat(
         *("/help", "/images", "one", "/stats", "/image red.png", "/images", "/spec off"),
         *("/accepted on", "/save talk.json", "/undo", "/load talk.json", "/system Brief."),
-        *("/reset", "/undo", "/retry", "/nonsense", "/quit"),
+        *("/reset", "/undo", "/retry", "/nonsense\u2028x", "/quit"),
     ).records
     kinds = {"help", "notice", "stats", "images", "text", "error"}
     assert [{*record} & kinds for record in records] == [
@@ -129,7 +129,7 @@ def test_every_line_is_json_where_that_was_asked_for(chat):
         {"text", "stats"},
         {"error"},
     ]
-    assert records[-1]["line"] == "/nonsense"
+    assert records[-1]["line"] == "/nonsense\u2028x"
     assert records[3]["stats"] == records[2]["stats"]
     assert records[4]["images"][0]["with"] == "next question"
     assert records[0]["help"]["/quit"] == "Leave."

@@ -21,6 +21,7 @@ ASK = ["generate", "--prompt", "x"]
     ("arguments", "words"),
     [
         (["chta"], ["'chta'", "nearest: chat"]),
+        (["what " * 60], ["unknown command", "use chat"]),
         ([__file__], [f"mmspec chat {__file__}"]),
         (["generate"], ["--prompt", "mmspec generate --help"]),
         (["generate", "--prompt", " "], ["--prompt is empty"]),

@@ -144,6 +144,18 @@ def test_two_chats_that_go_on_with_one_conversation_lose_nothing(chat, state, mo
     assert questions(own) == ["one", *(["two"] if line == "three" else []), *rest]
 
 
+def test_a_conversation_whose_file_is_deleted_is_kept_in_it_again(chat, state, monkeypatch):
+    def read(prompt: str) -> str:
+        if (question := read_pipe(prompt)) == "two":
+            next(state.iterdir()).unlink()
+        return question
+
+    monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read)
+    talk = chat("one", "two")
+    assert "another chat" not in talk.err
+    assert [questions(file) for file in state.iterdir()] == [["one", "two"]]
+
+
 @pytest.mark.parametrize("line", ["two", "/undo"])
 def test_a_disk_that_turns_read_only_ends_no_chat(chat, disk, monkeypatch, line):
     if not disk.is_tmpfs:

@@ -74,14 +74,14 @@ class KeptConversations:
 
         True if it takes a new file, because another chat writes the one that it had.
         """
-        is_shared = self.file is not None and _stamp(self.file) != self._stamps.get(self.file)
+        file = self.file
+        is_shared = file is not None and _stamp(file) not in (None, self._stamps.get(file))
         if is_shared:
             self.file = None
         if not chat.conversation.turns:
             if self.file:
                 with write_errors(self.file):
                     self.file.unlink(missing_ok=True)
-                self._stamps[self.file] = None
             return is_shared
         make_directory(self.folder)
         with write_errors(self.folder):
