@@ -1,5 +1,6 @@
 """Runs a service on a port until a signal ends it."""
 
+import logging
 import socket
 from contextlib import suppress
 
@@ -45,6 +46,8 @@ class Server(uvicorn.Server):
         """Refuse new requests, give the running one its grace, and close."""
         self._service.queue.drain(self._service.settings.grace)
         await super().shutdown(sockets)
+        # What is cut now, by a second Ctrl-C or a client that sent no more, is no failure to show.
+        logging.getLogger("uvicorn.error").disabled = True
 
 
 def bound(host: str, port: int) -> socket.socket:
