@@ -168,10 +168,15 @@ def test_a_key_is_asked_for_and_kept_in_memory_alone(page, speaking):
 
 
 def test_a_server_that_is_gone_is_told(page, speaking):
+    """An answer that is asked for again stays."""
     with speaking(support.Speaker()):
-        pass
+        page.ask("First?")
+    page.one(".retry").click()
+    page.until(lambda: "does not answer" in page.text(".turn .error"))
+    page.until(page.idle)
+    assert page.one(".turn .answer").text == "one two"
     page.ask("What?")
-    assert "does not answer" in page.text(".turn .error")
+    assert "does not answer" in page.text(".turn:last-child .error")
     assert page.one("#question").get_property("value") == "What?"
 
 
@@ -229,9 +234,9 @@ def test_a_conversation_is_there_after_a_reload_and_a_new_one_forgets_it(page, s
     assert len(prompt.before.turns[0].question.pictures) == 1
     speaker.parts = ["**other**"]
     page.one(".retry").click()
-    page.until(lambda: page.answers() == ["one two", "other"])
-    assert speaker.questions() == ["First?", "Second?"]
     page.until(page.idle)
+    assert page.answers() == ["one two", "other"]
+    assert speaker.questions() == ["First?", "Second?"]
     page.one("#new").click()
     page.driver.refresh()
     page.until(lambda: page.text("#model"))

@@ -90,23 +90,30 @@ document.onscroll = () => {
 };
 new ResizeObserver(() => atEnd && toEnd()).observe(conversation);
 
-async function run(answering, { again = false, opened: retried } = {}) {
-  if (!again) last = retried ?? take();
-  const { question, asked, turn } = last;
+/** Answers the last question in its turn; returns the pieces, none if there is no answer. */
+async function run(answering) {
+  const { asked, turn } = last;
   toEnd();
   running = new AbortController();
   working(true);
   try {
-    const pieces = await answering(turn, asked, running.signal);
-    if (textOf(pieces) && !again) end(turn, { question, pieces });
-    else if (!again) giveBack(question);
+    return await answering(turn, asked, running.signal);
   } catch (error) {
     report(error, turn, asked);
-    if (!again) giveBack(question);
+    return [];
   } finally {
     running = null;
     working(false);
   }
+}
+
+/** Asks what is in the form, to which a question without an answer returns. */
+async function askNew(answering) {
+  last = take();
+  const { question, turn } = last;
+  const pieces = await run(answering);
+  if (textOf(pieces)) end(turn, { question, pieces });
+  else giveBack(question);
 }
 
 /** The question in the form, which becomes a turn of the conversation. */
@@ -132,11 +139,20 @@ function end(turn, answered) {
   save();
 }
 
-function retry({ target }) {
+/** Answers the last question again; its turn stays if no other answer comes. */
+async function retry({ target }) {
   if (running) return;
-  const { question } = turns.pop();
-  target.closest(".turn").remove();
-  run(ask, { opened: opened(question) });
+  const [answered, before] = [turns.pop(), target.closest(".turn")];
+  before.hidden = true;
+  last = opened(answered.question);
+  const pieces = await run(ask);
+  if (textOf(pieces)) {
+    before.remove();
+    end(last.turn, { question: answered.question, pieces });
+  } else {
+    turns.push(answered);
+    before.hidden = false;
+  }
 }
 
 function save() {
@@ -206,21 +222,21 @@ function complete() {
 
 composer.onsubmit = (event) => {
   event.preventDefault();
-  if (!running && complete()) run(ask);
+  if (!running && complete()) askNew(ask);
 };
 raceButton.onclick = () => {
   if (running) return;
   const empty = !box.value.trim() && !byId("pictures").childElementCount;
-  if (empty && last) run(racing, { again: true });
-  else if (complete()) run(racing);
+  if (empty && last) run(racing);
+  else if (complete()) askNew(racing);
 };
 const racing = (turn, asked, signal) => race(turn, asked, chosen(), signal, say);
 stopButton.onclick = () => running?.abort();
 document.onkeydown = (event) => {
   if (event.key === "Escape") running?.abort();
 };
-box.onkeydown = (event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+box.onkeydown = (event) => { // 229: Safari's Enter at the end of a composition
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
   event.preventDefault();
   composer.requestSubmit();
 };
