@@ -57,8 +57,10 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, HTTPException):  # for a path or method that there is not
-        reason = NOWHERE if error.status_code == 404 else "method not allowed"
-        return ApiError(error.status_code, reason)
+        headers = error.headers or {}
+        other = f"this address takes {headers.get('Allow', 'GET')}"
+        reason = NOWHERE if error.status_code == 404 else other
+        return ApiError(error.status_code, reason, headers=headers)
     if isinstance(error, UsageError | ImageError | ContextError):
         return ApiError(400, str(error))
     place = traceback.extract_tb(error.__traceback__)[-1]

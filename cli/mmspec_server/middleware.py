@@ -123,14 +123,15 @@ class Guard:
         """True unless a Host header could come from a page whose name was bound to this address."""
         host = self.settings.host.lower()
         try:
-            name = urlsplit(f"//{header}").hostname or ""
+            name, *allowed = (
+                urlsplit(f"//{each}").hostname or "" for each in (header, *self.settings.allow_host)
+            )
         except ValueError:
             return False
-        # A Host header's name has no capitals here.
-        own = {each.lower() for each in self.settings.allow_host}
+        # A Host header's name has no capitals and no port here.
         if is_loopback(host):
-            return is_loopback(name) or name in own
-        return is_address(name) or name in own | {host, "localhost"}
+            return is_loopback(name) or name in allowed
+        return is_address(name) or name in (*allowed, host, "localhost")
 
     def _has_key(self, authorization: str) -> bool:
         """True if a request shows the key, or none is needed."""

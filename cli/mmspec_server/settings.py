@@ -78,6 +78,12 @@ class ServerSettings(Settings):
                 f"--api-key {self.api_key!r}: give ASCII letters, digits and signs, no outer "
                 "space, or leave it and MMSPEC_API_KEY out"
             )
+        for origin in self.allow_origin:
+            if not re.fullmatch("null|[a-z][-+.a-z0-9]*://[^/*]+", origin):
+                raise UsageError(
+                    f"--allow-origin {origin!r}: give the scheme, name and port of one page, such "
+                    "as http://localhost:3000"
+                )
         if not is_loopback(self.host) and not self.api_key:
             raise UsageError(
                 f"--host {self.host} is reachable from other machines: give --api-key too, or set "

@@ -67,7 +67,7 @@ class ChatTemplate:
         """
         if thinking is not None and THINKING not in self.source:
             raise UsageError(
-                f"`thinking` changes nothing here: the chat template in {self.file} does not read "
+                "`thinking` changes nothing here: the model's chat template does not read "
                 f"{THINKING}; leave it out"
             )
         variables = [

@@ -177,7 +177,9 @@ def test_models_and_health(scripted: Live):
         reply = get(address)
         assert reply.status_code == 404
         assert set(reply.json()["error"]) == {"message", "type", "param", "code"}
-    assert get(CHAT).status_code == 405
+    wrong = get(CHAT)
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+    assert wrong.json()["error"]["message"] == "this address takes POST"
 
 
 def test_of_a_conversation_that_does_not_fit_little_is_read(scripted: Live, monkeypatch):

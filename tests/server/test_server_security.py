@@ -19,7 +19,7 @@ KEY = "a key, perhaps longer"
 @pytest.fixture(scope="module")
 def guarded(directory):
     """A server with a key, a name and an origin of its own."""
-    allowed = {"allow_host": ("box.local",), "allow_origin": ("http://page.example",)}
+    allowed = {"allow_host": ("box.local:8585",), "allow_origin": ("http://page.example",)}
     with live(lambda: scripted_engine(directory), api_key=KEY, **allowed) as server:
         yield server
 
@@ -47,6 +47,14 @@ def test_an_address_that_others_reach_needs_a_key():
         assert ServerSettings(host=host, api_key=KEY).host == host
     for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost"):
         assert ServerSettings(host=host).api_key is None
+
+
+def test_an_origin_that_no_page_has_is_refused():
+    for origin in ("*", "http://*", "http://page.example/", "page.example", "http://a/b", ""):
+        with pytest.raises(UsageError, match="such as http://localhost:3000"):
+            ServerSettings(allow_origin=(origin,))
+    allowed = ("null", "http://localhost:3000", "chrome-extension://abc")
+    assert ServerSettings(allow_origin=allowed).allow_origin == allowed
 
 
 @pytest.mark.parametrize("key", ["", " ", f" {KEY}", "schlüssel", "line\n"])
