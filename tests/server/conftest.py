@@ -1,12 +1,11 @@
 """Servers of scripted models and of the tiny pair, each started once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
-from openai import OpenAI
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
@@ -37,8 +36,10 @@ def mini() -> Iterator[Live]:
 
 
 @pytest.fixture
-def sdk() -> Iterator[Callable[[Live], OpenAI]]:
+def sdk():
     """Function that returns OpenAI's client of a server."""
+    from openai import OpenAI  # which takes a second, in its own tests alone
+
     with ExitStack() as clients:
 
         def opened(server: Live) -> OpenAI:

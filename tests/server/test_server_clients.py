@@ -6,10 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import openai
 import pytest
 from click.testing import CliRunner
-from llm.cli import cli as llm
 
 from support.bundled import SAMPLES
 from support.live_server import Live, image_part, shown, text_of, until, words
@@ -21,6 +19,8 @@ LOOK = [{"role": "user", "content": [words("What is in this picture?"), image_pa
 
 
 def test_the_sdk_raises_its_own_errors_and_the_server_goes_on(mini: Live, sdk):
+    import openai
+
     ask, asked = sdk(mini).chat.completions.create, {"model": "mini", "messages": QUESTION}
     for error, fields in (
         (openai.NotFoundError, {"model": "gpt-4o"}),
@@ -35,6 +35,8 @@ def test_the_sdk_raises_its_own_errors_and_the_server_goes_on(mini: Live, sdk):
 
 
 def test_llm_asks_about_an_attached_image(mini: Live, tmp_path, monkeypatch):
+    from llm.cli import cli as llm
+
     monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
     models = [
         f"- model_id: here\n  model_name: mini\n  api_base: {mini.client.base_url}/v1\n",
