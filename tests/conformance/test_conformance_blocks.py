@@ -19,7 +19,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from support import factory
-from support.conformance_cases import PICTURES
+from support.conformance_cases import PICTURES, in_turn
 from support.factory_blocks import deepspec, z_lab
 from support.factory_heads import BLOCKS, tiny_head
 from support.factory_qwen import MAKERS, tiny_qwen2, tiny_qwen3
@@ -70,7 +70,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("backend", "layout"), in_turn(LAYOUTS, others=True), indirect=["backend"])
 def test_a_published_drafter_equals_plain(backend, pair_paths, tmp_path, layout):
     write, given = LAYOUTS[layout]
     head = write(tmp_path / "head", seed=4, **given)
@@ -117,7 +117,10 @@ def test_where_a_block_is_cut_changes_no_token(headed, backend, variant, name):
 SECTIONS = {"rope_scaling": {"mrope_section": [8, 4, 4], "mrope_interleaved": True}}
 
 
-@pytest.mark.parametrize("given", [{}, SECTIONS, {"image_context": False}])
+GIVEN = [SECTIONS, {}, {"image_context": False}]
+
+
+@pytest.mark.parametrize(("backend", "given"), in_turn(GIVEN, others=True), indirect=["backend"])
 def test_a_drafter_of_a_text_model_equals_plain_for_a_qwen_that_sees(
     backend, qwen_pairs, tmp_path, given
 ):

@@ -21,7 +21,7 @@ from support.factory_qwen import ALL_MAKERS, ROPES
 from support.films import drawing, film
 from support.sequence_helpers import continue_from
 
-BUDGET = 12
+BUDGET = 9
 SHORT = Options(drafting="none", max_new_tokens=BUDGET)
 DRAFTINGS = ["none", "lookup", "MT", "P"]
 

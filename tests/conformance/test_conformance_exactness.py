@@ -111,7 +111,12 @@ def test_answers_are_the_same_bits(backend, kind, pair_paths, checkpoints):
     check_same_bits(engine, cases(["M", "MTC", "lookup"])[first::50], LENGTH)
 
 
-@pytest.mark.parametrize("variant", ["msd", "hydra", "eagle3 mapped", "dspark"])
+VARIANTS = ["msd", "hydra", "eagle3 mapped", "dspark"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "variant"), in_turn(VARIANTS, others=True), indirect=["backend"]
+)
 def test_answers_with_heads_are_the_same_bits(backend, pair_paths, head_paths, variant):
     engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend, dtype="bfloat16")
     check_same_bits(engine, cases([engine.head.kind])[::20], LENGTH)
