@@ -17,7 +17,7 @@ from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
 from mmspec_cli.terminal.kept_conversations import KeptConversations, remember
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import SYSTEM
+from mmspec_terminal.options import SYSTEM, is_typed
 from mmspec_terminal.setup import Setup, shared_options
 from mmspec_terminal.wording import with_flags
 
@@ -65,7 +65,7 @@ def chat(
     if resume and not listed:
         raise UsageError("--resume: no conversation was kept yet; start without it")
     last = listed[0] if listed else None
-    if last and setup.models["model"] == "auto":
+    if last and not is_typed("model"):
         setup = replace(setup, models={**setup.models, "model": last.model})
     screen = setup.screen
     pictures = open_images(images, setup.sampling)
@@ -85,6 +85,8 @@ def chat(
     screen.note(*introduction(engine))
     if last:
         go_on(dialogue, last.file, last.name, last.file)
+        if is_typed("system"):
+            dialogue.chat.conversation.system = system
     dialogue.stage(pictures)
     if interactive:
         screen.note(HINT)

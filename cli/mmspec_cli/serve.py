@@ -13,7 +13,7 @@ from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.interrupt import ending_handled
 from mmspec_server.settings import ServerSettings
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import CAPTIONER, DECODING, DRAFT_TEXT, LOADING, together
+from mmspec_terminal.options import CAPTIONER, DECODING, DRAFT_TEXT, LOADING, is_typed, together
 from mmspec_terminal.render import Screen
 from mmspec_terminal.settings_options import choose, options_of
 from mmspec_terminal.setup import read_setup
@@ -35,8 +35,7 @@ def serve(named: str | None, **values: Any) -> None:
     """
     context = click.get_current_context()
     if named is not None:
-        typed = context.get_parameter_source("model") == ParameterSource.COMMANDLINE
-        if typed and values["model"] != named:
+        if is_typed("model") and values["model"] != named:
             raise UsageError(f"MODEL is {named} and --model {values['model']}: give one of them")
         values["model"] = named
     try:

@@ -6,10 +6,10 @@ from dataclasses import fields
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from mmspec.ground.errors import not_installed
 from mmspec_terminal.help_pages import WholeGroup
+from mmspec_terminal.options import is_typed
 from mmspec_terminal.render import Screen
 from mmspec_terminal.settings_options import choose, options_of
 from mmspec_train.settings import (
@@ -156,17 +156,11 @@ def _refuse_contradictions(options: dict[str, Any]) -> None:
 
 def _refuse_two_budgets() -> None:
     """Raise UsageError for a budget in steps and one in minutes."""
-    if _is_given("steps") and _is_given("minutes"):
+    if is_typed("steps") and is_typed("minutes"):
         raise click.UsageError("give --steps or --minutes, not both: either ends the training")
 
 
 def _refuse_without_effect(names: Iterable[str], where: str) -> None:
     """Raise UsageError for the first of these options of the current command that was set."""
-    for name in filter(_is_given, names):
+    for name in filter(is_typed, names):
         raise click.UsageError(f"--{name.replace('_', '-')} has no effect {where}")
-
-
-def _is_given(name: str) -> bool:
-    """True if an option of the current command was set."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is ParameterSource.COMMANDLINE

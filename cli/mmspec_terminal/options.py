@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from mmspec.chat.options import Gamma
@@ -23,6 +24,12 @@ def together(*options: Decorator) -> Decorator:
         return command
 
     return decorated
+
+
+def is_typed(name: str) -> bool:
+    """True if an option of the current command is on the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.COMMANDLINE
 
 
 def parse_weights(value: Any) -> tuple[float, ...]:

@@ -45,16 +45,21 @@ def test_a_question_that_is_undone_leaves_the_file_and_the_last_one_takes_it_awa
     assert questions(file) == ["three"]
 
 
-def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, pair):
+def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, pair, monkeypatch):
     chat("which? red.png")
-    device = pair[pair.index("--draft") :]
-    talk = chat("and?", more=["--resume"], models=device)
     whole = chat("which? red.png", "and?", more=["--private"])
+    device = pair[pair.index("--draft") :]
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(state.parent))
+    (state.parent / "mmspec").mkdir()
+    (state.parent / "mmspec" / "config.toml").write_text("model = 'mini'\n[chat]\nsystem = 'x'\n")
+    talk = chat("and?", more=["--resume"], models=device)
     assert talk.notices[0].startswith("went on from the conversation of 20")
     assert talk.notices[0].endswith(": 1 question")
     assert talk.ids == whole.ids[1:]
     (file,) = state.iterdir()
     assert questions(file) == ["which?", "and?"]
+    talk = chat("/system", more=["--resume", "--system", "Be brief."], models=device)
+    assert talk.notices[-1] == "system text: Be brief."
 
 
 def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run, pair, monkeypatch):
