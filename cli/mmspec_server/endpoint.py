@@ -63,6 +63,8 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(error.status_code, reason, headers=headers)
     if isinstance(error, UsageError | ImageError | ContextError):
         return ApiError(400, str(error))
+    if isinstance(error, RecursionError):
+        return ApiError(400, "the request is nested too deeply: nest its tools or schema less")
     place = traceback.extract_tb(error.__traceback__)[-1]
     log.error("%s at %s:%s", type(error).__name__, place.filename, place.lineno)
     if isinstance(error, DraftError):  # it names a drafter and tokens, and no path

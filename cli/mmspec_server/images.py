@@ -12,6 +12,7 @@ import stat
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -167,7 +168,8 @@ class ImageReader:
             raise ImageError(f"it is larger than {FILE_BYTES} bytes")
         with self._decoding:  # warnings are silenced for the whole process meanwhile
             self._check_pixels(content)
-            return decode_picture(content, param)
+            # Without the name of a field, which is another when the picture comes again.
+            return replace(decode_picture(content, param), name="")
 
     def _content(self, url: str) -> bytes:
         """The content of a file, or at an address."""

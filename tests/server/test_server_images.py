@@ -68,7 +68,8 @@ def test_a_picture_that_comes_again_is_decoded_once(monkeypatch):
     monkeypatch.setattr("mmspec_server.images.decode_picture", decode)
     monkeypatch.setattr("mmspec_server.images.unquote_to_bytes", decode_url)
     for name in "abc":
-        assert images.picture(data_url(png()), name) == RED
+        assert (red := images.picture(data_url(png()), name)) == RED
+        assert red.name == ""  # notes call it an image
         assert images.picture(data_url(png("blue")), name) == blue
     assert read == ["url", "a", "url", "a"]
 

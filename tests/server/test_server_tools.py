@@ -174,6 +174,12 @@ def test_what_cannot_be_done_is_refused(server: Live, caller, scripted: Live):
         reply = server.client.post(CHAT, json={"messages": ASKED} | fields)
         assert reply.status_code == 400
         assert reply.json()["error"]["param"] == param
+    deep = {}
+    for _ in range(800):
+        deep = {"items": deep}
+    nested = {"type": "function", "function": {"name": "x", "parameters": deep}}
+    reply = server.client.post(CHAT, json={"messages": ASKED, "tools": [nested]})
+    assert (reply.status_code, "nested too deeply" in reply.text) == (400, True)
     for fields in ({"tools": TOOLS}, {"messages": [*ASKED, {"role": "tool", "content": "x"}]}):
         reply = scripted.client.post(CHAT, json={"messages": ASKED, **fields})
         assert reply.status_code == 400
