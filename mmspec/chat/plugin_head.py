@@ -1,10 +1,7 @@
 """Drafters of other packages: drafts are checked, and what their code raises names them."""
 
-from collections.abc import Sequence
-
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec.decoding.acceptance import Verdict
-from mmspec.decoding.contract import Drafter, Head, Segment, Target
+from mmspec.decoding.contract import Drafter, Head, Target
 from mmspec.decoding.draft import DeviceDraft, Draft, HostDraft, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
@@ -39,28 +36,18 @@ class PluginDrafter:
         """tree: the shape with which the drafter was opened."""
         self._drafter, self._name = drafter, name
         self._most = tree.nodes if tree else MOST_NODES
-        self._module = type(drafter).__module__
+        self._blamed = blaming(name, type(drafter).__module__)
+        self.extend, self.rewind = self._blamed(drafter.extend), self._blamed(drafter.rewind)
+        self.commit, self._draft = self._blamed(drafter.commit), self._blamed(drafter.draft)
 
     @property
     def length(self) -> int:
         """Number of columns in the sequence, including those not yet fed."""
-        with blaming(self._name, self._module):
-            return self._drafter.length
-
-    def extend(self, segments: Sequence[Segment]) -> None:
-        """Append one segment per view."""
-        with blaming(self._name, self._module):
-            self._drafter.extend(segments)
-
-    def rewind(self, length: int) -> None:
-        """Forget all columns from `length` on."""
-        with blaming(self._name, self._module):
-            self._drafter.rewind(length)
+        return self._blamed(lambda: self._drafter.length)()
 
     def draft(self, plan: Plan, noise: Noise) -> Draft | None:
         """The draft; raises DraftError for anything else, and for more than the plan allows."""
-        with blaming(self._name, self._module):
-            draft = self._drafter.draft(plan, noise)
+        draft = self._draft(plan, noise)
         if draft is None:
             return None
         if not isinstance(draft, HostDraft | DeviceDraft):
@@ -81,11 +68,6 @@ class PluginDrafter:
                 "draft `tree.within(plan.nodes, plan.gamma)`"
             )
         return draft
-
-    def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:
-        """Append `tokens`, of which the first are on `path`."""
-        with blaming(self._name, self._module):
-            self._drafter.commit(path, tokens, verdict)
 
 
 def plugin_head(head: Head, name: str, allowed: str) -> PluginHead:
