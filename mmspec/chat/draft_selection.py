@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mmspec.chat.loaded_model import LoadedHead
 from mmspec.chat.models import Models
-from mmspec.chat.options import Options
+from mmspec.chat.options import Options, require_options
 from mmspec.chat.session import OpenDrafter
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.decoding.contract import Target
@@ -52,6 +52,7 @@ def spec_for(models: Models, options: Options, chunks: Sequence[Chunk]) -> str:
 
 def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ()) -> Drafting:
     """The drafting for a prompt; raises UsageError if the models cannot do what the options say."""
+    require_options(options)
     spec = spec_for(models, options, chunks)
     own, _, beside = spec.partition("+")
     if isinstance(options.tree, Tree) and models.recurrent:
@@ -81,6 +82,7 @@ class DraftPlace(NamedTuple):
 
 def refuse(options: Options, place: DraftPlace | LoadedHead | None, draftless: str) -> None:
     """Raise UsageError for options that a draft cannot do, or `draftless` without one."""
+    require_options(options)
     spec = options.model_drafting
     if place is None:
         options.require_draft(draftless)

@@ -20,7 +20,7 @@ from mmspec.drafters.views import (
 )
 from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import UsageError, choice
-from mmspec.ground.settings import require_seed
+from mmspec.ground.settings import is_whole, require_seed
 
 Gamma = int | Literal["auto"]
 """Tokens drafted per round, or 'auto', which adapts to measured costs and acceptance."""
@@ -105,11 +105,14 @@ class Options:
         _require("stop_strings", self.stop_strings, tuple, "a tuple of texts")
         for text in self.stop_strings:
             _require("stop_strings", text or None, str, "texts that are not empty")
+        _require("weights", self.weights, tuple | list, "a tuple of numbers")
+        if not (self.constraint is None or callable(self.constraint)):
+            raise UsageError(f"`constraint={self.constraint!r}`: give a function or None")
         if self.tree != "auto":
             _require("tree", self.tree, Tree | None, "a Tree, such as Tree(), None or 'auto'")
 
     def _check_numbers(self) -> None:
-        if self.gamma != "auto" and not (_is_whole(self.gamma, 1) and self.gamma <= MAX_GAMMA):
+        if self.gamma != "auto" and not (is_whole(self.gamma, 1) and self.gamma <= MAX_GAMMA):
             raise UsageError(
                 f"`gamma={self.gamma!r}`: give a whole number from 1 to {MAX_GAMMA}, or auto"
             )
@@ -159,18 +162,19 @@ class Options:
             raise UsageError(f"{needing} needs a draft: name one with `draft`")
 
 
+def require_options(options: object) -> None:
+    """Raise UsageError for anything but `Options`, such as a dict."""
+    _require("options", options, Options, "an Options, such as Options(gamma=4)")
+
+
 def _require(name: str, value: object, kind: type | UnionType, allowed: str) -> None:
     if not isinstance(value, kind):
         raise UsageError(f"`{name}={value!r}`: give {allowed}")
 
 
 def _at_least(name: str, value: object, least: int) -> None:
-    if not _is_whole(value, least):
+    if not is_whole(value, least):
         raise UsageError(f"`{name}={value!r}`: give a whole number of at least {least}")
-
-
-def _is_whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and value >= least
 
 
 def _lies_within(value: object, least: float, most: float) -> bool:

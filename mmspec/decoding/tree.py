@@ -12,6 +12,7 @@ from itertools import groupby
 from math import isqrt
 
 from mmspec.ground.errors import UsageError
+from mmspec.ground.settings import is_whole
 
 WIDTH, NODES = 10, 60
 """Default width and number of nodes of a tree (those of EAGLE-2)."""
@@ -32,11 +33,14 @@ class Tree:
     """The most drafted nodes; the root, which is the last token, does not count."""
 
     def __post_init__(self) -> None:
+        levels: object = self.branching
+        if not isinstance(levels, tuple) or not {*map(type, levels)} <= {int}:
+            raise UsageError(f"`branching={levels!r}`: give whole numbers, such as (3, 2, 1)")
         if min(self.branching, default=1) < 1:
             raise UsageError(f"`tree={self.spec}`: every level needs at least 1 child")
         for name, value in (("width", self.width), ("nodes", self.nodes)):
-            if value < 1:
-                raise UsageError(f"`{name}={value}`: give a number of at least 1")
+            if not is_whole(value, 1):
+                raise UsageError(f"`{name}={value!r}`: give a whole number of at least 1")
         if self.nodes > MOST_NODES:
             raise UsageError(f"`nodes={self.nodes}`: give a number of at most {MOST_NODES}")
 

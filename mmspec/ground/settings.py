@@ -16,6 +16,11 @@ def require_seed(name: str, value: object) -> None:
         raise errors.UsageError(f"`{name}={value!r}`: {allowed}")
 
 
+def is_whole(value: object, least: int) -> bool:
+    """True for a whole number of at least `least`, and not for a text that holds one."""
+    return isinstance(value, int) and value >= least
+
+
 def next_seed(seed: int) -> int:
     """The seed after `seed`; the first one after the last."""
     return seed + 1 if seed < SEEDS[-1] else SEEDS[0]

@@ -4,6 +4,7 @@ import os
 import sys
 
 from mmspec.ground.errors import UsageError
+from mmspec.ground.settings import is_whole
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables with which a user limits the threads of frameworks."""
@@ -29,8 +30,8 @@ def default_threads(present: int) -> int:
 
 def check_threads(count: int) -> None:
     """Raise UsageError for a number of threads that the cores cannot run at once."""
-    if not 1 <= count <= cores():
+    if not is_whole(count, 1) or count > cores():
         raise UsageError(
-            f"`threads={count}`: give a number from 1 to {cores()}, the cores that this process "
+            f"`threads={count!r}`: give a number from 1 to {cores()}, the cores that this process "
             "may use, or leave it out"
         )

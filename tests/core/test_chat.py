@@ -318,11 +318,20 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
         ({"drafting": 5}, "letters such as MTC"),
         ({"drafting": "MP", "pool": 4.0}, "a whole number or None"),
         ({"drafting": "MT", "weights": ("2", "1")}, "numbers >= 0, one above 0"),
+        ({"drafting": "MT", "weights": 0.5}, "a tuple of numbers"),
+        ({"constraint": 3}, "a function or None"),
     ],
 )
 def test_an_option_of_another_kind_is_refused_by_name(wrong, allowed):
     with pytest.raises(UsageError, match=rf"^`\w+=.+`: give {allowed}"):
         Options(**wrong)
+
+
+def test_what_is_no_options_is_refused_by_name(engine):
+    chat = engine.chat(OPTIONS)
+    for refused in (lambda: engine.chat({"gamma": 3}), lambda: chat.change(None)):
+        with pytest.raises(UsageError, match=r"`options=.+`: give an Options, such as"):
+            refused()
 
 
 def test_the_default_drafting_has_a_name():

@@ -77,6 +77,11 @@ def ranked(rule, path):
         (lambda: parse_tree("3,0"), "`tree=3,0`: every level needs at least 1 child"),
         (lambda: parse_tree("dynamic", 0), "`width=0`"),
         (lambda: parse_tree("2,2", nodes=0), "`nodes=0`"),
+        (lambda: Tree(3), "`branching=3`: give whole numbers, such as (3, 2, 1)"),
+        (lambda: Tree([3, 2]), "`branching=[3, 2]`"),
+        (lambda: Tree((2.0,)), "`branching=(2.0,)`"),
+        (lambda: Tree(nodes=2.5), "`nodes=2.5`: give a whole number"),
+        (lambda: Tree(width="a"), "`width='a'`"),
     ],
 )
 def test_what_is_no_tree_is_named(given, told):
