@@ -1,5 +1,7 @@
 """Drafted text is plain text: chains, trees, drafts without room, weights that are fitted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -108,18 +110,8 @@ def test_weights_and_pooled_sizes_change_nothing(engine):
     check(engine, Case("MP", 4, 2, 2), 6, pool=1)
 
 
-@pytest.mark.parametrize(("tree", "temperature"), [("cut", 0.0), ("static", 0.8), ("wide", 0.8)])
-def test_every_backend_keeps_the_same_tokens_of_a_tree(backends, engines, tree, temperature):
-    case, told = Case("MTC", 4, 2, 2, tree), []
-    sampling = Sampling(temperature, top_p=0.95)
-    for name in backends:
-        answer = check(engines[name], case, 8, sampling=sampling, seed=3)
-        told.append([(each.tokens, each.drafted, each.accepted) for each in answer.rounds])
-    assert all(each == told[0] for each in told)
-
-
 QUESTION = ("What is in the pictures?", PICTURES[:2])
-WARM = Sampling(0.8)
+WARM, CUT = Sampling(0.8), Sampling(0.8, top_p=0.95)
 
 
 def adaptive(**named):
@@ -181,11 +173,18 @@ def test_weights_are_those_of_the_dense_history(engine, tree):
     assert len({weights for _, weights in done}) > 2
 
 
-@pytest.mark.parametrize(
-    ("sampling", "tree"), [(GREEDY, Tree((2, 2))), (WARM, None), (WARM, Tree((), 3, 9))]
-)
-def test_every_backend_fits_the_same_weights(backends, engines, tree, sampling):
-    options = adaptive(sampling=sampling, seed=3, tree=tree)
+EVEN = Options(drafting="MTC", gamma=4, max_new_tokens=24, seed=3)
+MIXTURES = [
+    adaptive(tree=Tree((2, 2))),
+    adaptive(sampling=WARM, seed=3),
+    adaptive(sampling=WARM, seed=3, tree=Tree((), 3, 9)),
+    replace(EVEN, tree=TREES["cut"]),
+    *(replace(EVEN, sampling=CUT, tree=TREES[tree]) for tree in ("static", "wide")),
+]
+
+
+@pytest.mark.parametrize("options", MIXTURES)
+def test_every_backend_keeps_the_same_tokens_and_fits_the_same_weights(backends, engines, options):
     first, *others = (rounds(engines[name], options)[0] for name in backends)
     for other in others:
         assert [each.tokens for each, _ in other] == [each.tokens for each, _ in first]

@@ -70,15 +70,6 @@ def test_bits_of_any_number_and_by_layer_give_the_tokens_of_the_same_weights_deq
     assert (models[0].tower == loaded(llava_path).tower) is not kind["vision"]
 
 
-def test_towers_that_see_differently_have_other_digests(loaded, tmp_path, llava_path):
-    """An unquantized MLX conversion's is the source's."""
-    paths = [factory.tiny_llava(tmp_path / str(n), feature_layer=n) for n in (-2, -1, 1)]
-    paths.append(factory.quantized(llava_path, tmp_path / "q", 0))
-    towers = [loaded(path).tower for path in paths]
-    assert towers[0] == towers[-1] == loaded(llava_path).tower
-    assert len(set(towers)) == 3
-
-
 def test_a_text_model_has_no_tower_and_no_eyes(loaded, llama_path):
     model = loaded(llama_path)
     assert model.tower == ""

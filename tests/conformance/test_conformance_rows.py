@@ -118,9 +118,12 @@ def test_pooling_averages_squares_of_the_grid(encoded, side):
 def test_equal_towers_behind_equal_preprocessing_share_features(
     engine, backend, pair_paths, llama_path, tmp_path
 ):
+    """Also where the draft is an MLX conversion that is not quantized."""
     assert engine.target.model.tower == engine.draft.model.tower != ""
-    assert engine.draft.features is engine.target.features
-    changes = ({"seed": 1}, {"feature_layer": -1}, {"seed": 1, "patch_size": 16})
+    converted = factory.quantized(pair_paths[1], tmp_path / "mlx", 0)
+    for shares in (engine, load(str(pair_paths[0]), str(converted), backend=backend)):
+        assert shares.draft.features is shares.target.features
+    changes = ({"seed": 1}, {"feature_layer": -1}, {"feature_layer": 1}, {"patch_size": 16})
     paths = [factory.tiny_llava(tmp_path / str(n), **each) for n, each in enumerate(changes)]
     paths.append(shutil.copytree(pair_paths[1], tmp_path / "other"))
     file = paths[-1] / "preprocessor_config.json"

@@ -12,6 +12,7 @@ from mmspec.ground.progress import Notice
 from mmspec_bench.measure.calibrate import calibrate
 from support.scripted_clock import FLAT, STEEP, Machine
 from support.scripted_engine import OPTIONS, SEES, check, scripted_engine, with_positions
+from support.stand_ins import quiet
 
 T = parse_drafting("T", SEES)
 AUTO = replace(OPTIONS, gamma="auto", max_new_tokens=80)
@@ -29,16 +30,12 @@ def _once(monkeypatch):
     monkeypatch.setattr("mmspec_bench.measure.calibrate.SECONDS", 0.0)
 
 
-def quietly(_):
-    """Show no progress."""
-
-
 @pytest.mark.parametrize(
     "machine", [pytest.param(FLAT, marks=pytest.mark.slow), STEEP], ids=["1.1", "3.3"]
 )
 def test_what_is_measured_is_the_machines_curve(engine, monkeypatch, machine):
     machine.run(monkeypatch)
-    measured = calibrate(engine, quietly, repeats=1).calibration
+    measured = calibrate(engine, quiet, repeats=1).calibration
     expected = machine.calibration((64, 512, SEES.text.max_position_embeddings - max(ROWS)))
     assert measured.target.keys() == measured.draft.keys() == expected.target.keys()
     for context in expected.target:
@@ -49,7 +46,7 @@ def test_what_is_measured_is_the_machines_curve(engine, monkeypatch, machine):
 def test_no_draft_is_measured_beyond_its_positions(directory, monkeypatch):
     FLAT.run(monkeypatch)
     engine = scripted_engine(directory, draft=with_positions(SEES, 512))
-    measured = calibrate(engine, quietly, repeats=1).calibration
+    measured = calibrate(engine, quiet, repeats=1).calibration
     assert (len(measured.target), list(measured.draft)) == (3, [64])
     assert len(measured.round_costs(2, 500)) == 9  # goes on from the last that is known
 
@@ -87,7 +84,7 @@ def test_a_busy_moment_is_known_by_its_time_and_by_measuring_again(
         with monkeypatch.context() as patch:
             machine.run(patch)
             patch.setattr("mmspec_bench.measure.calibrate.stopwatch", clock)
-            return calibrate(engine, quietly, 1)
+            return calibrate(engine, quiet, 1)
 
     counting, machine = Disturbed(), Disturbed()
     measure(counting)

@@ -191,9 +191,9 @@ def test_a_picture_is_its_content(tmp_path):
     assert_quadrants(kept)
 
 
-def refusal(path: Path) -> str:
+def refusal(path: Path, opens=open_picture, **options) -> str:
     with pytest.raises(ImageError) as caught:
-        open_picture(path)
+        opens(path, **options)
     message = str(caught.value)
     assert path.name in message
     assert message.isprintable()

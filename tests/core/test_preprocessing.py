@@ -1,7 +1,6 @@
 """Pixel values: those of the CLIP image processor, and what a file of options changes."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
 from mmspec.families.clip_images import ClipImages, clip_images, read_clip_images
+from support.factory_layouts import write_json
 
 
 def reference(processor, image: Image.Image) -> np.ndarray:
@@ -41,11 +41,6 @@ def test_any_crop_and_padding_equals_the_processor(width, height, edge, crop_hei
     np.testing.assert_array_equal(found, reference(processor, image))
 
 
-def written(directory: Path, name: str, content: object) -> Path:
-    (directory / name).write_text(json.dumps(content))
-    return directory
-
-
 def test_old_and_new_layouts_mean_the_same(tmp_path):
     processor = CLIPImageProcessorPil(
         size={"shortest_edge": 42}, crop_size={"height": 42, "width": 42}
@@ -54,10 +49,10 @@ def test_old_and_new_layouts_mean_the_same(tmp_path):
     assert read_clip_images(tmp_path, 42) == clip_images(42)
     block = json.loads((tmp_path / "preprocessor_config.json").read_text())
     (tmp_path / "preprocessor_config.json").unlink()
-    written(tmp_path, "processor_config.json", {"image_processor": block, "patch_size": 14})
+    write_json(tmp_path / "processor_config.json", {"image_processor": block, "patch_size": 14})
     assert read_clip_images(tmp_path, 42) == clip_images(42)
-    written(tmp_path, "processor_config.json", {"processor_class": "LlavaProcessor"})
-    written(tmp_path, "preprocessor_config.json", {"size": 42, "crop_size": 42, "resample": 3})
+    write_json(tmp_path / "processor_config.json", {"processor_class": "LlavaProcessor"})
+    write_json(tmp_path / "preprocessor_config.json", {"size": 42, "crop_size": 42, "resample": 3})
     assert read_clip_images(tmp_path, 42) == clip_images(42)
 
 
@@ -76,7 +71,7 @@ def test_old_and_new_layouts_mean_the_same(tmp_path):
 def test_options_of_the_file_are_followed(tmp_path, options):
     options = {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}} | options
     processor = LlavaImageProcessorPil(**options)
-    written(tmp_path, "preprocessor_config.json", processor.to_dict())
+    write_json(tmp_path / "preprocessor_config.json", processor.to_dict())
     recipe = read_clip_images(tmp_path, 28)
     for image in (noise(50, 37), noise(20, 45)):
         np.testing.assert_array_equal(recipe.pixels(image), reference(processor, image))

@@ -145,8 +145,7 @@ def test_an_extra_pulls_nothing_that_is_not_used(extra, imported):
 
 
 def test_the_version_is_the_package_s():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert mmspec.__version__ == project["version"]
+    assert mmspec.__version__ == PROJECT["version"]
     assert "__version__" in dir(mmspec)
 
 

@@ -19,7 +19,7 @@ from benchmark_files import MODELS, benchmark, directory
 from mmspec.checkpoints.config import read_config
 from mmspec.prompt.images import open_picture
 from mmspec_bench.table import csv_text
-from support.opening_process import peak
+from support.opening_process import memory
 
 
 def cost(model: str) -> dict[str, str | int]:
@@ -27,7 +27,7 @@ def cost(model: str) -> dict[str, str | int]:
     vision = read_config(directory(model)).vision
     assert vision
     images = vision.preprocessing(directory(model)).limited(None)
-    before, seconds, tokens = peak(), dict[str, float](), list[int]()
+    before, seconds, tokens = memory(), dict[str, float](), list[int]()
     for file in sorted((benchmark() / "test/images").iterdir()):
         started = process_time()
         picture = open_picture(file)
@@ -41,7 +41,7 @@ def cost(model: str) -> dict[str, str | int]:
         "median_cpu_ms": f"{1e3 * median(seconds.values()):.1f}",
         "worst_cpu_ms": f"{1e3 * seconds[worst]:.1f}",
         "worst": worst,
-        "peak_mib": (peak() - before) // 2**20,
+        "peak_mib": (memory() - before) // 2**20,
         "tokens_least": min(tokens),
         "tokens_median": round(median(tokens)),
         "tokens_most": max(tokens),

@@ -11,14 +11,14 @@ from pathlib import Path
 from mmspec.prompt.images import open_picture
 
 
-def peak() -> int:
-    """Bytes of memory that this process has had at most, on Linux."""
+def memory(name: str = "VmHWM") -> int:
+    """Bytes of this process's memory by Linux's name; VmHWM: the most that it has had."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    return int(status.partition(f"{name}:")[2].split()[0]) * 1024
 
 
 if __name__ == "__main__":
     open_picture(sys.argv[1])
-    before = peak()
+    before = memory()
     picture = open_picture(sys.argv[2])
-    sys.stdout.write(f"{picture.image.width} {picture.image.height} {peak() - before}")
+    sys.stdout.write(f"{picture.image.width} {picture.image.height} {memory() - before}")

@@ -21,6 +21,7 @@ from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.clips import Clip
 from mmspec.prompt.images import Picture
 from support.factory_qwen import CHAT_TEMPLATE, IMAGE_ID
+from support.transformers_oracle import generated
 
 
 def _qwen2_videos() -> type:
@@ -133,8 +134,7 @@ class Oracle:
         """What the tower computes of an image [N, W]: embeddings, then DeepStack's features."""
         with torch.no_grad():
             found = self.model.model.get_image_features(**self.images(image, return_tensors="pt"))
-        extra = getattr(found, "deepstack_features", None) or ()
-        return torch.cat([*found.pooler_output, *(each[0] for each in extra)], dim=1).numpy()
+        return _joined(found)
 
     def clip_features(self, clip: Clip) -> Any:
         """What the tower computes of a clip [N, W]: embeddings, then DeepStack's features."""
@@ -142,8 +142,7 @@ class Oracle:
         pixels, grids = seen["pixel_values_videos"], seen["video_grid_thw"]
         with torch.no_grad():
             found = self.model.model.get_video_features(pixels, grids)
-        extra = getattr(found, "deepstack_features", None) or ()
-        return torch.cat([*found.pooler_output, *(each[0] for each in extra)], dim=1).numpy()
+        return _joined(found)
 
     def generated(
         self, chunks: Sequence[Chunk], count: int, clips: Sequence[Clip] = ()
@@ -153,7 +152,7 @@ class Oracle:
         clips: those whose moments are among the pictures, in order.
         """
         rows, inputs = self.inputs(chunks, clips)
-        return _generate(self.model, rows, count, **inputs)
+        return generated(self.model, rows[0].tolist(), count, stops=True, **inputs)
 
     def inputs(
         self, chunks: Sequence[Chunk], clips: Sequence[Clip] = ()
@@ -209,16 +208,10 @@ def generated_text(path: Path, chunks: Sequence[Chunk], count: int) -> list[int]
     """What generate of a text model says after a prompt's chunks."""
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
     ids = [token for chunk in chunks for part in chunk.parts for token in part]
-    return _generate(model, torch.tensor([ids]), count)
+    return generated(model, ids, count, stops=True)
 
 
-def _generate(model: Any, rows: torch.Tensor, count: int, **inputs: Any) -> list[int]:
-    said = model.generate(
-        input_ids=rows,
-        attention_mask=torch.ones_like(rows),
-        do_sample=False,
-        max_new_tokens=count,
-        pad_token_id=0,
-        **inputs,
-    )
-    return said[0, rows.shape[1] :].tolist()
+def _joined(found: Any) -> Any:
+    """A tower's outputs side by side [N, W]: embeddings, then DeepStack's features."""
+    extra = getattr(found, "deepstack_features", None) or ()
+    return torch.cat([*found.pooler_output, *(each[0] for each in extra)], dim=1).numpy()

@@ -16,15 +16,16 @@ def transformers_model(path: Path) -> Any:
     return cls.from_pretrained(path, dtype=torch.float32).eval()
 
 
-def generated(oracle: Any, tokens: Sequence[int], count: int, **inputs: Any) -> list[int]:
-    """What transformers' own generate says, stop tokens ignored."""
-    ids = torch.tensor([tokens])
+def generated(
+    oracle: Any, tokens: Sequence[int], count: int, *, stops: bool = False, **inputs: Any
+) -> list[int]:
+    """What transformers' own generate says; stops: up to a stop token."""
+    ids, inputs = torch.tensor([tokens]), inputs if stops else inputs | {"eos_token_id": -1}
     out = oracle.generate(
         input_ids=ids,
         attention_mask=torch.ones_like(ids),
         do_sample=False,
         max_new_tokens=count,
-        eos_token_id=-1,
         pad_token_id=0,
         **inputs,
     )

@@ -13,6 +13,7 @@ from typing import Any
 from mmspec.ground.errors import MmspecError
 from support.damage import mutations
 from support.damage.subjects import SUBJECTS, Subject
+from support.opening_process import memory
 
 ADDRESSES = 4 * 2**30
 """Bytes of address space that a case may ask for; a library that asks for more fails or aborts."""
@@ -65,10 +66,10 @@ def damage(file: Path, draws: Random) -> None:
 
 def _outcome(subject: Subject, file: Path, backend: str) -> dict[str, Any]:
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of memory
-    before, started = _memory("VmRSS"), time.process_time()
+    before, started = memory("VmRSS"), time.process_time()
     result = _used(subject, file, backend)
-    seconds, memory = time.process_time() - started, _memory("VmHWM") - before
-    return result | {"seconds": round(seconds, 2), "megabytes": memory >> 20}
+    seconds, taken = time.process_time() - started, memory("VmHWM") - before
+    return result | {"seconds": round(seconds, 2), "megabytes": taken >> 20}
 
 
 def _used(subject: Subject, file: Path, backend: str) -> dict[str, Any]:
@@ -90,8 +91,3 @@ def _is_text(message: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _memory(name: str) -> int:
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(status.partition(f"{name}:")[2].split()[0]) * 1024
