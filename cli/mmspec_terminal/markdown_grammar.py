@@ -10,6 +10,7 @@ from functools import cache
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, blockquote, list_block, table
+from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.rules_inline.emphasis import tokenize
 from markdown_it.rules_inline.state_inline import Delimiter
@@ -26,6 +27,7 @@ DEEPEST = 40
 LONGEST = 400
 """Letters of a text between an opener and what closes it: as many are held back at most."""
 
+_SEPARATORS = [*filter(str.isspace, map(chr, (*range(11, 32), *range(0x80, 0x3001))))]
 _CODE = re.compile(rf"(`+)(?!`)(.{{1,{LONGEST}}}?)(?<!`)\1(?!`)", re.DOTALL)
 _FORMULA = re.compile(
     rf"\\\(.{{1,{LONGEST}}}?\\\)|\\\[.{{1,{LONGEST}}}?\\\]|\$\$.{{1,{LONGEST}}}?\$\$|"
@@ -36,6 +38,9 @@ _FORMULA_OPENER = re.compile(r"\\[(\[]|\$\$|\$(?=[^\s\d$])")
 _ESCAPE = re.compile(r"\\(?:\\|([*_`#+.>|~$-]))")
 _ADDRESS = re.compile(r"://[^\s<>*`|]*[^\s<>*`|.,;:!?)\"'_]")
 _NAME = re.compile(r"__[a-z0-9]+(?:_[a-z0-9]+)*__(?![^\W_])")
+_HIDDEN = {ord(letter): 0xFDD0 + place for place, letter in enumerate(_SEPARATORS)}
+_SHOWN = {hidden: letter for letter, hidden in _HIDDEN.items()}
+"""Whitespace by the characters, which no text has, that stand for it while blocks are parsed."""
 _DISPLAY = ("\\[", "\\]"), ("$$", "$$")
 
 
@@ -44,7 +49,8 @@ def grammar() -> MarkdownIt:
     """The parser, whose tokens `mmspec_terminal.markdown` shows."""
     parser = MarkdownIt("zero", {"maxNesting": 1000})
     parser.enable(["blockquote", "code", "emphasis", "fence", "heading", "hr", "list", "table"])
-    parser.core.ruler.disable("normalize")  # the screen spells out control characters itself
+    parser.core.ruler.at("normalize", _hide_separators)
+    parser.core.ruler.before("inline", "separators", _show_separators)
     block, inline = parser.block.ruler, parser.inline.ruler
     interrupts = ["paragraph", "reference", "blockquote", "list"]
     block.at("blockquote", _shallow(blockquote), {"alt": interrupts})
@@ -57,6 +63,16 @@ def grammar() -> MarkdownIt:
     inline.before("verbatim", "newline_kept", _newline)
     parser.inline.ruler2.before("fragments_join", "openers", _mark_openers)
     return parser
+
+
+def _hide_separators(state: StateCore) -> None:
+    """Leave blocks no whitespace but blanks, tabs and newlines: they drop other at their ends."""
+    state.src = state.src.replace("\r\n", "\n").translate(_HIDDEN)
+
+
+def _show_separators(state: StateCore) -> None:
+    for token in state.tokens:
+        token.content = token.content.translate(_SHOWN)
 
 
 def _shallow(rule: Rule) -> Rule:

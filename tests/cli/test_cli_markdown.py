@@ -74,6 +74,7 @@ def test_markup_is_styled(source, runs):
         "3) three\n\n7) seven",
         "a <b>c</b> &amp; [d](e_f_g)",
         "verse\n  indented\n    more",
+        "\u3000\u3000段落一\u3000\n\u3000\n\u3000\u3000段落二",
         "|",
         "|a|b|\nno table",
         "|a|b|\n|-|-|\n|1|2|3|",
@@ -136,6 +137,7 @@ LONG = st.lists(
 @given(MARKUP | LINES | LONG, st.lists(st.integers(1, 7), max_size=60))
 @example("-:1", [1, 1])
 @example("a\rb\u2028c\n\nd **e**\n\nf g\n\nh", [4] * 9)  # lines end at newlines alone
+@example("a\u3000\nb\r\n\u3000\n**c**\x0c\nd", [1] * 14)  # whitespace that parsers drop at ends
 @example("*.`*.`", [5])
 @example("**1. Dogs**\n" * 40, [8] * 60)
 def test_pieces_of_any_size_give_the_same_runs(source, sizes):
