@@ -8,6 +8,7 @@ import uvicorn
 
 from mmspec.ground.errors import UsageError
 from mmspec_server.app import Service, create_app
+from mmspec_server.endpoint import log
 
 CUT_SECONDS = 5.0
 """Seconds after the grace in which a cut answer's last events are sent."""
@@ -44,7 +45,12 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse new requests, give the running one its grace, and close."""
-        self._service.queue.drain(self._service.settings.grace)
+        queue, grace = self._service.queue, self._service.settings.grace
+        if queue.jobs:
+            log.warning("the running answer has %g s to end; Ctrl-C again cuts it", grace)
+        else:  # bodies that still come are refused anyway
+            self.config.timeout_graceful_shutdown = int(CUT_SECONDS)
+        queue.drain(grace)
         await super().shutdown(sockets)
         # What is cut now, by a second Ctrl-C or a client that sent no more, is no failure to show.
         logging.getLogger("uvicorn.error").disabled = True
