@@ -1,0 +1,67 @@
+"""A chat from a pipe whose context fills, and whose settings and models are changed."""
+
+import re
+
+
+def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
+    long, more = "long " * 150, "long " * 30
+    talk = ["/max-new-tokens 12", long, "/max-new-tokens 7000", more]
+    refused = chat(*talk)
+    assert len(refused.ids) == 1, refused.err
+    offers = re.findall(r"(/drop 1|/max-new-tokens \d+|/reset) [fs]", refused.err)
+    assert [offer.split()[0] for offer in offers] == ["/max-new-tokens", "/drop", "/reset"], (
+        refused.err
+    )
+    for offer in offers:
+        assert len(chat(*talk, offer, more).ids) == 2
+
+
+def test_an_answer_ends_with_the_context_and_the_number_that_was_asked_stays(chat):
+    result = chat("/max-new-tokens 7000", "one red.png", "/max-new-tokens", "/reset", "two red.png")
+    assert result.notices[1] == "an answer has at most 7000 tokens"
+    sizes = [answer["prompt_tokens"] + len(answer["token_ids"]) for answer in result.answers]
+    assert sizes == [1024, 1024], result.err
+    assert "the context is full" in chat("/max-new-tokens 7000", "one", as_json=False).err
+
+
+def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):
+    result = chat("/temperature", "one", "/temperature 1", "/reset", "one")
+    assert result.notices[:2] == ["temperature 0 (the likeliest token)", "temperature 1"]
+    drawn = chat("one", more=["--temperature", "1"]).ids
+    assert result.ids[1] == drawn[0] != result.ids[0]
+
+
+def test_the_drafting_can_be_changed_and_changes_no_token(chat):
+    result = chat("one", "/drafting lookup", "/retry", "/drafting auto", "/drafting")
+    answers = result.answers
+    assert [answer["drafting"] for answer in answers] == ["T+lookup", "lookup"]
+    assert answers[0]["token_ids"] == answers[1]["token_ids"]
+    assert result.notices[-1] == "drafting auto; the last answer: lookup"
+
+
+def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_path):
+    target, draft = map(str, pair_paths)
+    result = chat(
+        "which? red.png", "/model", f"/model {draft}", "/history", "and?", "/undo", "/undo"
+    )
+    assert result.notices[0].startswith(f"model {target}, draft {draft}, torch on cpu")
+    assert result.notices[1].startswith(f"model {draft}, draft none")
+    history = next(record["history"] for record in result.records if "history" in record)
+    assert history[0]["images"] == ["red.png"]
+    answers = result.answers
+    assert [answer["model"] for answer in answers] == [target, draft]
+    assert answers[1]["prompt_tokens"] > answers[0]["prompt_tokens"]
+
+
+def test_a_replaced_conversation_can_be_brought_back_under_another_model(chat, pair_paths):
+    result = chat("one", "/reset", f"/model {pair_paths[1]}", "/undo", "/history")
+    assert result.notices[-1] == "brought back the conversation before"
+    assert [each["question"] for each in result.records[-1]["history"]] == ["one"]
+
+
+def test_a_model_that_cannot_go_on_changes_nothing(chat, llama_path):
+    lines = ["which? red.png", f"/model {llama_path}", "/model no-such", "/retry"]
+    result = chat(*lines)
+    assert "text-only and cannot see images" in result.err
+    assert "no-such" in result.err
+    assert result.ids[0] == result.ids[1]
