@@ -79,7 +79,7 @@ def load(
     max_image_tokens: int | None = None,
     captioner: str = "auto",
     captions: str = "",
-    draft_text: Sequence[str | Path] = (),
+    draft_text: Sequence[str | Path] | str | Path = (),
     threads: int | None = None,
     options: Options | None = None,
     ready: bool = True,
@@ -110,6 +110,7 @@ def load(
     ready: time a few rounds, a second at most, so that the first answer drafts from its first one.
     """
     started = perf_counter()
+    texts = [draft_text] if isinstance(draft_text, str | Path) else draft_text
     from_file = read_captions(expand_home(captions)) if captions else None
     notes: list[str] = []
     format_ = preferred(backend)  # names and words are checked before a framework is loaded
@@ -152,7 +153,7 @@ def load(
         captioner=replace(from_file, other=other) if from_file else other,
         head=drafts if isinstance(drafts, LoadedHead) else None,
         draftless=draftless,
-        draft_text=read_draft_text(map(expand_home, draft_text), target.tokenizer),
+        draft_text=read_draft_text(map(expand_home, texts), target.tokenizer),
         notes=notes,
         progress=progress,
     )

@@ -26,6 +26,8 @@ class Message:
     """True if all is one text with pictures in it, so that a template cannot move them."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.parts, str):  # each letter would be a part
+            raise UsageError(f"a message of the text {self.parts!r}: give a tuple, such as (text,)")
         for part in self.parts:
             if not isinstance(part, str | Picture):
                 raise UsageError(

@@ -12,7 +12,7 @@ from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
-from mmspec.prompt.conversation import Conversation
+from mmspec.prompt.conversation import Conversation, Message
 from support.scripted_engine import BLIND, OPTIONS, A, asked, check, picture, scripted_engine
 
 
@@ -104,6 +104,8 @@ def test_what_is_no_image_is_refused_and_never_sent_as_words(engine):
         chat.ask("What is this?", Image.new("RGB", (0, 3)))
     with pytest.raises(ImageError, match="one side is over 500 times the other"):
         chat.ask("What is this?", Image.new("RGB", (501, 1)))
+    with pytest.raises(UsageError, match="a message of the text 'What': give a tuple"):
+        Message("user", "What")
     with pytest.raises(UsageError, match="a message holds Image"):
         chat.ask(A.image)
     with pytest.raises(UsageError, match="the question is empty"):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from mmspec.chat import memory as module
+from mmspec.chat.engine import load
 from mmspec.chat.memory import HEADER, IDS, MOST_TOKENS, Memory
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft, Plan
@@ -219,3 +220,10 @@ def test_only_what_lookup_drafts_is_remembered(engine, drafting):
     assert tokens[-1] == NO_TOKEN
     assert tokens[-1 - len(chat.answer.token_ids) : -1] == list(chat.answer.token_ids)
     assert all(token in tokens for token in question)
+
+
+def test_a_text_beside_a_conversation_may_be_one_path(llama_path, tmp_path):
+    (tmp_path / "text.txt").write_text("a red square")
+    for path in (tmp_path / "text.txt", str(tmp_path / "text.txt")):
+        engine = load(llama_path, "none", backend="torch", draft_text=path, ready=False)
+        assert engine.draft_text.index.length > 3
