@@ -108,7 +108,7 @@ def unseen_images(prompt: str, shown: Iterable[str]) -> list[str]:
 
 def _image_names(message: str) -> Iterator[str]:
     """The paths and addresses of images among the words, and between the commas of a word."""
-    for match in _WORD.finditer(_with_quotes(message)):
+    for match in filter(_has_suffix, _WORD.finditer(_with_quotes(message))):
         word = _read(match[0])
         is_one = word.protected or "://" in word.name
         for each in [word] if is_one else map(_read, _PARTS.findall(match[0])):
@@ -117,10 +117,14 @@ def _image_names(message: str) -> Iterator[str]:
                 yield each.name
 
 
+def _has_suffix(word: re.Match[str]) -> bool:
+    return _SUFFIX.search(word[0]) is not None
+
+
 def _with_quotes(message: str) -> str:
     """The message with quotes around images that exist, also names with spaces or in brackets."""
     pieces, done = [], 0
-    for word in _WORD.finditer(message):
+    for word in _WORD.finditer(message) if _SUFFIX.search(message) else ():
         if _read(word[0]).protected:
             pieces += [_quoted(message[done : word.start()]), word[0]]
             done = word.end()
