@@ -77,6 +77,8 @@ def take_images(
     taken = Attachments()
 
     def without_path(match: re.Match[str]) -> str:
+        if not re.search("[./:]", match[0]):  # as most words of a long text
+            return match[0]
         word = _read(match[0])
         try:
             if _is_image(word, words=words):
