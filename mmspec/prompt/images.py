@@ -129,6 +129,8 @@ def open_picture(path: str | Path) -> Picture:
 
 def readable_file(path: str | Path) -> tuple[Path, str, bytes]:
     """The regular file at `path`, its name for errors and its first bytes; else ImageError."""
+    if not isinstance(path, str | Path):
+        raise ImageError(f"a path given as {type(path).__name__}: give a text or a Path")
     name, file = str(path), expand_home(path)
     label = name if name.isprintable() else repr(name)
     if not name:
@@ -241,6 +243,8 @@ def picture_from(image: Image.Image, name: str = "") -> Picture:
     Raises ImageError for an image without pixels, for a strip beyond MAX_ASPECT, and for one that
     is damaged, closed or of a mode that has no colours.
     """
+    if not isinstance(image, Image.Image):
+        raise ImageError(f"an image given as {type(image).__name__}: open_picture takes a path")
     label = name or "an image"
     require_shape(*image.size, label)
     with named_errors(label, ""):

@@ -13,6 +13,7 @@ from PIL import Image
 
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.any_image import pictures_of
+from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import MAX_ASPECT, Picture, decode_picture, open_picture, picture_from
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
@@ -267,3 +268,11 @@ def test_paths_pil_images_and_pictures_are_pictures(tmp_path):
         assert pictures_of(shown) == pictures_of([shown]) == (picture,)
     assert pictures_of(iter([path, image])) == (picture, picture)
     assert pictures_of([]) == ()
+
+
+def test_a_path_in_place_of_an_image_and_the_other_way_round_are_refused():
+    with pytest.raises(ImageError, match="an image given as str: open_picture takes a path"):
+        picture_from("photo.png")
+    for open_file in (open_picture, open_clip):
+        with pytest.raises(ImageError, match="a path given as Image: give a text or a Path"):
+            open_file(Image.new("RGB", (4, 4)))
