@@ -28,9 +28,10 @@ SUPPORTED = "https://github.com/guidance-ai/llguidance/blob/main/docs/json_schem
 WRAPPING = re.compile(r"^(at \d+\(\d+\): )?(failed to compile JSON schema: )?| \d+ \| start: .*")
 """What llguidance writes around its reason: places in a grammar, and the grammar."""
 
-LIMITS = LLParserLimits(max_grammar_size=50_000, max_items_in_row=50_000, step_max_items=10_000_000)
-"""Symbols of a grammar, and choices that it has at a time: no more than symbols, so that a schema
-which is too large is refused before the answer, and not where its choices come.
+LIMITS = LLParserLimits(max_grammar_size=50_000, max_items_in_row=50_000, step_max_items=500_000)
+"""Symbols of a grammar, and choices that it has after a token and within one: no more than symbols,
+and ten times as many, so that a schema which is too large is refused before the answer, and not
+where its choices come.
 """
 
 MOST_LEVELS, STACK_BYTES = 20_000, 2**28
@@ -151,9 +152,9 @@ def _levels(schema: Mapping[str, Any]) -> int:
 
 def _reason(error: str) -> str:
     """llguidance's error as a sentence."""
-    if error.startswith("NoExtensionBias"):
+    if re.search("NoExtensionBias|Too many items", error):
         return "no JSON text obeys the schema: does a `$ref` lead only to itself?"
-    if re.search("too big|too large|panic|Current row", error):
+    if re.search("too big|too large|panic|<state>", error):
         return "the schema is too large: give fewer properties or values"
     return WRAPPING.sub("", " ".join(error.split()))[:300]
 

@@ -133,6 +133,9 @@ def test_a_schema_that_cannot_be_enforced_is_refused_with_the_reason(server: Liv
         assert error["param"] == "response_format.json_schema.schema"
         assert reason in error["message"]
         assert "x-guidance" not in error["message"]
+    endless = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
+    reply = server.chat(ASKED, response_format=obeying(endless))  # it is known after one token
+    assert (reply.status_code, "no JSON text obeys" in reply.text) == (400, True)
     reply = server.chat(ASKED, response_format={"type": "yaml"})
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "response_format.type")
 
