@@ -30,8 +30,7 @@ def speaker(speaking):
 
 def test_a_dropped_image_is_asked_about_tinted_and_raced(page):
     """The text and the tint are those of the server's own parts; a race has the same text twice."""
-    options = Options(max_new_tokens=60, gamma=4)
-    with live(lambda: load("mini", backend="torch"), options) as server:
+    with live(lambda: load("mini", backend="torch"), Options(max_new_tokens=60, gamma=4)) as server:
         page.open(str(server.client.base_url))
         assert page.text("#model") == page.driver.title.split(" · ")[0] == "mini"
         page.drop(PNG)
@@ -87,8 +86,7 @@ def test_images_are_pasted_picked_scaled_and_taken_back(page, speaker, tmp_path)
     page.one("#new").click()
     page.one("#samples button").click()
     page.until(lambda: page.all("#pictures li"))
-    page.one("#ask").click()
-    page.until(page.idle)
+    page.ask("")
     [picture] = speaker.asked[-1][0].question.pictures
     assert picture.image.tobytes() == Image.open(BytesIO(SHAPES)).convert("RGB").tobytes()
 
@@ -105,8 +103,7 @@ def test_files_that_cannot_be_read_or_sent_are_named_and_nothing_is_lost(page, s
         assert len(page.all("#pictures li")) == 1
         page.give("drop", ("large.png", "image/png", png(size=(1100, 1000))))
         page.until(lambda: len(page.all("#pictures li")) == 2)
-        page.one("#ask").click()
-        page.until(page.idle)
+        page.ask("")
         assert page.text(".turn .error").startswith("large.png: it has more than 1 million pixels")
         assert page.one("#question").get_property("value") == "What?"
         page.one("[aria-label='Remove large.png']").click()
@@ -244,8 +241,7 @@ def test_a_conversation_is_there_after_a_reload_and_a_new_one_forgets_it(page, s
 
 
 def test_a_second_user_sees_that_another_answer_is_running(page, speaking):
-    speaker = support.Speaker(["word "] * 400, pause=0.05)
-    with speaking(speaker) as server:
+    with speaking(support.Speaker(["word "] * 400, pause=0.05)) as server:
         asked = {"messages": [{"role": "user", "content": "x"}], "stream": True}
         with server.client.stream("POST", CHAT, json=asked) as first:
             lines = first.iter_lines()

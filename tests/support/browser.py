@@ -88,7 +88,7 @@ class Browser:
         return self.one("#ask").is_displayed()
 
     def ask(self, text: str) -> None:
-        """Ask and wait for the end of the answer."""
+        """Type more of a question, ask it, and wait for the end of the answer."""
         self.one("#question").send_keys(text)
         self.one("#ask").click()
         self.until(self.idle)
