@@ -87,8 +87,10 @@ class Grammars:
         def opened() -> GrammarConstraint:
             return GrammarConstraint(matcher.deep_copy(), self._size)
 
+        begun = matcher.deep_copy()
+        begun.consume_tokens(begun.compute_ff_tokens())  # without a choice: a text may have no end
         try:
-            opened().allowed()
+            GrammarConstraint(begun, self._size).allowed()
         except UsageError as error:
             raise _refusal(param, f"{error}; {SUPPORTED} lists what is allowed") from error
         return opened
