@@ -65,7 +65,8 @@ def _section(context: click.Context, described: Mapping[str, Sequence[Help]]) ->
     usage = " ".join(command.collect_usage_pieces(context)).removeprefix("[OPTIONS]").strip()
     text = " ".join(cleandoc(command.help or "").split())
     earlier_options = {option for earlier in described.values() for option in earlier}
-    lines = [f"## {context.command_path}", "", f"`{usage}`: {text}" if usage else text, ""]
+    lines = [f"## {context.command_path}", "", f"`{usage}`: {text}" if usage else text]
+    lines += [""] * bool(options)
     lines += [
         f"- `{name}`: {text}" for name, text in options if (name, text) not in earlier_options
     ]

@@ -65,8 +65,10 @@ def chat(
     if resume and not listed:
         raise UsageError("--resume: no conversation was kept yet; start without it")
     last = listed[0] if listed else None
-    if last and not is_typed("model"):
-        setup = replace(setup, models={**setup.models, "model": last.model})
+    if last and (setup.models["model"] == "auto" or not is_typed("model")):
+        fitting = is_typed("draft") or setup.models["model"] == last.model
+        own = {"model": last.model} | ({} if fitting else {"draft": "auto"})
+        setup = replace(setup, models={**setup.models, **own})
     screen = setup.screen
     pictures = open_images(images, setup.sampling)
     if STANDARD_INPUT in images:

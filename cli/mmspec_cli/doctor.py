@@ -66,7 +66,7 @@ def _without_secret(value: Any, key: str = "") -> Any:
     """The defaults without the API key: people send what doctor prints."""
     if isinstance(value, dict):
         return {name: _without_secret(each, name) for name, each in value.items()}
-    return "…" if key == "api-key" else value
+    return "…" if key.lower().replace("_", "-") == "api-key" else value
 
 
 def _machine(report: dict[str, Any]) -> str:

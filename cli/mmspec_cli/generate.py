@@ -51,7 +51,7 @@ def generate(
     engine = setup.load(ready=True)
     chat = engine.chat(setup.options, Conversation(system, thinking=thinking))
     screen.note(*([] if screen.as_json else introduction(engine)))
-    screen.note(*unseen_images(text, images))
+    screen.note(*(unseen_images(text, images) if engine.target.features else []))
     with deferred_interrupt() as interrupt:
         first = stream(chat.ask(text, pictures), screen, interrupt)
         if screen.as_json:

@@ -11,7 +11,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from mmspec.ground.errors import ContextError, DraftError, ImageError, MmspecError, UsageError
+from mmspec.ground.errors import (
+    ContextError,
+    DraftError,
+    ImageError,
+    MmspecError,
+    PluginError,
+    UsageError,
+)
 from mmspec.ground.json_file import JsonObject, Length
 from mmspec.ground.json_reader import MismatchError, parse_json, shown
 
@@ -63,11 +70,12 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(error.status_code, reason, headers=headers)
     if isinstance(error, UsageError | ImageError | ContextError):
         return ApiError(400, str(error))
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = error.place if isinstance(error, PluginError) else type(error).__name__
+    log.error("%s at %s:%s", what, place.filename, place.lineno)
     if isinstance(error, RecursionError):
         return ApiError(400, "the request is nested too deeply: nest its tools or schema less")
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    log.error("%s at %s:%s", type(error).__name__, place.filename, place.lineno)
-    if isinstance(error, DraftError):  # it names a drafter and tokens, and no path
+    if isinstance(error, DraftError):  # it names tokens, and no path
         return ApiError(500, str(error))
     if isinstance(error, MmspecError):
         return ApiError(

@@ -100,8 +100,12 @@ class Grammars:
         with ThreadPoolExecutor(1, "grammar") as thread:
             with self._lock:  # of several threads one reads the vocabulary and sets the size
                 vocabulary, before = self._vocabulary, threading.stack_size(STACK_BYTES)
-                built = thread.submit(LLMatcher, vocabulary, grammar, log_level=0, limits=LIMITS)
-                threading.stack_size(before)
+                try:
+                    built = thread.submit(
+                        LLMatcher, vocabulary, grammar, log_level=0, limits=LIMITS
+                    )
+                finally:
+                    threading.stack_size(before)
             return built.result()
 
     @cached_property
@@ -155,7 +159,8 @@ def _levels(schema: Mapping[str, Any]) -> int:
 def _reason(error: str) -> str:
     """llguidance's error as a sentence."""
     if re.search("NoExtensionBias|Too many items", error):
-        return "no JSON text obeys the schema: does a `$ref` lead only to itself?"
+        return "no JSON text obeys the schema: does a `$ref` lead only to itself? Or it has too many "
+            "alternatives"
     if re.search("too big|too large|panic|<state>", error):
         return "the schema is too large: give fewer properties or values"
     return WRAPPING.sub("", " ".join(error.split()))[:300]

@@ -5,14 +5,13 @@ from collections import defaultdict
 from collections.abc import Container
 from dataclasses import dataclass
 from hashlib import sha256
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mmspec.decoding.statistics import Statistics
 from mmspec_server.endpoint import ApiError, failure
-from mmspec_server.settings import ServerSettings, is_address, is_loopback
+from mmspec_server.settings import ServerSettings, is_address, is_loopback, name_in
 
 PREFILL = ("vision", "caption", "prefill")
 """Stages of an answer before its first token."""
@@ -122,13 +121,7 @@ class Guard:
     def _is_own_name(self, header: str) -> bool:
         """True unless a Host header could come from a page whose name was bound to this address."""
         host = self.settings.host.lower()
-        try:
-            name, *allowed = (
-                urlsplit(f"//{each}").hostname or "" for each in (header, *self.settings.allow_host)
-            )
-        except ValueError:
-            return False
-        # A Host header's name has no capitals and no port here.
+        name, *allowed = map(name_in, (header, *self.settings.allow_host))
         if is_loopback(host):
             return is_loopback(name) or name in allowed
         return is_address(name) or name in (*allowed, host, "localhost")

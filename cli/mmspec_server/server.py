@@ -1,5 +1,6 @@
 """Runs a service on a port until a signal ends it."""
 
+import asyncio
 import logging
 import socket
 from contextlib import suppress
@@ -47,13 +48,21 @@ class Server(uvicorn.Server):
         """Refuse new requests, give the running one its grace, and close."""
         queue, grace = self._service.queue, self._service.settings.grace
         if queue.jobs:
-            log.warning("the running answer has %g s to end; Ctrl-C again cuts it", grace)
+            log.warning("the running answer has %g s to end; Ctrl-C cuts it", grace)
         else:  # bodies that still come are refused anyway
             self.config.timeout_graceful_shutdown = int(CUT_SECONDS)
         queue.drain(grace)
+        cutting = asyncio.create_task(self._cut_at_the_next_signal())
         await super().shutdown(sockets)
+        cutting.cancel()
         # What is cut now, by a second Ctrl-C or a client that sent no more, is no failure to show.
         logging.getLogger("uvicorn.error").disabled = True
+
+    async def _cut_at_the_next_signal(self) -> None:
+        """Cut the running answer; newer Pythons wait for its connection even so."""
+        while not self.force_exit:
+            await asyncio.sleep(0.1)
+        self._service.queue.drain(0)
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -5,9 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.settings import Settings, option
+
+ORIGIN = r"null|(?!http://.*:80$|https://.*:443$)[a-z][-+.a-z0-9]*://[^/*A-Z]+"
+"""An origin as browsers send it: lower case, and no port that the scheme has anyway."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +83,28 @@ class ServerSettings(Settings):
                 "space, or leave it and MMSPEC_API_KEY out"
             )
         for origin in self.allow_origin:
-            if not re.fullmatch("null|[a-z][-+.a-z0-9]*://[^/*]+", origin):
+            if not re.fullmatch(ORIGIN, origin):
                 raise UsageError(
                     f"--allow-origin {origin!r}: give the scheme, name and port of one page, such "
-                    "as http://localhost:3000"
+                    "as http://localhost:3000, without capitals and a usual port"
                 )
+        for host in self.allow_host:
+            if not name_in(host):
+                raise UsageError(f"--allow-host {host!r}: give a name, such as box.local")
         if not is_loopback(self.host) and not self.api_key:
             raise UsageError(
                 f"--host {self.host} is reachable from other machines: give --api-key too, or set "
                 "MMSPEC_API_KEY"
             )
+
+
+def name_in(host: str) -> str:
+    """The name in a Host header, without capitals and port; empty if there is none."""
+    if is_address(host):
+        return host.lower()
+    with suppress(ValueError):
+        return urlsplit(f"//{host}").hostname or ""
+    return ""
 
 
 def is_loopback(name: str) -> bool:

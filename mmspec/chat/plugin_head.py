@@ -10,33 +10,37 @@ from mmspec.drafters.views import LETTERS, UNLETTERED
 from mmspec.ground.entry_points import blaming
 from mmspec.ground.errors import DraftError, UsageError
 
+OWN_PACKAGES = ("mmspec", "mmspec_mlx", "mmspec_torch")
+"""Packages whose heads need no checks."""
+
 
 class PluginHead:
     """Implements `Head` by another package's; errors name it by its kind."""
 
-    def __init__(self, head: Head, config: HeadConfig) -> None:
+    def __init__(self, head: Head, config: HeadConfig, module: str) -> None:
+        """module: one of the other package's, whose lines errors name."""
         self.config = config
-        self._head = head
+        self._head, self._module = head, module
 
     def open_drafter(
         self, target: Target, sampling: Sampling, tree: Tree | None = None
     ) -> "PluginDrafter":
         """Open an empty sequence; raises UsageError for a drafter that lacks a member."""
         name = f"the drafter {self.config.kind}"
-        with blaming(name, type(self._head).__module__):
+        with blaming(name, self._module):
             drafter = self._head.open_drafter(target, sampling, tree)
         require_members(drafter, Drafter, name, "a mmspec.Drafter")
-        return PluginDrafter(drafter, name, tree)
+        return PluginDrafter(drafter, name, self._module, tree)
 
 
 class PluginDrafter:
     """Implements `Drafter` by another package's, which errors call by `name`."""
 
-    def __init__(self, drafter: Drafter, name: str, tree: Tree | None = None) -> None:
+    def __init__(self, drafter: Drafter, name: str, module: str, tree: Tree | None = None) -> None:
         """tree: the shape with which the drafter was opened."""
         self._drafter, self._name = drafter, name
         self._most = tree.nodes if tree else MOST_NODES
-        self._blamed = blaming(name, type(drafter).__module__)
+        self._blamed = blaming(name, module)
         self.extend, self.rewind = self._blamed(drafter.extend), self._blamed(drafter.rewind)
         self.commit, self._draft = self._blamed(drafter.commit), self._blamed(drafter.draft)
 
@@ -70,10 +74,16 @@ class PluginDrafter:
         return draft
 
 
-def plugin_head(head: Head, name: str, allowed: str) -> PluginHead:
-    """A head of another package; UsageError for other objects.  allowed: said in errors."""
+def plugin_head(head: Head, name: str, allowed: str, module: str = "") -> Head:
+    """A head of another package; UsageError for other objects.  One of mmspec's own stays itself.
+
+    allowed: said in errors.  module: one of the package's; that of the head's class by default.
+    """
     require_members(head, Head, name, allowed)
-    with blaming(name, type(head).__module__):
+    module = module or type(head).__module__
+    if module.partition(".")[0] in OWN_PACKAGES:
+        return head
+    with blaming(name, module):
         config = head.config
     if not isinstance(config, HeadConfig):
         got = type(config).__name__
@@ -85,7 +95,7 @@ def plugin_head(head: Head, name: str, allowed: str) -> PluginHead:
             f"the kind of {name} is {kind!r}: give a word that names no other drafting, as letters "
             f"of {''.join(LETTERS)} and {', '.join(UNLETTERED)} do, and has no +"
         )
-    return PluginHead(head, config)
+    return PluginHead(head, config, module)
 
 
 def require_members(made: object, protocol: type, name: str, allowed: str) -> None:

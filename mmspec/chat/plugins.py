@@ -110,4 +110,4 @@ def load_head(backend: Backend, kind: str, directory: Path, model: Model) -> Hea
         return backend.load_head(directory, model)
     with loading(point):
         head: Head = point.load()(directory, model)
-    return plugin_head(head, f"the draft {directory}", "a mmspec.Head")
+    return plugin_head(head, f"the draft {directory}", "a mmspec.Head", point.module)

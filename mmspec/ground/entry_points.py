@@ -42,10 +42,9 @@ def blaming(plugin: str, module: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, MmspecError) and not isinstance(error, DraftError):
             raise
-        place, reason = _place(error, module), f"{type(error).__name__}: {error}"
-        raise PluginError(
-            f"{plugin} failed in {place} ({reason}): use another, or tell its author"
-        ).with_traceback(error.__traceback__) from error
+        place, reason = f"{plugin} failed in {_place(error, module)}", " ".join(str(error).split())
+        failure = PluginError(place, f"{type(error).__name__}: {reason}")
+        raise failure.with_traceback(error.__traceback__) from error
 
 
 def _place(error: Exception, module: str) -> str:

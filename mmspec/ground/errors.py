@@ -49,11 +49,16 @@ class BackendError(MmspecError):
 
 
 class DraftError(MmspecError):
-    """A draft that no target may verify: the fault of its drafter, which the message names."""
+    """A draft that no target may verify: the fault of its drafter."""
 
 
 class PluginError(MmspecError):
-    """An exception of another package's code, its cause; the message names plug-in and place."""
+    """An exception of another package's code, which is its cause."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        """place: the plug-in and the line at which it failed; the message has the reason too."""
+        super().__init__(f"{place} ({reason}): use another, or tell its author")
+        self.place = place
 
 
 class WriteError(MmspecError):

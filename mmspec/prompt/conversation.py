@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
-from os import fsencode
 from urllib.parse import quote
 
 from mmspec.ground.errors import ImageError, UsageError
@@ -156,9 +155,8 @@ class Conversation:
         texts = [self.system] if self.system else []
         for turn in self.turns:
             for message in turn.messages:
-                images = [
-                    f"![{each.name}]({quote(fsencode(each.name))})" for each in message.pictures
-                ]
+                names = [each.name for each in message.pictures]
+                images = [f"![{name}]({quote(name, errors='surrogateescape')})" for name in names]
                 words = [part for part in message.parts if isinstance(part, str)]
                 lines = "\n\n".join([*images, *words]).splitlines()
                 texts.append("\n".join(f"> {line}".rstrip() for line in lines))

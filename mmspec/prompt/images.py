@@ -244,7 +244,8 @@ def picture_from(image: Image.Image, name: str = "") -> Picture:
     is damaged, closed or of a mode that has no colours.
     """
     if not isinstance(image, Image.Image):
-        raise ImageError(f"an image given as {type(image).__name__}: open_picture takes a path")
+        got = type(image).__name__
+        raise ImageError(f"an image given as {got}: give a PIL image; open_picture takes a path")
     label = name or "an image"
     require_shape(*image.size, label)
     with named_errors(label, ""):

@@ -186,9 +186,7 @@ def test_neither_logs_nor_output_hold_prompts_or_answers(directory, caplog, capf
 def test_errors_name_a_faulty_drafter_and_no_path_of_this_machine(directory):
     failed = {
         CheckpointError(f"the weights in {directory} are damaged"): "see the server's log",
-        PluginError(
-            f"the drafter mine failed in mine ({directory} is lost)"
-        ): "or a plug-in cannot",
+        PluginError("the drafter mine failed in mine", f"{directory} is lost"): "or a plug-in",
         DraftError("Mine drafted a list: return HostDraft(tokens)"): "Mine drafted a list: return",
     }
     engine = scripted_engine(directory)

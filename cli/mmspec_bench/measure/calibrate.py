@@ -122,7 +122,7 @@ class _Sequences:
     drafters: Sequence[Drafter]
 
     def repetitions(self, least: int) -> int:
-        """How often to time each forward, so that all numbers of rows together take SECONDS."""
+        """How often to time each forward, so that those timed together take about SECONDS."""
 
         def once() -> None:
             draft = self.drafters[-1].draft(LONGEST, NO_NOISE) if self.drafters else None

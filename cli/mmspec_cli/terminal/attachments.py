@@ -102,8 +102,8 @@ def unseen_images(prompt: str, shown: Iterable[str]) -> list[str]:
 
     shown: the images that the command is given; the remark leaves their names out.
     """
-    known = {Path(name).name for name in shown}
-    names = [name for name in dict.fromkeys(_image_names(prompt)) if Path(name).name not in known]
+    known = {name for path in shown for name in (path, Path(path).name)}
+    names = [name for name in dict.fromkeys(_image_names(prompt)) if name not in known]
     remark = "the model reads the name alone; name an image before --prompt to show it"
     return [f"{', '.join(names)}: {remark}"] if names else []
 

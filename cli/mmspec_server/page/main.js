@@ -145,13 +145,13 @@ async function retry({ target }) {
   const [answered, before] = [turns.pop(), target.closest(".turn")];
   before.hidden = true;
   last = opened(answered.question);
+  turns.push(answered); // the messages are without it
   const pieces = await run(ask);
+  before.hidden = false;
   if (textOf(pieces)) {
+    turns.pop();
     before.remove();
     end(last.turn, { question: answered.question, pieces });
-  } else {
-    turns.push(answered);
-    before.hidden = false;
   }
 }
 
