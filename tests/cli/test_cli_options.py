@@ -112,7 +112,7 @@ def test_a_file_in_another_encoding_is_named_with_the_remedy(run, config):
 
 
 def test_doctor_shows_the_defaults_but_no_secret(run, config):
-    config("seed = 7\napi-key = 'hush'\n[serve]\napi-key = 'hush'\nport = 9\n")
+    config("seed = 7\napi-key = 'hush'\n[serve]\napi_key = 'hush'\nport = 9\n")
     out = run("doctor").out
     assert "seed = 7" in out
     assert "'port': 9" in out

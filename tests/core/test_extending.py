@@ -4,12 +4,14 @@ import re
 import sys
 from dataclasses import replace
 from importlib import invalidate_caches
+from unittest.mock import Mock
 
 import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind
+from mmspec.drafters.heads.drafter import HeadDrafter
 from mmspec.ground.errors import PluginError, UsageError
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_bench.suite.run_folder import read_provenance
@@ -175,6 +177,16 @@ def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
         load(pair_paths[0], 3, backend="torch")
     with pytest.raises(UsageError, match="`model` is a int: give a name, a path or another"):
         load(3, backend="torch")
+
+
+def test_a_fault_in_a_class_of_mmspec_s_that_a_plug_in_uses_is_the_plug_in_s(pair_paths):
+    page = executed()
+    own = page["RepeatHead"]()
+    with load(str(pair_paths[0]), own, backend="torch", ready=False) as engine:
+        faulty = Mock(spec=HeadDrafter, length=0, extend=Mock(side_effect=ValueError("a shape")))
+        own.open_drafter = Mock(return_value=faulty)
+        with pytest.raises(PluginError, match=f"the drafter repeat failed in {type(own).__module__}"):
+            engine.chat(Options(drafting="repeat")).reply("Hi")
 
 
 def test_options_may_name_the_kind_of_an_object(pair_paths):

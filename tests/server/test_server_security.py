@@ -19,7 +19,7 @@ KEY = "a key, perhaps longer"
 @pytest.fixture(scope="module")
 def guarded(directory):
     """A server with a key, a name and an origin of its own."""
-    allowed = {"allow_host": ("box.local:8585",), "allow_origin": ("http://page.example",)}
+    allowed = {"allow_host": ("box.local:8585", "fd00::5"), "allow_origin": ("http://page.example",)}
     with live(lambda: scripted_engine(directory), api_key=KEY, **allowed) as server:
         yield server
 
@@ -53,8 +53,17 @@ def test_an_origin_that_no_page_has_is_refused():
     for origin in ("*", "http://*", "http://page.example/", "page.example", "http://a/b", ""):
         with pytest.raises(UsageError, match="such as http://localhost:3000"):
             ServerSettings(allow_origin=(origin,))
-    allowed = ("null", "http://localhost:3000", "chrome-extension://abc")
+    for origin in ("http://Box.local:3000", "https://box.local:443", "http://box.local:80"):
+        with pytest.raises(UsageError, match="without capitals and a usual port"):
+            ServerSettings(allow_origin=(origin,))
+    allowed = ("null", "http://localhost:3000", "chrome-extension://abc", "http://box.local:8080")
     assert ServerSettings(allow_origin=allowed).allow_origin == allowed
+
+
+@pytest.mark.parametrize("host", ["", "[box", ":8585"])
+def test_a_host_without_a_name_is_refused(host):
+    with pytest.raises(UsageError, match="--allow-host"):
+        ServerSettings(allow_host=(host,))
 
 
 @pytest.mark.parametrize("key", ["", " ", f" {KEY}", "schlüssel", "line\n"])
@@ -103,8 +112,9 @@ def test_a_name_bound_to_this_address_by_others_is_refused(scripted: Live, guard
         for host in (*OWN, *OTHERS)
     ]
     assert statuses == [200] * len(OWN) + [403] * len(OTHERS)
-    allowed = {"Authorization": f"Bearer {KEY}", "Host": "box.local:8585"}
-    assert guarded.client.get("/v1/models", headers=allowed).status_code == 200
+    for name in ("box.local:8585", "[fd00::5]:8585"):
+        allowed = {"Authorization": f"Bearer {KEY}", "Host": name}
+        assert guarded.client.get("/v1/models", headers=allowed).status_code == 200
 
 
 def test_a_server_that_others_reach_answers_under_its_addresses_and_names(directory):
