@@ -159,8 +159,8 @@ def _levels(schema: Mapping[str, Any]) -> int:
 def _reason(error: str) -> str:
     """llguidance's error as a sentence."""
     if re.search("NoExtensionBias|Too many items", error):
-        return "no JSON text obeys the schema: does a `$ref` lead only to itself? Or it has too many "
-            "alternatives"
+        cause = "does a `$ref` lead only to itself, or has it too many alternatives?"
+        return f"no JSON text obeys the schema: {cause}"
     if re.search("too big|too large|panic|<state>", error):
         return "the schema is too large: give fewer properties or values"
     return WRAPPING.sub("", " ".join(error.split()))[:300]

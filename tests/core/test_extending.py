@@ -185,7 +185,7 @@ def test_a_fault_in_a_class_of_mmspec_s_that_a_plug_in_uses_is_the_plug_in_s(pai
     with load(str(pair_paths[0]), own, backend="torch", ready=False) as engine:
         faulty = Mock(spec=HeadDrafter, length=0, extend=Mock(side_effect=ValueError("a shape")))
         own.open_drafter = Mock(return_value=faulty)
-        with pytest.raises(PluginError, match=f"the drafter repeat failed in {type(own).__module__}"):
+        with pytest.raises(PluginError, match="the drafter repeat failed in builtins"):
             engine.chat(Options(drafting="repeat")).reply("Hi")
 
 

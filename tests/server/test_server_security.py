@@ -19,7 +19,10 @@ KEY = "a key, perhaps longer"
 @pytest.fixture(scope="module")
 def guarded(directory):
     """A server with a key, a name and an origin of its own."""
-    allowed = {"allow_host": ("box.local:8585", "fd00::5"), "allow_origin": ("http://page.example",)}
+    allowed = {
+        "allow_host": ("box.local:8585", "fd00::5"),
+        "allow_origin": ("http://page.example",),
+    }
     with live(lambda: scripted_engine(directory), api_key=KEY, **allowed) as server:
         yield server
 
