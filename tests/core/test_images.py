@@ -271,7 +271,7 @@ def test_paths_pil_images_and_pictures_are_pictures(tmp_path):
 
 
 def test_a_path_in_place_of_an_image_and_the_other_way_round_are_refused():
-    with pytest.raises(ImageError, match="an image given as str: open_picture takes a path"):
+    with pytest.raises(ImageError, match="an image given as str: give a PIL image"):
         picture_from("photo.png")
     for open_file in (open_picture, open_clip):
         with pytest.raises(ImageError, match="a path given as Image: give a text or a Path"):
