@@ -30,17 +30,22 @@ class PluginHead:
         with blaming(name, self._module):
             drafter = self._head.open_drafter(target, sampling, tree)
         require_members(drafter, Drafter, name, "a mmspec.Drafter")
-        return PluginDrafter(drafter, name, self._module, tree)
+        return PluginDrafter(drafter, name, tree, self._module)
 
 
 class PluginDrafter:
     """Implements `Drafter` by another package's, which errors call by `name`."""
 
-    def __init__(self, drafter: Drafter, name: str, module: str, tree: Tree | None = None) -> None:
-        """tree: the shape with which the drafter was opened."""
+    def __init__(
+        self, drafter: Drafter, name: str, tree: Tree | None = None, module: str = ""
+    ) -> None:
+        """tree: the shape with which the drafter was opened.
+
+        module: one of the other package's; that of the drafter's class by default.
+        """
         self._drafter, self._name = drafter, name
         self._most = tree.nodes if tree else MOST_NODES
-        self._blamed = blaming(name, module)
+        self._blamed = blaming(name, module or type(drafter).__module__)
         self.extend, self.rewind = self._blamed(drafter.extend), self._blamed(drafter.rewind)
         self.commit, self._draft = self._blamed(drafter.commit), self._blamed(drafter.draft)
 
