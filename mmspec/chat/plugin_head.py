@@ -7,11 +7,8 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import MOST_NODES, Tree
 from mmspec.drafters.views import LETTERS, UNLETTERED
-from mmspec.ground.entry_points import blaming
+from mmspec.ground.entry_points import blaming, is_of_mmspec
 from mmspec.ground.errors import DraftError, UsageError
-
-OWN_PACKAGES = ("mmspec", "mmspec_mlx", "mmspec_torch")
-"""Packages whose heads need no checks."""
 
 
 class PluginHead:
@@ -86,7 +83,7 @@ def plugin_head(head: Head, name: str, allowed: str, module: str = "") -> Head:
     """
     require_members(head, Head, name, allowed)
     module = module or type(head).__module__
-    if module.partition(".")[0] in OWN_PACKAGES:
+    if is_of_mmspec(module):
         return head
     with blaming(name, module):
         config = head.config

@@ -7,6 +7,8 @@ from traceback import walk_tb
 
 from mmspec.ground.errors import DraftError, MmspecError, PluginError, not_installed
 
+OWN_PACKAGES = ("mmspec", "mmspec_mlx", "mmspec_torch", "mmspec_train")
+"""Packages of this project, whose faults are no plug-in's."""
 BACKENDS = "mmspec.backends"
 CAPTIONERS = "mmspec.captioners"
 
@@ -22,13 +24,18 @@ def loading(point: EntryPoint) -> Iterator[None]:
 
     Whatever else a plug-in of another package raises becomes a PluginError.
     """
-    name, is_own = f"{point.name} ({point.group})", point.module.startswith("mmspec_")
+    name, is_own = f"{point.name} ({point.group})", is_of_mmspec(point.module)
     with nullcontext() if is_own else blaming(name, point.module):
         try:
             yield
         except ModuleNotFoundError as error:
             own = "train" if point.group == CAPTIONERS else point.name
             raise not_installed(name, error, own if is_own else "") from error
+
+
+def is_of_mmspec(module: str) -> bool:
+    """True for a module of OWN_PACKAGES."""
+    return module.partition(".")[0] in OWN_PACKAGES
 
 
 @contextmanager

@@ -60,6 +60,9 @@ def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, p
     assert questions(file) == ["which?", "and?"]
     talk = chat("/system", more=["--resume", "--system", "Be brief."], models=device)
     assert talk.notices[-1] == "system text: Be brief."
+    (state.parent / "mmspec" / "config.toml").write_text("model = 'mini'\ndraft = 'mini-eagle3'\n")
+    talk = chat("/system", more=["--resume"], models=device[2:])
+    assert talk.notices[0].startswith("went on"), "the draft of the file is for its model"
 
 
 def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run, pair, monkeypatch):

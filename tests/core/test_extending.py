@@ -10,6 +10,7 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.chat.plugin_head import plugin_head
 from mmspec.chat.plugins import is_kind
 from mmspec.drafters.heads.drafter import HeadDrafter
 from mmspec.ground.errors import PluginError, UsageError
@@ -187,6 +188,13 @@ def test_a_fault_in_a_class_of_mmspec_s_that_a_plug_in_uses_is_the_plug_in_s(pai
         own.open_drafter = Mock(return_value=faulty)
         with pytest.raises(PluginError, match="the drafter repeat failed in builtins"):
             engine.chat(Options(drafting="repeat")).reply("Hi")
+
+
+def test_a_head_of_mmspec_s_own_given_as_an_object_stays_itself():
+    own = executed()["RepeatHead"]
+    own.__module__, own.config = "mmspec_torch.heads.head", replace(own.config, kind="mtp")
+    head = own()
+    assert plugin_head(head, "`draft`", "a mmspec.Head") is head
 
 
 def test_options_may_name_the_kind_of_an_object(pair_paths):
