@@ -33,16 +33,11 @@ class PluginHead:
 class PluginDrafter:
     """Implements `Drafter` by another package's, which errors call by `name`."""
 
-    def __init__(
-        self, drafter: Drafter, name: str, tree: Tree | None = None, module: str = ""
-    ) -> None:
-        """tree: the shape with which the drafter was opened.
-
-        module: one of the other package's; that of the drafter's class by default.
-        """
+    def __init__(self, drafter: Drafter, name: str, tree: Tree | None, module: str) -> None:
+        """tree: the shape with which the drafter was opened.  module: one of the other package's."""
         self._drafter, self._name = drafter, name
         self._most = tree.nodes if tree else MOST_NODES
-        self._blamed = blaming(name, module or type(drafter).__module__)
+        self._blamed = blaming(name, module)
         self.extend, self.rewind = self._blamed(drafter.extend), self._blamed(drafter.rewind)
         self.commit, self._draft = self._blamed(drafter.commit), self._blamed(drafter.draft)
 

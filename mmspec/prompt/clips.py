@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mmspec.ground.errors import UsageError
+from mmspec.ground.settings import is_whole
 from mmspec.prompt.images import ClipPlace, Picture
 
 FPS = 2.0
@@ -33,12 +34,11 @@ class FrameSampling:
     """None takes at most MOST_FRAMES; a family that shows frames as images then shows fewer."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.fps <= ALLOWED_FPS:
-            raise UsageError(f"`fps={self.fps}`: give a number above 0 and at most {ALLOWED_FPS}")
-        if self.max_frames is not None and not 1 <= self.max_frames <= ALLOWED_FRAMES:
-            raise UsageError(
-                f"`max_frames={self.max_frames}`: give a number from 1 to {ALLOWED_FRAMES}"
-            )
+        fps, most = self.fps, self.max_frames
+        if not (isinstance(fps, int | float) and 0 < fps <= ALLOWED_FPS):
+            raise UsageError(f"`fps={fps!r}`: give a number above 0 and at most {ALLOWED_FPS}")
+        if most is not None and not (is_whole(most, 1) and most <= ALLOWED_FRAMES):
+            raise UsageError(f"`max_frames={most!r}`: give a number from 1 to {ALLOWED_FRAMES}")
 
     def frames(self, total: int, rate: float) -> list[int]:
         """The numbers of the frames that are taken of `total`, shown at `rate` a second.

@@ -93,6 +93,18 @@ class Tokenizer:
         self._backend.add_tokens([AddedToken(_MARK, special=False, normalized=False)])
         return added
 
+    def end(self, others: Iterable[int]) -> int:
+        """The token that ends an answer: a chat's, else the first of `others`, a model's.
+
+        Raises CheckpointError if there is none.
+        """
+        if ids := self.eos_ids or {*others}:
+            return min(ids)
+        raise CheckpointError(
+            f"{self._file.parent} names no token that ends an answer: give `eos_token` in its "
+            "tokenizer_config.json"
+        )
+
     def encode(self, text: str) -> list[int]:
         """The ids of literal `text` at the start of a prompt, without BOS."""
         return self.encode_parts([text])

@@ -133,6 +133,15 @@ def test_frames_of_a_variable_rate_are_taken_at_even_times(tmp_path, name):
     assert clip.shape == f"64x48, 40 frames of {20 * 71 / 70:.1f} s"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [*(("fps", value) for value in ("a", 0, 2000)), *(("max_frames", n) for n in ("a", 0, 2.5))],
+)
+def test_a_sampling_out_of_range_is_refused(name, value):
+    with pytest.raises(UsageError, match=rf"`{name}={value!r}`: give a number"):
+        FrameSampling(**{name: value})
+
+
 def test_large_frames_are_made_smaller_until_they_fit(tmp_path, monkeypatch):
     path = film(tmp_path / "a.mkv", 10)
     monkeypatch.setattr(images, "MAX_MEMORY", 64 * 48 * images.KEPT)

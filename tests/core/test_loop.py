@@ -112,7 +112,7 @@ def test_a_draft_that_is_too_deep_never_exceeds_the_budget(
     drafter.extend([Segment([PROMPT])])
     lookup = LookupDrafter(GREEDY)
     lookup.extend([Segment([PROMPT])])
-    checked = PluginDrafter(drafter, "the drafter deep", tree)
+    checked = PluginDrafter(drafter, "the drafter deep", tree, __name__)
     both = SurerDrafter(lookup, checked) if beside_lookup else checked
     refused = tree is None and excess and budget > 1
     with pytest.raises(DraftError, match="drafter deep") if refused else suppress(DraftError):
@@ -135,7 +135,8 @@ def test_a_tree_of_more_nodes_than_the_plan_allows_is_refused(opened_with, plan,
     def drafted(draft):
         drafter = opened()[1]
         drafter.draft = lambda *_: draft
-        return PluginDrafter(drafter, "the drafter wide", opened_with).draft(plan, NO_NOISE)
+        wide = PluginDrafter(drafter, "the drafter wide", opened_with, __name__)
+        return wide.draft(plan, NO_NOISE)
 
     assert drafted(HostDraft([1] * most, [-1] * most)).size == most
     with pytest.raises(DraftError, match=rf"wide drafted a tree .* allows {most}: draft"):

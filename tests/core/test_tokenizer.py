@@ -134,6 +134,16 @@ def test_older_files_name_tokens_by_objects(tokenizer_directories, tmp_path):
     assert Tokenizer.read(tmp_path).prefix == []
 
 
+def test_answers_end_by_the_tokenizers_token_else_the_models(tokenizer_directories, tmp_path):
+    copy(tokenizer_directories["llama"] / "tokenizer.json", tmp_path)
+    bare = Tokenizer.read(tmp_path)
+    assert bare.end((9, 7)) == 7
+    with pytest.raises(CheckpointError, match=rf"{tmp_path} names no token that ends an answer"):
+        bare.end(())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
+    assert Tokenizer.read(tmp_path).end((1,)) == 2
+
+
 def added(content, **flags):
     return {"content": content, "normalized": False, "special": True, **flags}
 

@@ -47,6 +47,8 @@ class Teacher:
         self.config = self.model.config
         self.tokenizer = Tokenizer.read(directory, self.config.family.image_tokens)
         self.template = load_template(directory)
+        self.end = self.tokenizer.end(self.config.eos_token_ids)
+        """The token that ends a dataset's answers."""
         vision, language = self.config.vision, self.model.language
         # With the limit on tokens that a chat has by default.
         self.preprocessing = vision.preprocessing(directory).limited(None) if vision else None
@@ -61,11 +63,6 @@ class Teacher:
     def stop(self) -> frozenset[int]:
         """The tokens that end an answer."""
         return self.tokenizer.eos_ids | frozenset(self.config.eos_token_ids)
-
-    @property
-    def end(self) -> int:
-        """The token that ends a dataset's answers: a chat's, not that of any text."""
-        return min(self.tokenizer.eos_ids or self.stop)
 
     @property
     def image_id(self) -> int:

@@ -136,9 +136,11 @@ class Target:
         out = settings.out
         self.settings, self.texts = settings, texts
         self.model = LlavaForConditionalGeneration.from_pretrained(out, dtype=torch.float32)
-        vision: Any = read_config(out).vision
+        config = read_config(out)
+        vision: Any = config.vision
         self.vision, self.images = vision, vision.preprocessing(out)
         self.tokenizer, self.template = Tokenizer.read(out), load_template(out)
+        self.end = self.tokenizer.end(config.eos_token_ids)
 
     def phase(self, stage: str) -> Phase[Any]:
         """Return a stage of training."""
@@ -205,7 +207,7 @@ class Target:
             return rng.choice(self.texts), []
         number = rng.getrandbits(48)
         turns = corpus.turns(number)
-        record = tokenize(number, turns, self.template, self.tokenizer, min(self.tokenizer.eos_ids))
+        record = tokenize(number, turns, self.template, self.tokenizer, self.end)
         pictures = [picture.image for turn in turns for picture in turn.question.pictures]
         sides = tuple(self.images.size(*picture.size) for picture in pictures)
         return msgspec.structs.replace(record, sides=sides), list(map(self.images.pixels, pictures))

@@ -107,6 +107,6 @@ def _questions(sample: SuiteSample, answers: Answers, target: LoadedModel) -> tu
     assert isinstance(model, ReplayModel), "only --target-answers gives samples answers"
     views = target.views(lambda _: ())
     chunks = target.chunks(Conversation(None, turns))
-    stop = min(target.tokenizer.eos_ids or target.stop)  # a chat's, not that of any text
+    stop = target.tokenizer.end(target.stop)
     model.play([views.segment(chunk, target.view) for chunk in chunks], stop)
     return questions
