@@ -34,7 +34,8 @@ class FrameSampling:
     """None takes at most MOST_FRAMES; a family that shows frames as images then shows fewer."""
 
     def __post_init__(self) -> None:
-        fps, most = self.fps, self.max_frames
+        fps: object = self.fps
+        most = self.max_frames
         if not (isinstance(fps, int | float) and 0 < fps <= ALLOWED_FPS):
             raise UsageError(f"`fps={fps!r}`: give a number above 0 and at most {ALLOWED_FPS}")
         if most is not None and not (is_whole(most, 1) and most <= ALLOWED_FRAMES):

@@ -172,14 +172,35 @@ def test_processes_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
     assert run(*tiny, "--peers", "vllm").status == 1
 
 
-@pytest.mark.parametrize(("command", "work"), [("speed", "measure"), ("peers", "compare")])
-def test_a_measurement_that_is_stopped_says_that_nothing_is_kept(
-    run, models, monkeypatch, command, work
-):
-    def stopped(*_):
-        raise KeyboardInterrupt
+def stopped(*_):
+    raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"mmspec_bench.commands.{command}.{work}", stopped)
-    result = run("bench", command, *models[:4])
+
+def test_a_comparison_that_is_stopped_says_that_nothing_is_kept(run, models, monkeypatch):
+    monkeypatch.setattr("mmspec_bench.commands.peers.compare", stopped)
+    result = run("bench", "peers", *models[:4])
     assert result.status == 130
     assert "nothing is kept" in result.err
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+def test_speeds_that_are_stopped_are_those_of_the_turns_before(run, models, monkeypatch, turns):
+    lasts = count()
+    monkeypatch.setattr(
+        "mmspec_bench.measure.speed.rotated",
+        lambda items, turn: items if next(lasts) < turns else stopped(),
+    )
+    few = "--count", "3", "--max-new-tokens", "4", "--drafting", "T", "--gammas", "2"
+    result = run("bench", "speed", *models, *few)
+    assert (result.status, "turns that all methods answered are shown" in result.err) == (130, True)
+    assert ("3 prompts x 3, 2 answered" in result.out, bool(result.out)) == (bool(turns),) * 2
+
+
+def test_a_drafting_that_the_models_cannot_do_is_refused_before_any_answer(
+    run, models, monkeypatch
+):
+    monkeypatch.setattr("mmspec_bench.commands.speed.measure", stopped)
+    alone = "bench", "speed", *models[:2], "--draft", "none"
+    result = run(*alone, "--drafting", "lookup,M")
+    assert (result.status, "--drafting M needs a draft" in result.err) == (2, True)
+    assert run(*alone).status == 130

@@ -11,6 +11,9 @@ from mmspec.ground.errors import WriteError
 from mmspec_bench.table import Table
 from mmspec_terminal.render import Screen
 
+SMALLER = "a smaller --count or --repeats takes less time"
+"""What to do about a measurement that takes too long."""
+
 
 def resolved_pair(model: str, draft: str, backend: str) -> tuple[str, Path, Path | None]:
     """The target's name and directory, and the draft's (None for none), in a backend's format."""
@@ -30,9 +33,7 @@ def show_tables(screen: Screen, tables: Iterable[Table]) -> None:
 
 
 @contextmanager
-def note_when_stopped(
-    screen: Screen, kept: str = "nothing is kept; a smaller --count or --repeats takes less time"
-) -> Iterator[None]:
+def note_when_stopped(screen: Screen, kept: str) -> Iterator[None]:
     """Say what is kept and how to go on if Ctrl-C, a signal or a full disk ends the block."""
     try:
         yield

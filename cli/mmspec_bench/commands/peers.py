@@ -15,7 +15,13 @@ from mmspec.diagnostics.prompts import Prompt, read_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import LOOKUP
 from mmspec.ground.threads import VARIABLES, cores, default_threads
-from mmspec_bench.commands.output import note_when_stopped, resolved_pair, show_tables, split
+from mmspec_bench.commands.output import (
+    SMALLER,
+    note_when_stopped,
+    resolved_pair,
+    show_tables,
+    split,
+)
 from mmspec_bench.compare.methods import PEERS, peer_methods
 from mmspec_bench.compare.runner import Agreement, PeerResult, compare, question_of
 from mmspec_bench.compare.script_io import Task
@@ -93,7 +99,8 @@ def peers(
     pythons = {"mlx-vlm": mlx_vlm, "vllm": vllm, "llama.cpp": llama_cpp}
     methods = peer_methods(split(peers), split(drafting), gamma, exact, pythons)
     sets = _prompts(directory, prompts, count)
-    with note_when_stopped(screen), TemporaryDirectory() as folder:
+    kept = f"nothing is kept; {SMALLER}"
+    with note_when_stopped(screen, kept), TemporaryDirectory() as folder:
         questions = {
             label: [question_of(prompt, Path(folder)) for prompt in every]
             for label, every in sets.items()

@@ -1,6 +1,6 @@
 """`mmspec bench speed`: tokens per second of drafting methods, paired and interleaved."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
+from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import computed
 from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.diagnostics.provenance import provenance
-from mmspec.drafters.views import PLAIN, UNLETTERED
-from mmspec_bench.commands.output import note_when_stopped, show_tables, split
+from mmspec.drafters.views import PLAIN
+from mmspec_bench.commands.output import SMALLER, note_when_stopped, show_tables, split
 from mmspec_bench.measure.speed import measure, timed
 from mmspec_bench.measure.steadiness import watch
 from mmspec_bench.measure.timing import Figures
@@ -86,36 +87,55 @@ def speed(
     screen.note(*engine.notes)
     questions = given or prompts_for(engine.target.model.config, count, split(tasks))
     methods = {"plain": replace(options, drafting=PLAIN.spec, gamma=1)}
-    asked = split(drafting or (engine.head.kind if engine.head else VIEWS))
-    for spec, gamma in product(asked, lengths):
-        if spec != PLAIN.spec and (engine.drafts or spec in (*UNLETTERED, "auto")):
+    own = engine.head.kind if engine.head else VIEWS if engine.drafts else ""
+    for spec, gamma in product(split(drafting or own), lengths):
+        if spec != PLAIN.spec:
             methods[f"{spec} gamma {gamma}"] = replace(options, drafting=spec, gamma=gamma)
-    model, disturbance = engine.target.model, watch(engine.target.model.device)
-    answers = {name: partial(timed, engine, own) for name, own in methods.items()}
-    with note_when_stopped(screen):
-        figures = measure(answers, questions, repeats, screen.progress)
-    problem = with_flags(disturbance())
+    for method in methods.values():
+        engine.chat(method)  # refuses what these models cannot do before anything is measured
+    disturbance = watch(engine.target.model.device)
+    answers = {name: partial(timed, engine, method) for name, method in methods.items()}
+    figures: list[Figures] = []
+    try:
+        with note_when_stopped(screen, f"turns that all methods answered are shown; {SMALLER}"):
+            for so_far in measure(answers, questions, repeats, screen.progress):
+                figures = so_far
+    finally:
+        if figures:
+            counts = {"prompts": len(questions), "repeats": repeats}
+            _show(screen, engine, exact, figures, counts, with_flags(disturbance()))
+    return int(any(method.identical < method.answers for method in figures))
+
+
+def _show(
+    screen: Screen,
+    engine: Engine,
+    exact: str,
+    figures: Sequence[Figures],
+    counts: dict[str, int],
+    problem: str,
+) -> None:
+    """Show the figures; counts: of prompts and repeats.  problem: why the times may be wrong."""
+    model = engine.target.model
     report = {
         "model": engine.target.name,
         "draft": engine.drafts.name if engine.drafts else None,
         "device": model.device,
         "dtype": model.dtype,
         "quantize": model.quantize,
-        "prompts": len(questions),
-        "repeats": repeats,
+        **counts,
         "methods": [asdict(method) for method in figures],
         "provenance": provenance([engine.backend]),
         "problem": problem,
         **engine.exact_fields(exact),
     }
-    peak = max(method.peak_memory_bytes for method in figures)
+    peak, done = max(method.peak_memory_bytes for method in figures), figures[0].answers
+    prompts, repeats = counts.values()
     title = (
         f"{engine.target.name} on {model.device}, {computed(model.dtype, model.quantize)}: "
-        f"{'exact' if report['exact'] else 'not exact'}; {len(questions)} prompts x {repeats}; "
-        f"peak {peak // 2**20} MiB"
+        f"{'exact' if report['exact'] else 'not exact'}; {prompts} prompts x {repeats}"
+        f"{f', {done} answered' if done < prompts * repeats else ''}; peak {peak // 2**20} MiB"
     )
-    note = f"{NOTE} {problem}".rstrip()
     rows = [[shown(method) for shown in COLUMNS.values()] for method in figures]
-    table = Table(title, [*COLUMNS], rows, note)
+    table = Table(title, [*COLUMNS], rows, f"{NOTE} {problem}".rstrip())
     screen.report(report, partial(show_tables, screen, [table]))
-    return int(any(method.identical < method.answers for method in figures))

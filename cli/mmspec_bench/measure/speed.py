@@ -1,6 +1,6 @@
 """Measures tokens per second of several methods: paired, interleaved, medians and ranges."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 
 from mmspec.chat.engine import Engine
@@ -35,11 +35,11 @@ def measure(
     prompts: Sequence[Prompt],
     repeats: int,
     progress: Progress,
-) -> list[Figures]:
+) -> Iterator[list[Figures]]:
     """Answer each prompt with all methods in turn, `repeats` times; the first is the plain one.
 
-    The order rotates, so that no method always follows the same other.  Each method's first answer
-    is an uncounted warm-up.
+    Yields all methods' figures so far after each turn.  The order rotates, so that no method always
+    follows the same other.  Each method's first answer is an uncounted warm-up.
     """
     for name, answer in methods.items():
         progress(f"warming up: {name}")
@@ -49,5 +49,5 @@ def measure(
         for name in rotated([*methods], turn):
             progress(f"repetition {repeat + 1} of {repeats}: {prompt.name}, {name}")
             timings[name].append(methods[name](prompt))
-    first = next(iter(timings.values()))
-    return [figures(name, [*zip(every, first, strict=True)]) for name, every in timings.items()]
+        first = next(iter(timings.values()))
+        yield [figures(name, [*zip(each, first, strict=True)]) for name, each in timings.items()]
