@@ -38,6 +38,7 @@ class Chat:
         self.answer = Answer()
         self._opened: Session | None = None
         self._drafter: OpenDrafter | None = None
+        self._opening: tuple[object, ...] = ()
         self._plain_rounds: deque[float] = deque(maxlen=PLAIN_ROUNDS)
 
     @property
@@ -70,8 +71,6 @@ class Chat:
         now = self.options
         if (options.sampling, options.exact) != (now.sampling, now.exact):
             self.close()
-        if _opening(options) != _opening(now):
-            self._drafter = None
         self.options = options
 
     def cached_tokens(self, chunks: Sequence[Chunk]) -> int:
@@ -228,10 +227,13 @@ class Chat:
             self._each("vision", models.draft.features, fresh)
         if answer.drafting == PLAIN:
             return None
-        if self._drafter is None or self._drafter.drafting != answer.drafting:
-            if models.head:
+        opening = answer.drafting, *_opening(options)
+        if self._drafter is None or self._opening != opening:
+            is_first = self._drafter is None or self._drafter.drafting == LOOKUP
+            if models.head and is_first and answer.drafting != LOOKUP:
                 self._session.restart()  # the head needs the hidden states of all columns
             self._drafter = open_drafter(models, options, answer.drafting, self._session.target)
+            self._opening = opening
         return self._drafter
 
     def _each(

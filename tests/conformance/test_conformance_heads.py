@@ -16,6 +16,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.drafters.views import LOOKUP
 from mmspec.ground.entry_points import BACKENDS, registered
 from mmspec.ground.errors import CheckpointError, UsageError
 from support import factory
@@ -129,6 +130,18 @@ def test_a_head_drafts_by_default_and_costs_the_whole_prompt_if_it_is_opened_lat
     assert engine.head.kind == engine.head.head.config.kind
     assert chat.answer.drafting.spec == f"{engine.head.kind}+lookup"
     assert chat.answer.statistics.drafted
+
+
+def test_another_draft_length_or_lookup_alone_reads_no_prompt_again(engine):
+    chat = engine.chat(short(max_new_tokens=4))
+    chat.reply(*FIRST)
+    for options in ({"gamma": "auto"}, {"gamma": 2, "tree": Tree((2, 1))}, {"drafting": "lookup"}):
+        chat.change(short(max_new_tokens=4, **options))
+        list(chat.retry())
+        statistics = chat.answer.statistics
+        assert statistics.cached_tokens == statistics.prompt_tokens - 1
+        if chat.answer.drafting != LOOKUP:
+            assert proposals(chat) == proposals(again(chat))
 
 
 def again(chat):
