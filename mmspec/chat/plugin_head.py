@@ -34,7 +34,7 @@ class PluginDrafter:
     """Implements `Drafter` by another package's, which errors call by `name`."""
 
     def __init__(self, drafter: Drafter, name: str, tree: Tree | None, module: str) -> None:
-        """tree: the shape with which the drafter was opened.  module: one of the other package's."""
+        """tree: the shape with which it was opened.  module: one of the other package's."""
         self._drafter, self._name = drafter, name
         self._most = tree.nodes if tree else MOST_NODES
         self._blamed = blaming(name, module)

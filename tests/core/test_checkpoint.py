@@ -132,6 +132,10 @@ def entry(start: int = 0, end: int = 8, dtype: str = "F32", shape: object = (2,)
     return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
 
 
+REPEATED = ("{" + "".join(f'"{n}":0,' for n in range(200_000)) + '"x":0,"x":0}').encode()
+"""A header in which counting each name for itself would take an hour."""
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -149,6 +153,7 @@ def entry(start: int = 0, end: int = 8, dtype: str = "F32", shape: object = (2,)
         (raw({"a": entry(), "b": entry(4, 12)}, bytes(12)), "b overlaps another"),
         (raw({"a": entry(-8, 0)}, bytes(8)), r"header a.data_offsets\[0\] is -8"),
         (b"\x0e\0\0\0\0\0\0\0" + b'{"a":1,"a": 2}', 'not JSON: "a" is there twice'),
+        (raw(REPEATED), 'not JSON: "x" is there twice'),
     ],
 )
 def test_broken_files_are_named(tmp_path, llama_path, content, message):

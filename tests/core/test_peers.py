@@ -99,6 +99,17 @@ def test_answers_are_compared_with_the_same_programs_plain_ones(monkeypatch):
     assert [row(each, "text")[-1] for each in (plain, drafted)] == ["yes", "0 of 2, from 1"]
 
 
+def test_where_the_first_program_cannot_run_nothing_is_said_of_equal_tokens(monkeypatch):
+    def run(command, its_task):
+        if command[-1].endswith("a"):
+            raise PeerError("no memory")
+        return ProgramRun(1.5, 5, {"text": [reply(2.0)]}, {}, {})
+
+    monkeypatch.setattr(runner, "run_script", run)
+    _, second = compare([PeerMethod(name, name) for name in "ab"], task(text=[TEXT]), 1, quiet)
+    assert row(second, "text")[-2:] == ("-", "yes")
+
+
 @pytest.mark.parametrize("peers", [[], ["torch", "tensorflow"]])
 def test_no_peer_or_an_unknown_one_is_refused(peers):
     with pytest.raises(UsageError, match="unknown peer"):

@@ -141,6 +141,8 @@ def test_every_divergence_is_listed(run):
 def test_the_number_of_samples_that_were_left_out_is_said(run):
     skipped = [{"sample": "chart/7", "reason": "no image"}]
     assert "1 sample left out" in tables.title(run(FAST, PLAIN, skipped=skipped))
+    later = [{"sample": FAST.sample, "reason": "no image"}]  # which was answered after a repair
+    assert "1 sample left out" in tables.title(run(FAST, PLAIN, skipped=skipped + later))
     assert "left out" not in tables.title(run(FAST, PLAIN))
     assert "left out" not in tables.title(run(FAST, PLAIN, skipped=None, resumed=None))
 
@@ -198,6 +200,7 @@ def test_shards_are_one_run(tmp_path):
     assert both.problem == "busy"
     with pytest.raises(UsageError, match="give each shard once"):
         read_run(folders[0], folders[0])
-    other = write(tmp_path / "3", rows[:1], settings | {"gamma": 9})
-    with pytest.raises(UsageError, match="gamma differs"):
-        read_run(folders[1], other)
+    for name, value in (("gamma", 9), ("quantize", "int8"), ("is_exact", True)):
+        other = write(tmp_path / name, rows[:1], settings | {name: value})
+        with pytest.raises(UsageError, match=f"{name} differs"):
+            read_run(folders[1], other)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from test_datasets import texts
 
+from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics.check import NEAR_TIES
@@ -239,3 +240,7 @@ def test_a_drafted_token_reads_a_decoder_or_a_head_and_the_output_matrix():
     own = layer - h + 2 * h * h + h  # without an input norm; fc and its bias
     share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
     assert share == pytest.approx((own + v * h) / decoder)
+    head.head.config = HeadConfig("eagle3", h, v, bias=False, layer=text, eagle3=Eagle3(v // 2))
+    share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
+    own = layer + 2 * h + 3 * h * h + 3 * h * h  # norms; fc; queries, keys and values of 2 H
+    assert share == pytest.approx((own + v // 2 * h) / decoder), "its own output matrix"

@@ -135,7 +135,9 @@ def row(result: PeerResult, label: str) -> tuple[str, ...]:
     figures, start = result.figures.get(label), result.start_seconds
     if figures is None:
         return (result.name, f"cannot: {result.reasons[label]}", *[""] * (len(COLUMNS) - 2))
-    same = figures.identical == figures.answers
+    same = "yes" if figures.identical == figures.answers else NONE
+    if same == NONE and figures.speed_up_overall:  # else the first row has no answers
+        same = f"{figures.identical} of {figures.answers}"
     return (
         result.name,
         figures.tokens_per_second.text(0),
@@ -144,7 +146,7 @@ def row(result: PeerResult, label: str) -> tuple[str, ...]:
         f"{figures.first_token_seconds.median * 1e3:.0f}",
         NONE if start is None else f"{start:.1f}",
         str(result.peak_memory_bytes // 2**20),
-        "yes" if same else f"{figures.identical} of {figures.answers}",
+        same,
         _agreed(result.own_plain[label]),
     )
 

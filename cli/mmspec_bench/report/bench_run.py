@@ -114,7 +114,9 @@ def read_run(*folders: Path) -> BenchRun:
     if not rows:
         raise UsageError(f"{folders[0] / ROWS} has no rows: no sample was answered")
     methods = {row.method for row in rows.values()}
-    skipped = [sample for each in provenances for sample in each["skipped"]]
+    answered = {row.sample for row in rows.values()}
+    skipped = [one for each in provenances for one in each["skipped"]]
+    skipped = [one for one in skipped if one.get("sample") not in answered]
     problems = dict.fromkeys(each.get("problem") for each in provenances)
     return BenchRun(
         sorted(rows.values(), key=lambda row: order.index(row.method)),

@@ -10,7 +10,7 @@ from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind
 from mmspec.checkpoints.config import ModelConfig
-from mmspec.checkpoints.head_manifest import head_manifest
+from mmspec.checkpoints.head_manifest import OUTPUT, head_manifest
 from mmspec.checkpoints.manifest import manifest
 from mmspec.drafters.views import AND_LOOKUP, UNLETTERED
 from mmspec.ground.errors import UsageError, choice
@@ -65,13 +65,15 @@ def drafted_share(models: Models) -> float:
     """Parameters read for a drafted token over those read for a token of the target; 0 without.
 
     Of a draft these are its decoder's. Of a head they are its own, those of one slot if it has
-    slots, and the target's output matrix.
+    slots, and the target's output matrix if it has none.
     """
     target = _decoder(models.target.model.config)
     if models.head:
         config = models.head.head.config
-        own = sum(map(prod, head_manifest(config).values())) / (config.slots or 1)
-        return (own + config.hidden_size * config.vocab_size) / target
+        tensors = head_manifest(config)
+        own = sum(map(prod, tensors.values())) / (config.slots or 1)
+        borrowed = 0 if OUTPUT in tensors else config.hidden_size * config.vocab_size
+        return (own + borrowed) / target
     return _decoder(models.draft.model.config) / target if models.draft else 0.0
 
 

@@ -38,6 +38,8 @@ class SuiteSettings(Settings):
     sampling_seed: int = option(0, "Seed of sampled answers.")
     max_new_tokens: int = option(128, LONGEST, least=1)
     exact: str = "auto"
+    quantize: str = "none"
+    max_image_tokens: int | None = None
     limit: int | None = option(None, "Samples of each task. Default: 100, as published.", least=1)
     tasks: tuple[str, ...] = ()
     seed: int = option(0, "First seed of synthetic samples.")
@@ -83,10 +85,13 @@ class _Provenance(TypedDict):
 
 
 SHARED = (
-    *sorted(SuiteSettings.__dataclass_fields__.keys() - {"shard"}),
-    *("models", "backend", "device", "dtype"),
+    *sorted(SuiteSettings.__dataclass_fields__.keys() - {"shard", "exact"}),
+    *("models", "backend", "device", "dtype", "is_exact"),
 )
-"""Entries of the provenance in which the shards of a run agree; their machines may differ."""
+"""Entries of the provenance in which the shards of a run agree; their machines may differ.
+
+`--exact auto` may find another thing later: what it found counts.
+"""
 FIXED = (*SHARED, "shard", "platform", "processor", "threads")
 """Entries that must not change when a run goes on."""
 
@@ -113,10 +118,7 @@ def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
     if loaded is None:
         return None
     digest = loaded.directory and shape_digest(loaded.directory) + content_digest(loaded.directory)
-    entry = {"name": loaded.name, "digest": digest}
-    if isinstance(loaded, LoadedModel) and loaded.model.quantize != "none":
-        entry["quantize"] = loaded.model.quantize
-    return entry
+    return {"name": loaded.name, "digest": digest}
 
 
 def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[AnswerRow]:
