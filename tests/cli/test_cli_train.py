@@ -52,6 +52,7 @@ def test_a_head_trained_by_one_command_decodes_as_plain(
     assert f"tokens per round, {count}" in said
     files = {"config.json", "model.safetensors", "training.json", "log.csv", "marks.csv"}
     assert {each.name for each in out.iterdir()} == files
+    assert json.loads((out / "training.json").read_text())["provenance"]["versions"]["torch"]
     drafted = answer(run, red, pair_paths, "--draft", out)
     plain = answer(run, red, pair_paths, "--drafting", "none")
     assert drafted["drafting"] == f"{kind}+lookup"

@@ -83,6 +83,15 @@ def test_batches_are_a_function_of_their_number_for_one_target(data, tmp_path):
         prepare(replace(data, teacher=other))
 
 
+def test_of_answers_that_runs_share_each_takes_its_own_samples(data, tmp_path):
+    few = with_settings(data, samples=3, held_out=2)
+    prepare(few)
+    assert len(data.batches("all").records()) == 8
+    for split, count in (("train", 3), ("held-out", 2)):
+        assert [one.number for one in few.batches("all", split).records()] == [*range(count)]
+    assert few.manifest["the number of conversations (--samples)"] == 3
+
+
 @pytest.mark.parametrize("family_data", ["llava", "qwen3_vl"], indirect=True)
 def test_answers_go_on_after_a_kill(family_data, tmp_path):
     """Of twelve conversations eight are answered together, of the ninth a kill left a part."""

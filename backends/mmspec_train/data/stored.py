@@ -163,6 +163,10 @@ class StoredConversations:
     teacher: Teacher
     settings: DataSettings
 
+    def answered(self) -> list[ConversationRecord]:
+        """The stored ones of the first `--samples`: runs that share answers may have more."""
+        return [one for one in self.cache.records() if one.number < self.settings.samples]
+
     def length(self, record: ConversationRecord) -> int:
         """The number of a conversation's columns in the target."""
         return record.length(self.teacher.config.vision)
@@ -182,7 +186,7 @@ class ConversationBatches(StoredConversations):
 
     def records(self) -> list[ConversationRecord]:
         """Return the selected conversations.  Raises UsageError if there are none."""
-        records = [record for record in self.cache.records() if self._takes(record)]
+        records = [record for record in self.answered() if self._takes(record)]
         if not records:
             raise UsageError(
                 f"{self.cache.records_file} has no conversation{DESCRIPTIONS[self.content]} that "

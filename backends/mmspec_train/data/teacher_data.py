@@ -110,7 +110,7 @@ class TeacherData:
     @property
     def manifest(self) -> dict[str, Any]:
         """The options that determine training; known after the caches are filled."""
-        count = len(self.batches("all").cache.records())
+        count = len(self.batches("all").answered())
         return {**self.origin, "the number of conversations (--samples)": count}
 
 

@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from mmspec.diagnostics.provenance import provenance
 from mmspec.ground import errors
 from mmspec.ground.output_files import replace_text
+from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.stored import pick_source
 from mmspec_train.data.teacher_data import TeacherData
@@ -135,6 +137,7 @@ def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
         "budget": asdict(budget),
         "data": data.manifest,
         "held_out": {"tokens_per_round": score.tokens_per_round, "agreement": score.agreement},
+        "provenance": provenance([TorchBackend()]),
     }
     replace_text(out / REPORT_FILE, json.dumps(report, indent=2) + "\n")
     shutil.rmtree(folder)
