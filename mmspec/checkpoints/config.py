@@ -41,6 +41,12 @@ class ModelConfig:
     image_token_id: int | None = None
 
     @property
+    def image_id(self) -> int | None:
+        """The token whose embedding is read at images; the nearest one, if it has none itself."""
+        token = self.image_token_id
+        return None if token is None else min(max(token, 0), self.text.vocab_size - 1)
+
+    @property
     def image_tokens(self) -> int:
         """Number of positions of an image of the tower's own size; 0 for a text-only model."""
         if self.vision is None:

@@ -64,6 +64,12 @@ def test_hand_written_configs(tmp_path, name):
     assert_reads_like_transformers(written(tmp_path, CONFIGS[name]))
 
 
+def test_images_have_the_nearest_token_where_theirs_has_no_embedding(tmp_path):
+    for token, nearest in ((7, 7), (32000, 31999), (-200, 0)):
+        config = read_config(written(tmp_path, LLAVA | {"image_token_index": token}))
+        assert (config.image_token_id, config.image_id) == (token, nearest)
+
+
 def test_mlx_quantization(tmp_path):
     for block in (
         {"group_size": 32, "bits": 8},

@@ -142,6 +142,11 @@ def test_published_pickles_draft_like_their_conversions(target, tmp_path, model_
         convert(directory)
 
 
+def test_a_conversion_of_nothing_says_what_to_name(capsys):
+    assert main([]) == 2
+    assert "name the directory of a head" in capsys.readouterr().err
+
+
 def rewritten(directory, change):
     """Save the pickle again, its tensors changed."""
     file = directory / "pytorch_model.bin"

@@ -14,9 +14,12 @@ from mmspec.checkpoints.config import read_config
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground import errors
 from mmspec.ground.errors import UsageError
+from mmspec.prompt.chunks import answer_ids
+from mmspec.prompt.conversation import Message, Turn
 from mmspec_train.data.answers import answer_all
 from mmspec_train.data.batch import collate
 from mmspec_train.data.corpus import WorldCorpus
+from mmspec_train.data.record import tokenize
 from mmspec_train.data.stored import TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.drafts.draft_model import read_draft
@@ -241,6 +244,13 @@ def test_a_datasets_answer_ends_as_an_answer_in_a_chat(family_data, tmp_path):
     assert min(read.teacher.stop) != STOP_ID
     for record in read.batches("all").records():
         assert {answer[-1] for answer in record.answers} == {STOP_ID}
+
+
+def test_an_empty_answer_of_a_dataset_is_its_end_alone(teacher):
+    turns = [Turn(Message("user", ("Hi",)), (), text) for text in ("", "a cat")]
+    given = teacher.template, teacher.tokenizer
+    record = tokenize(0, turns, *given, teacher.end)
+    assert record.answers == ((teacher.end,), (*answer_ids("a cat", *given), teacher.end))
 
 
 @pytest.mark.parametrize("kind", ["text-only target", "qwen2_5_vl"])

@@ -29,12 +29,14 @@ def convert(directory: Path) -> Path:
 def main(arguments: list[str]) -> int:
     """Convert each directory; returns the exit status."""
     try:
+        if not arguments:
+            raise UsageError("name the directory of a head, or of several")
         for directory in arguments:
             sys.stdout.write(visible(f"{convert(Path(directory))}\n"))
     except MmspecError as error:
         sys.stderr.write(f"{one_line(str(error))}\n")
         return error.exit_code
-    return 0 if arguments else 2
+    return 0
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from mmspec.families.family import Vision
 from mmspec.families.grid import Grid
 from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.chat_template import ChatTemplate
-from mmspec.prompt.chunks import render
+from mmspec.prompt.chunks import answer_ids, render
 from mmspec.prompt.conversation import Conversation, Turn
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
@@ -106,12 +106,7 @@ def tokenize(
     """Tokenize a conversation as a chat does; each answer of the dataset ends with `stop`."""
     chunks = render(Conversation(None, turns), template, tokenizer)
     prompts = [chunk for chunk in chunks if not chunk.is_answer]
-    last = prompts[-1].parts[-1] if prompts[-1].content else ()
-    spaced = not isinstance(last, Picture) and tokenizer.decode(last)[-1:].isspace()
-    lead = "" if spaced else " "  # what stands between prompt and answer
-    answers = (
-        (*tokenizer.encode_parts([lead + turn.answer_text], continues=True), stop) for turn in turns
-    )
+    answers = ((*answer_ids(turn.answer_text, template, tokenizer), stop) for turn in turns)
     marked = (
         tuple(NO_TOKEN if isinstance(each, Picture) else each for each in prompt.content)
         for prompt in prompts

@@ -67,7 +67,7 @@ class Teacher:
     @property
     def image_id(self) -> int:
         """The image token, or a newline for a text-only model."""
-        image = self.config.image_token_id
+        image = self.config.image_id
         return self.tokenizer.newline_id if image is None else image
 
     def check_vocabulary(self, draft: Path) -> None:

@@ -63,8 +63,7 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
 
 def _block(kind: str, target: ModelConfig, shape: HeadShape) -> BlockDraft:
     """The options of a new block drafter, in the convention of the kind's authors."""
-    text, last = target.text, target.text.vocab_size - 1
-    image = target.image_token_id
+    text, image = target.text, target.image_id
     anchored = kind == "dspark"
     rank = shape.markov_rank if anchored else 0
     return BlockDraft(
@@ -72,7 +71,7 @@ def _block(kind: str, target: ModelConfig, shape: HeadShape) -> BlockDraft:
         _captured(text.num_hidden_layers),
         shape.slots + (not anchored),
         # The embedding of neither stands in a text: an image's is replaced by its features.
-        last if image is None else min(image, last),
+        text.vocab_size - 1 if image is None else image,
         anchored,
         image_context=shape.image_context,
         markov_rank=rank,

@@ -40,7 +40,7 @@ class PredictiveHead(Generic[A]):
         """parts: the head's tensors, all of which are read.  draft_ids: see `read_draft_ids`."""
         self.config = config
         self._layers = config.captured(target)
-        image_id = target.image_token_id or 0
+        image_id = target.image_id or 0
         self._modules, self._forwards = _modules(config, parts, image_id, draft_ids)
 
     def open_drafter(
