@@ -1,18 +1,23 @@
-"""Measures the tables of docs/results.md that need nothing but the bundled models.
+"""Measures tables of docs/results.md.
 
-    python tests/results.py FOLDER [TABLE...]      all: about 3 hours on two idle cores
-    python tests/results.py                        the lines that the page shows of two tables
+    python tests/results.py FOLDER [TABLE...]
 
 Each command's report stays in FOLDER and is not measured again; a table is written to docs/results
-when its reports are complete.  Tables, with hours: speed 0.1, peers 0.2, auto 0.5, simulated 0.3,
-heads 2.  docs/results/commands.txt says how the others are measured.
+when its reports are complete.  Tables, with hours on two idle cores: speed 0.1, peers 0.2, auto
+0.5, simulated 0.1, heads 2, views 2, which need nothing but the bundled models and are measured if
+none is named; replay 0.6 and photographs 0.1 (MMSPEC_BENCHMARK and MMSPEC_WITHOUT_WEIGHTS, as
+real/benchmark_files.py says); peers_smollm2 0.2 (MMSPEC_SMOLLM2, the directory of real/smollm2.py,
+and MMSPEC_LLAMA_CPP, a Python for `bench peers --llama-cpp`).  docs/results/commands.txt says how
+the others are measured.
 """
 
-import csv
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
+from shutil import copytree, ignore_patterns
 from statistics import median
 from subprocess import run
 from typing import Any
@@ -20,14 +25,24 @@ from typing import Any
 from safetensors.numpy import load_file
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent / "real"))
+
+from benchmark_files import ANSWERED
+from prompts import prompts
+from replay import lines as replayed
+from smollm2 import FILE, write_float32
 
 from mmspec_bench.report.bench_run import BenchRun, read_run
 from mmspec_bench.suite.metrics import (
+    Interval,
     acceptance_by_position,
     block_efficiency,
+    difference,
     pairs,
     ratio,
+    summarise,
     throughput,
+    tokens_per_round,
 )
 from mmspec_bench.suite.rows import PLAIN, AnswerRow
 from mmspec_bench.table import csv_text
@@ -36,10 +51,11 @@ TESTS = Path(__file__).parent
 PAGES = TESTS.parent / "docs" / "results"
 NAMES = {"torch": "PyTorch", "mlx": "MLX"}
 BACKENDS = tuple(NAMES)
-GAMMA = "\N{GREEK SMALL LETTER GAMMA}"
 HEADS = ("msd", "eagle", "dspark", "eagle3", "flash", "hydra", "medusa")
 SHAPES = {"chain": "", "tree 12": "tree12w4:", "tree 24": "tree24w6:", "tree 60": "tree:"}
 """Methods' prefixes by the names of the table of heads."""
+VIEWS = "M,T,C,P,MT,MTC,MTCP,adaptive:MTC,adaptive:MTCP,lookup,M/pool,M/drop,M/run"
+VIEWS += ",adaptive:MTC/pool"
 LENGTHS = "auto,1,2,3,4,5,7"
 ROUNDS = {
     "one image": f"--drafting M --gammas {LENGTHS} --repeats 3 --count 30",
@@ -54,12 +70,12 @@ ROUNDS = {
 Line = dict[str, Any]
 
 
-def measured(place: Path, command: str) -> dict[str, Any]:
+def measured(place: Path, command: str, *more: str) -> dict[str, Any]:
     """The JSON report of a command of `mmspec`, from `place` if it was measured before."""
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_suffix(".partial")
-        mmspec(f"{command} --plain", "--out", str(partial))  # 1 if an answer differs
+        mmspec(f"{command} --plain", *more, "--out", str(partial))  # 1 if an answer differs
         partial.rename(place)
     report: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
     return report
@@ -67,7 +83,7 @@ def measured(place: Path, command: str) -> dict[str, Any]:
 
 def suite(place: Path, command: str) -> BenchRun:
     """The rows of a `bench run`, which goes on where it was interrupted."""
-    assert mmspec(f"{command} --plain", "--out", str(place)) == 0
+    assert mmspec(f"{command} --plain --resume", "--out", str(place)) == 0
     return read_run(place)
 
 
@@ -124,13 +140,39 @@ def auto(folder: Path) -> Iterator[Line]:
 def peers(folder: Path) -> Iterator[Line]:
     """mmspec beside transformers, each in a process of its own."""
     options = "--device cpu --threads 1 --peers torch,mlx,transformers --count 4 --repeats 3"
-    report = measured(folder / "peers.json", f"bench peers --model mini {options}")
+    return peer_lines(measured(folder / "peers.json", f"bench peers --model mini {options}"))
+
+
+def peers_smollm2(folder: Path) -> Iterator[Line]:
+    """Two short and two long prompts to SmolLM2; llama.cpp has its weights in 32 and in 4 bits."""
+    directory, python = (os.environ[f"MMSPEC_{name}"] for name in ("SMOLLM2", "LLAMA_CPP"))
+    copy, questions = folder / "float32", folder / "prompts.jsonl"
+    if not questions.exists():
+        copytree(directory, copy, ignore=ignore_patterns(FILE))
+        write_float32(Path(directory, FILE), copy / "float32.gguf")
+        lines = [json.dumps({"prompt": text}, ensure_ascii=False) for text in prompts(100)]
+        short = [line for line in lines if len(line) < 260]
+        long = [line for line in lines if len(line) > 500]
+        questions.write_text("\n".join([*short[:2], *long[:2]]), encoding="utf-8")
+    options = "--draft none --device cpu --threads 1 --exact off --max-new-tokens 48 --repeats 3"
+    for bits, model, programs in (
+        ("32", str(copy), "torch,mlx,transformers,mlx-lm,llama.cpp"),
+        ("4", directory, "torch,llama.cpp"),
+    ):
+        where = ("--model", model, "--prompts", str(questions), "--llama-cpp", python)
+        command = f"bench peers {options} --peers {programs}"
+        for line in peer_lines(measured(folder / f"{bits}.json", command, *where)):
+            yield {"llama.cpp's bits": bits} | line
+
+
+def peer_lines(report: Mapping[str, Any]) -> Iterator[Line]:
+    """A line for each program that ran and kind of prompt."""
     for peer in report["peers"]:
-        for prompts, figures in peer["figures"].items():
-            own = peer["own_plain"][prompts]
+        for kind, figures in peer["figures"].items():
+            own = peer["own_plain"][kind]
             yield {
                 "program": peer["name"],
-                "prompts": prompts,
+                "prompts": kind,
                 **spread("tokens_per_second", figures["tokens_per_second"]),
                 **spread("times_first", figures["speed_up"]),
                 "tokens_per_round": round(figures["tokens_per_round"], 3),
@@ -197,6 +239,39 @@ def parameters(name: str) -> int:
     return sum(array.size for file in files for array in load_file(file).values())
 
 
+def views(folder: Path) -> Iterator[Line]:
+    """Views and mixtures by the images of a conversation, beside the first of VIEWS."""
+    parts = sorted(folder.glob("part*"))  # of --shard, one for each core
+    command = f"bench run --model mini --threads 1 --methods {PLAIN},{VIEWS}"
+    found = read_run(*parts) if parts else suite(folder / "whole", command)
+    for method, images in product(found.drafting, ("all", 1, 2, 4, 5)):
+        rows, others = (
+            [row for row in found.of(name) if images in ("all", row.images)]
+            for name in (method, VIEWS.partition(",")[0])
+        )
+        yield {
+            "method": method,
+            "images": images,
+            "answers": len(rows),
+            **ends("tokens_per_round", tokens_per_round(rows)),
+            **(ends("difference", difference(rows, others)) if method != others[0].method else {}),
+            "acceptance_rate": round(summarise(rows, [])["acceptance_rate"], 3),
+            "identical": sum(row.identical is True for row in rows),
+        }
+
+
+def ends(name: str, interval: Interval | None) -> Line:
+    """A value of samples and the ends of its interval."""
+    _, *values = interval or (0, 0.0, 0.0, 0.0)
+    names = (name, f"{name}_low", f"{name}_high")
+    return {each: round(value or 0.0, 4) for each, value in zip(names, values, strict=True)}
+
+
+def replay(folder: Path) -> Iterator[Line]:
+    """Recorded answers of real models, drafted by lookup."""
+    return (line for model in ANSWERED for line in replayed(model, folder / model))
+
+
 def script(table: str, words: str) -> None:
     """Run a script of this folder that writes its own table."""
     with (PAGES / f"{table}.csv.partial").open("w", encoding="utf-8") as file:
@@ -204,64 +279,20 @@ def script(table: str, words: str) -> None:
     (PAGES / f"{table}.csv.partial").rename(PAGES / f"{table}.csv")
 
 
-TABLES = {"speed": speed, "peers": peers, "auto": auto, "heads": heads}
-SCRIPTS = {"simulated": "simulate.py --runs 20"}
-
-
-def page_lines() -> list[str]:
-    """The lines of docs/results.md that show the tables `speed` and `auto`."""
-    lines = []
-    for line in (line for line in read("speed") if line["method"] != "plain"):
-        name = f"{NAMES[line['backend']]}, {line['method']}".replace(
-            "gamma", "\N{GREEK SMALL LETTER GAMMA}"
-        )
-        rate, times = interval(line, "tokens_per_second", 0), interval(line, "times_plain", 2)
-        default = ", the default" if "+lookup" in name and name.endswith("auto") else ""
-        lines.append(f"| {name}{default} | {rate} | {times} | {line['tokens_per_round']:.2f} |")
-    rows = read("auto")
-    for backend in BACKENDS:
-        cells = []
-        for kind in ROUNDS:
-            own = [row for row in rows if (row["backend"], row["prompts"]) == (backend, kind)]
-            [chosen] = (row["overall"] for row in own if row["method"].endswith("auto"))
-            best = max(row["overall"] for row in own if not row["method"].endswith("auto"))
-            cells.append(f"{chosen:.2f}, {best:.2f}")
-        lines.append(" | ".join([f"| {NAMES[backend]}", *cells]) + " |")
-    return lines
-
-
-def read(table: str) -> list[Line]:
-    """The lines of a table, numbers as such."""
-    with (PAGES / f"{table}.csv").open(newline="", encoding="utf-8") as file:
-        return [{k: number(v) for k, v in line.items()} for line in csv.DictReader(file)]
-
-
-def number(word: str) -> Any:
-    """A number if the word is one, else the word."""
-    try:
-        return float(word)
-    except ValueError:
-        return word
-
-
-def interval(line: Line, name: str, digits: int) -> str:
-    """A median with the ends of its range, as the page writes it; 1 alone for plain decoding."""
-    value, least, most = (f"{line[name + end]:.{digits}f}" for end in ("", "_least", "_most"))
-    return value if least == most else f"{value} [{least}..{most}]"
+TABLES = {"speed": speed, "peers": peers, "auto": auto, "heads": heads, "views": views}
+WITH_FILES = {"replay": replay, "peers_smollm2": peers_smollm2}
+SCRIPTS = {"simulated": "simulate.py --runs 20", "photographs": "real/photographs.py"}
 
 
 def main(folder: str, *names: str) -> None:
-    """Measure the tables named, or all."""
-    for name in names or (*TABLES, *SCRIPTS):
+    """Measure the tables named, or all that need no other files."""
+    for name in names or (*TABLES, "simulated"):
         if name in SCRIPTS:
             script(name, SCRIPTS[name])
         else:
-            table = csv_text([*TABLES[name](Path(folder) / name)])
+            table = csv_text([*(TABLES | WITH_FILES)[name](Path(folder) / name)])
             (PAGES / f"{name}.csv").write_text(table, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        main(*sys.argv[1:])
-    else:
-        print("\n".join(page_lines()))  # noqa: T201
+    main(*sys.argv[1:])

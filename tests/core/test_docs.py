@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from results import page_lines
+from page_lines import page_lines
 
 from support.known_options import unknown_options
 

@@ -1,6 +1,6 @@
 """What MMSpec's images cost from the file to pixel values: CPU time, memory, tokens.
 
-    python tests/real/photographs.py FILE.csv
+    python tests/real/photographs.py > FILE.csv
 
 MMSPEC_BENCHMARK and MMSPEC_WITHOUT_WEIGHTS name the data (`benchmark_files.py`). A process reads a
 model's images one after another, as a chat does; memory is its peak less that before the first.
@@ -48,19 +48,15 @@ def cost(model: str) -> dict[str, str | int]:
     }
 
 
-def main(file: str, model: str = "") -> None:
-    """Write the table, a process for each model; with a model print its line alone."""
+def main(model: str = "") -> None:
+    """Print the table, of a process for each model, or the line of one."""
     if model:
         sys.stdout.write(csv_text([cost(model)]))
         return
-    command = [sys.executable, __file__, file]
-    found = [
-        subprocess.run([*command, model], check=True, capture_output=True, text=True).stdout
-        for model in MODELS
-    ]
-    heads, *_ = found[0].splitlines()
-    lines = [heads, *(text.splitlines()[1] for text in found)]
-    Path(file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for place, name in enumerate(MODELS):
+        command = [sys.executable, __file__, name]
+        found = subprocess.run(command, check=True, capture_output=True, text=True)
+        sys.stdout.write("".join(found.stdout.splitlines(keepends=True)[place > 0 :]))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,6 @@
 """Replays recorded answers of real models: tokens per round of drafters that need no hidden states.
 
-    python tests/real/replay.py FOLDER [METHODS]
-
-writes `replay.csv` and both runs into FOLDER; MMSPEC_BENCHMARK and MMSPEC_WITHOUT_WEIGHTS name the
-data (`benchmark_files.py`).
+MMSPEC_BENCHMARK and MMSPEC_WITHOUT_WEIGHTS name the data (`benchmark_files.py`).
 """
 
 import sys
@@ -13,13 +10,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmark_files import ANSWERED, answers_file, benchmark, directory
+from benchmark_files import answers_file, benchmark, directory
 from benchmark_files import lines as lines_of
 
 from mmspec_bench.report.bench_run import BenchRun, read_run
 from mmspec_bench.suite.metrics import Summary
 from mmspec_bench.suite.rows import PLAIN
-from mmspec_bench.table import csv_text
 from mmspec_cli.main import main as mmspec
 from support.mmspec_suite import TOPICS
 
@@ -38,7 +34,7 @@ def replay(model: str, folder: Path, methods: str, *more: str) -> BenchRun:
     models = ["--model", str(directory(model)), "--draft", "none", "--max-new-tokens", LONGEST]
     drafting = ["--methods", f"{PLAIN},{methods}", "--gamma", GAMMA]
     command = ["bench", "run", *where, *models, *drafting]
-    assert mmspec([*command, "--out", str(folder), *more]) == 0
+    assert mmspec([*command, "--resume", "--out", str(folder), *more]) == 0
     return read_run(folder)
 
 
@@ -87,21 +83,10 @@ def line(model: str, memory: str, summary: Summary) -> dict[str, str]:
     return place | counts | rounded | {"same": str(summary["identical"])}
 
 
-def lines(model: str, folder: Path, methods: str) -> Iterator[dict[str, str]]:
+def lines(model: str, folder: Path, methods: str = METHODS) -> Iterator[dict[str, str]]:
     """The lines of a model, by memory, topic and method."""
     for memory in MEMORIES:
         run = remembering(memory, model, folder / f"memory-{memory or 'none'}", methods)
         for summary in run.task_summaries:
             if summary["method"] != PLAIN:
                 yield line(model, memory, summary)
-
-
-def main(folder: str, methods: str = METHODS) -> None:
-    """Replay all answers and write the table."""
-    path = Path(folder)
-    table = [line for model in ANSWERED for line in lines(model, path / model, methods)]
-    (path / "replay.csv").write_text(csv_text(table), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
