@@ -57,15 +57,16 @@ class AnswerText:
     """The text of one answer, as its rounds come."""
 
     def __init__(
-        self, stream: TextStream, stops: Sequence[str] = (), *, begun: bool = False
+        self, stream: TextStream, stops: Sequence[str] = (), held: str = "", *, begun: bool = False
     ) -> None:
-        """stops: strings that are not empty.  begun: whether the answer continues a text, so that
-        it may begin with a space.
+        """stops: strings that are not empty.  held: text before the stream's, which may begin one.
+
+        begun: whether the answer continues a text, so that it may begin with a space.
         """
         self._stream, self._stops = stream, stops
         self._begun = begun
-        self._read = self._shown = 0  # characters
-        self._held: list[tuple[str, bool]] = []  # characters, and whether they were drafted
+        self._read, self._shown = len(held), 0  # characters
+        self._held = [(letter, False) for letter in held]  # and whether they were drafted
         self._free = 0  # those that can be shown: no stop string begins in them
         self._likelihoods: list[tuple[int, Likelihood]] = []  # each after the start of its text
         self.is_over = False
@@ -128,7 +129,8 @@ def text_after(
     """The text of what follows an answer's beginning.
 
     The answer's text becomes all of its beginning's, which an interrupt may have withheld in part,
-    but for a character that was cut there: it is read with the rest of it.
+    but for a character that was cut there, and for what may begin a stop string at its end: they
+    are read with the rest of it.
     context: the tokens before the answer, if it continues a text.
     """
     letters = tokenizer.stream(context)
@@ -138,7 +140,9 @@ def text_after(
         answer.text = whole.removeprefix(" ")
     else:  # another model wrote it
         letters = tokenizer.stream([*context, *answer.beginning])
-    return AnswerText(letters, stops, begun=bool(context or whole))
+    end, _ = before_stop(answer.text, stops)
+    answer.text, held = answer.text[:end], answer.text[end:]
+    return AnswerText(letters, stops, held, begun=bool(context or whole))
 
 
 def pieces_of(letters: Iterable[tuple[str, bool]]) -> list[Piece]:

@@ -150,7 +150,7 @@ class Chat:
         self, message: Message | None, chunks: Sequence[Chunk] | None, answer: Answer
     ) -> Events:
         """Answer a question, or the last one again; if that fails at once, no turn changes."""
-        turns = list(self.conversation.turns)
+        turns, previous = list(self.conversation.turns), self.answer
         if message is None:
             self.conversation.reopen()
         else:
@@ -163,9 +163,10 @@ class Chat:
         except Exception:
             if not answer.rounds:
                 self.conversation.reopen()
+                self.answer = previous
             raise
         finally:
-            if self.conversation.is_open:
+            if self.conversation.is_open or (message is None and not answer.rounds):
                 self.conversation.turns[:] = turns
 
     def _answered(self, chunks: Sequence[Chunk] | None, answer: Answer) -> Events:
@@ -188,7 +189,8 @@ class Chat:
         finally:
             if answer.plain_reason and not previous.plain_reason:
                 answer.notes.append(answer.plain_reason)
-            self.conversation.answer(self._answer_ids(answer), answer.text)
+            ended = answer.finish_reason == "stop"
+            self.conversation.answer(self._answer_ids(answer), answer.text, complete=ended)
             if answer.drafting.spec.endswith(LOOKUP.spec) and answer.token_ids:
                 models.remember(chunks, answer.token_ids)
             answer.plain_seconds = self._plain_seconds()

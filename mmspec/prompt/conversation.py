@@ -73,6 +73,8 @@ class Turn:
     answer_text: str = ""
     earlier: tuple[Message, ...] = ()
     """Questions before this one that have no answer."""
+    complete: bool = False
+    """True if the answer ended by itself."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -120,11 +122,12 @@ class Conversation:
             raise UsageError("the last question has no answer yet")
         self.turns.append(Turn(question))
 
-    def answer(self, ids: Iterable[int], text: str) -> None:
+    def answer(self, ids: Iterable[int], text: str, *, complete: bool = False) -> None:
         """Answer the open question; raises UsageError if there is none."""
         if not self.is_open:
             raise UsageError("there is no question to answer")
-        self.turns[-1] = replace(self.turns[-1], answer=tuple(ids), answer_text=text)
+        turn = self.turns[-1]
+        self.turns[-1] = replace(turn, answer=tuple(ids), answer_text=text, complete=complete)
 
     def undo(self) -> None:
         """Drop the last turn; raises UsageError if there is none."""
@@ -133,7 +136,7 @@ class Conversation:
 
     def reopen(self) -> None:
         """Drop the last answer and keep its question; raises UsageError if there is no turn."""
-        self.turns[-1] = replace(self.last(), answer=None, answer_text="")
+        self.turns[-1] = replace(self.last(), answer=None, answer_text="", complete=False)
 
     def reset(self) -> None:
         """Drop all turns; keeps the system message."""
@@ -170,6 +173,7 @@ class Conversation:
                 "question": [saved_part(part) for part in turn.question.parts],
                 "answer": turn.answer,
                 "answer_text": turn.answer_text,
+                "complete": turn.complete,
             }
             for turn in self.turns
         ]
@@ -185,5 +189,6 @@ class Conversation:
         conversation = cls(saved.system)
         for turn in saved.turns:
             question = Message("user", tuple(opened_parts(turn.question, lost)))
-            conversation.turns.append(Turn(question, turn.answer, turn.answer_text))
+            answered = Turn(question, turn.answer, turn.answer_text, complete=turn.complete)
+            conversation.turns.append(answered)
         return conversation

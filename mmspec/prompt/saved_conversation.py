@@ -41,6 +41,7 @@ class SavedTurn:
     question: list[SavedPart]
     answer: tuple[TokenId, ...] | None
     answer_text: str
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,13 @@ def test_a_cut_answer_that_is_loaded_goes_on_after_a_complete_one(chat):
     assert answers[2]["text"].startswith(answers[0]["text"])
 
 
+def test_a_complete_answer_does_not_go_on_whatever_came_after_it(chat):
+    lines = ["hi", "/save hi.json", "more", "/undo", "/continue", "/load hi.json", "/continue"]
+    talk = chat(*lines, "/model mini", "/continue", models=["--model", "mini"])
+    assert [answer["finish_reason"] for answer in talk.answers] == ["stop", "stop"]
+    assert talk.err.count("the last answer is complete: ask on, or /retry") == 3
+
+
 def test_a_system_text_is_shown_set_and_cleared(chat):
     talk = chat(
         "one", "/reset", "/system Be brief.", "/system", "one", "/reset", "/system clear", "one"

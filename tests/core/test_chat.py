@@ -185,6 +185,41 @@ def test_an_answer_that_goes_on_stays_within_its_constraint(engine):
     assert chats[0].extend().finish().token_ids == answers[1].token_ids[3:]
 
 
+def test_a_stop_string_that_begins_before_a_cut_ends_the_answer_that_goes_on(engine):
+    text = engine.chat(replace(OPTIONS, max_new_tokens=6)).reply("What is this?", A).text
+    chat = engine.chat(replace(OPTIONS, max_new_tokens=3))
+    begun = chat.reply("What is this?", A).text
+    stop = text[len(begun) - 2 : len(begun) + 2]
+    assert text.index(stop) < len(begun)
+    chats = [engine.chat(replace(OPTIONS, max_new_tokens=n, stop_strings=(stop,))) for n in (3, 6)]
+    for each in chats:
+        each.reply("What is this?", A)
+    chats[0].extend().finish()
+    cut, whole = ([*each.conversation.turns] for each in chats)
+    assert cut == whole
+    assert cut[0].answer_text == text[: text.index(stop)]
+    assert chats[0].answer.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("more", ["retry", "extend"])
+def test_an_answer_stays_that_is_interrupted_before_another_begins(engine, more):
+    chat = engine.chat(OPTIONS)
+    asked(chat, "What is this?", A)
+    before = list(chat.conversation.turns)
+    with getattr(chat, more)() as stream:
+        next(stream)
+    assert chat.conversation.turns == before
+    check(chat, "Why?")
+
+
+def test_a_question_that_is_refused_leaves_the_figures_of_the_last_answer(engine):
+    chat = engine.chat(OPTIONS)
+    answer = chat.reply("What is this?", A)
+    with pytest.raises(ContextError):
+        chat.reply("What are these?", [picture(seed) for seed in range(40)])
+    assert chat.answer is answer
+
+
 @pytest.mark.parametrize(
     ("wrong", "allowed"),
     [

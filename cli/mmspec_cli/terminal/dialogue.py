@@ -193,8 +193,7 @@ class Dialogue:
 
     def extend(self) -> None:
         """Go on with an answer that was cut."""
-        turn, answer = self.chat.conversation.last(), self.chat.answer
-        if answer.finish_reason == "stop" and answer.text == turn.answer_text:
+        if self.chat.conversation.last().complete:
             raise UsageError("the last answer is complete: ask on, or /retry")
         self._show(self.chat.extend())
 
