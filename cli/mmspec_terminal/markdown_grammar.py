@@ -66,8 +66,12 @@ def grammar() -> MarkdownIt:
 
 
 def _hide_separators(state: StateCore) -> None:
-    """Leave blocks no whitespace but blanks, tabs and newlines: they drop other at their ends."""
-    state.src = state.src.replace("\r\n", "\n").translate(_HIDDEN)
+    """Leave blocks no whitespace but blanks, tabs and newlines: they drop other at their ends.
+
+    There rows of tables end in a pipe alone.
+    """
+    text = re.sub(r"(?m)(?<=\|)[^\S\n]+$", "", state.src.replace("\r\n", "\n"))
+    state.src = text.translate(_HIDDEN)
 
 
 def _show_separators(state: StateCore) -> None:

@@ -1,12 +1,15 @@
 """A conversation: its turns, of which each has its images."""
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
+from pathlib import Path
 from urllib.parse import quote
 
 from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.input_files import expand_home
 from mmspec.prompt.chat_template import Tool
 from mmspec.prompt.images import Picture
 from mmspec.prompt.saved_conversation import opened_parts, read_saved, saved_part
@@ -153,13 +156,12 @@ class Conversation:
         """The pictures of all turns, in order."""
         return tuple(picture for turn in self.turns for picture in turn.pictures)
 
-    def to_markdown(self) -> str:
-        """The conversation for people: questions as quotes, images as links to their files."""
+    def to_markdown(self, folder: Path) -> str:
+        """The conversation for people: questions as quotes, images as links from `folder`."""
         texts = [self.system] if self.system else []
         for turn in self.turns:
             for message in turn.messages:
-                names = [each.name for each in message.pictures]
-                images = [f"![{name}]({quote(name, errors='surrogateescape')})" for name in names]
+                images = [f"![{each.name}]({_link(each, folder)})" for each in message.pictures]
                 words = [part for part in message.parts if isinstance(part, str)]
                 lines = "\n\n".join([*images, *words]).splitlines()
                 texts.append("\n".join(f"> {line}".rstrip() for line in lines))
@@ -192,3 +194,10 @@ class Conversation:
             answered = Turn(question, turn.answer, turn.answer_text, complete=turn.complete)
             conversation.turns.append(answered)
         return conversation
+
+
+def _link(picture: Picture, folder: Path) -> str:
+    """The address of a picture's file in a page that is in `folder`."""
+    file = expand_home(picture.name)
+    path = str(file) if file.is_absolute() else os.path.relpath(file, folder)
+    return quote(path, errors="surrogateescape")

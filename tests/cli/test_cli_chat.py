@@ -203,10 +203,19 @@ def test_a_system_text_is_shown_set_and_cleared(chat):
     assert talk.answers[1]["prompt_tokens"] > talk.answers[0]["prompt_tokens"]
 
 
-def test_a_conversation_is_saved_as_markdown(chat, red):
-    talk = chat("/image red.png", "What is\tthis?", "/save talk.md")
-    text = red.with_name("talk.md").read_text()
-    assert text == f"> ![red.png](red.png)\n>\n> What is\tthis?\n\n{talk.answers[0]['text']}\n"
+def test_a_conversation_is_saved_as_markdown_with_links_from_its_folder(chat, red):
+    red.with_name("notes").mkdir()
+    files = {"talk.MD": "red.png", "notes/talk.md": "../red.png"}
+    talk = chat("/image red.png", "What is\tthis?", *(f"/save {file}" for file in files))
+    for file, link in files.items():
+        text = (
+            red.with_name(file).read_text() if "/" not in file else (red.parent / file).read_text()
+        )
+        said = talk.answers[0]["text"]
+        assert text == f"> ![red.png]({link})\n>\n> What is\tthis?\n\n{said}\n"
+    talk = chat(f"which? {red}", "/save notes/talk.md", "/save notes/talk.md", "/load talk.MD")
+    assert f"]({red})" in (red.parent / "notes/talk.md").read_text()
+    assert "talk.MD is Markdown, which is not read back" in talk.err
 
 
 TYPED = {

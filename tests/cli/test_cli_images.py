@@ -164,6 +164,10 @@ def test_a_long_list_of_names_asks_for_few_files(monkeypatch):
     names = ",".join(f"none{number}.png" for number in range(300))
     assert take_images(names, words=True).text == names
     assert len(asked) < 300 * 12
+    asked.clear()
+    text = "word " * 10_000 + "none.png"
+    assert take_images(text, words=True).text == text
+    assert len(asked) < 300
 
 
 @pytest.fixture

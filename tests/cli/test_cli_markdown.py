@@ -110,8 +110,10 @@ def test_code_is_shown_letter_for_letter(before, indent, fence):
 TABLE = "| a | **name** | n |\n|:--|:-:|--:|\n| 日本 | `*x*` | 10 |\n| 🙂 | b \\| c | 5 |\n"
 
 
-def test_the_columns_of_a_table_are_aligned_whatever_their_letters():
-    assert shown(TABLE).splitlines() == ["a     name    n", "日本   *x*   10", "🙂    b | c   5"]
+@pytest.mark.parametrize("end", ["", " ", "\u00a0", "\u3000 "])
+def test_the_columns_of_a_table_are_aligned_whatever_their_letters(end):
+    lines = ["a     name    n", "日本   *x*   10", "🙂    b | c   5"]
+    assert shown(TABLE.replace("\n", f"{end}\n")).splitlines() == lines
 
 
 MARKUP = st.text("ab *_`#->|\\\n\t1.:$[]()~/é漢\r\u2028", max_size=60)

@@ -101,8 +101,8 @@ def save(dialogue: Dialogue, name: str) -> None:
         raise UsageError(f"{name}: there is no folder {file.parent}: make it, or name another")
     _check_overwriting(dialogue, name, file)
     conversation = dialogue.chat.conversation
-    is_markdown = file.suffix == ".md"
-    text = conversation.to_markdown() if is_markdown else conversation.to_json()
+    is_markdown = file.suffix.lower() == ".md"
+    text = conversation.to_markdown(file.parent) if is_markdown else conversation.to_json()
     replace_text(file, text, private=True)
     dialogue.file = file.resolve()
     dialogue.notice(f"saved to {name}")
@@ -114,7 +114,7 @@ def _check_overwriting(dialogue: Dialogue, name: str, file: Path) -> None:
     repeated, dialogue.refused = dialogue.refused == line, ""
     if not file.exists() or file.resolve() == dialogue.file:
         return
-    if file.suffix not in (".json", ".md"):
+    if file.suffix.lower() not in (".json", ".md"):
         raise UsageError(f"{name} exists: name a new file, or one that ends in .json or .md")
     if not repeated:
         dialogue.refused = line
@@ -154,7 +154,7 @@ def go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -
 
     kept: the file in which it goes on, unless an image is lost.
     """
-    if file.suffix == ".md":
+    if file.suffix.lower() == ".md":
         raise UsageError(f"{name} is Markdown, which is not read back: name a .json of /save")
     lost: list[ImageError] = []
     try:

@@ -38,6 +38,7 @@ _PIECE = re.compile(
 )
 _WORD = re.compile(rf"(?<![^ \t\r\n])(?:{re.sub(r'[(](?![?])', '(?:', _PIECE.pattern)})+")
 
+_PROTECTING = re.compile(rf"[\"'\\\u201c\u201e]|{FILE_URL}")
 _SUFFIX = re.compile(rf"(?:{'|'.join(map(re.escape, VISUAL_SUFFIXES))})(?![\w/]|[.-]\w)", re.I)
 _BEGINS = re.compile(rf"(?<![^\s,;:{re.escape(_OPENING)}])(?!//)\S")
 _LONGEST = 1024
@@ -127,7 +128,7 @@ def _with_quotes(message: str) -> str:
     """The message with quotes around images that exist, also names with spaces or in brackets."""
     pieces, done = [], 0
     for word in _WORD.finditer(message) if _SUFFIX.search(message) else ():
-        if _read(word[0]).protected:
+        if _PROTECTING.search(word[0]) and _read(word[0]).protected:
             pieces += [_quoted(message[done : word.start()]), word[0]]
             done = word.end()
     return "".join([*pieces, _quoted(message[done:])])

@@ -35,7 +35,7 @@ function addBlocks(parent, lines) {
 
 const begins = (line) =>
   !line.trim() || [FENCE, RULE, HEADING, QUOTE, ITEM].some((kind) => kind.test(line));
-const isTable = (lines, at) => lines[at].includes("|") && DELIMITERS.test(lines[at + 1] ?? "");
+const isTable = (lines, at) => lines[at].includes("|") && DELIMITERS.test((lines[at + 1] ?? "").trim());
 const indent = (line) => line.match(/^ */)[0].length;
 
 function addPre(parent, lines) {
