@@ -1,7 +1,8 @@
 """Writes or reads the captions that replace images in view C of a prompt."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -9,10 +10,11 @@ from mmspec.chat.loaded_model import LoadedModel
 from mmspec.chat.session import Session
 from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.ground.errors import UsageError
+from mmspec.ground.errors import ImageError, UsageError
+from mmspec.ground.input_files import expand_home
 from mmspec.ground.json_file import read_lines, typed_lines
 from mmspec.prompt.conversation import Conversation, Message
-from mmspec.prompt.images import Picture
+from mmspec.prompt.images import Picture, open_picture
 
 PROMPT = "Provide a one-sentence caption for the provided image."
 MAX_TOKENS = 48
@@ -53,17 +55,20 @@ class ModelCaptioner:
 
 @dataclass(frozen=True, slots=True)
 class FileCaptioner:
-    """Looks captions up by an image's path, else by its file name."""
+    """Looks captions up by an image's path, else by its file name; without a name by content."""
 
     file: Path
     captions: Mapping[str, str]
     """The file's captions, by an image's path or name."""
     other: Captioner | None = None
     """Writes the captions that the file lacks; None if nothing does."""
+    _digests: dict[str, str] = field(default_factory=dict)
+    """Digests of the images whose paths the file has, as far as they were needed."""
 
     def caption(self, picture: Picture) -> str:
         """The file's caption, else the other captioner's; raises UsageError without either."""
-        for name in (picture.name, Path(picture.name).name):
+        names = (picture.name, Path(picture.name).name) if picture.name else self._alike(picture)
+        for name in names:
             if name in self.captions:
                 return self.captions[name]
         if self.other is None:
@@ -72,6 +77,16 @@ class FileCaptioner:
                 "captioner for the images that it lacks"
             )
         return self.other.caption(picture)
+
+    def _alike(self, picture: Picture) -> Iterator[str]:
+        """The paths of the file, from its folder on, of images that are the same as `picture`."""
+        for name in self.captions:
+            if name not in self._digests:
+                with suppress(ImageError):  # it need not be there
+                    opened = open_picture(self.file.parent / expand_home(name))
+                    self._digests[name] = opened.digest
+            if self._digests.get(name) == picture.digest:
+                yield name
 
     def forget(self) -> None:
         """Drop what the other captioner has cached."""

@@ -11,10 +11,12 @@ from mmspec.chat.answer_text import repetition_end, text_after
 from mmspec.chat.draft_selection import TYPICAL_ANSWER, drafting_for, fitting, open_drafter
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
+from mmspec.chat.plugin_head import draft_errors
 from mmspec.chat.session import OpenDrafter, Session
 from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import LOOKUP, PLAIN
+from mmspec.ground.entry_points import blaming_installed
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.chunks import Chunk, answer_ids, pictures
@@ -159,7 +161,8 @@ class Chat:
             self.models.target.require_sight(message.pictures)
             self.conversation.add(message)
         try:
-            yield from self._answered(chunks, answer)
+            with blaming_installed():
+                yield from self._answered(chunks, answer)
         except Exception:
             if not answer.rounds:
                 self.conversation.reopen()
@@ -181,11 +184,12 @@ class Chat:
         try:
             drafter = self._select_drafter(chunks)
             answer.statistics.cached_tokens = self._session.cached(chunks)
-            prefill = self._session.prefill(chunks, drafter)
-            yield from answer.statistics.timed("prefill", prefill)
-            with answer.statistics.timing("prefill"):
-                models.backend.synchronize()
-            yield from self._decoded(drafter, most)
+            with draft_errors(answer.drafting.spec):
+                prefill = self._session.prefill(chunks, drafter)
+                yield from answer.statistics.timed("prefill", prefill)
+                with answer.statistics.timing("prefill"):
+                    models.backend.synchronize()
+                yield from self._decoded(drafter, most)
         finally:
             if answer.plain_reason and not previous.plain_reason:
                 answer.notes.append(answer.plain_reason)

@@ -10,6 +10,7 @@ from time import perf_counter
 from mmspec.chat.draft_selection import drafting_for, open_drafter
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
+from mmspec.chat.plugin_head import draft_errors
 from mmspec.decoding.contract import Drafter, Target
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE
@@ -41,8 +42,9 @@ def measure_first_costs(models: Models, options: Options) -> None:
     opened = open_drafter(models, options, drafting, target)
     segment = Segment([[TOKEN] * CONTEXT])
     target.extend(segment)
-    opened.drafter.extend([segment] * len(drafting.branches))
-    times = _least_times(target, opened.drafter, (perf_counter, models.work_seconds))
+    with draft_errors(drafting.spec):
+        opened.drafter.extend([segment] * len(drafting.branches))
+        times = _least_times(target, opened.drafter, (perf_counter, models.work_seconds))
     if len(times) > 1:
         models.calibrations[exact] = _calibration(times, len(drafting.branches))
 

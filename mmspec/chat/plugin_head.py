@@ -1,12 +1,16 @@
 """Drafters of other packages: drafts are checked, and what their code raises names them."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 from mmspec.checkpoints.head_config import HeadConfig
-from mmspec.decoding.contract import Drafter, Head, Target
+from mmspec.decoding.acceptance import Verdict
+from mmspec.decoding.contract import Drafter, Head, Segment, Target
 from mmspec.decoding.draft import DeviceDraft, Draft, HostDraft, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import MOST_NODES, Tree
-from mmspec.drafters.views import LETTERS, UNLETTERED
+from mmspec.drafters.views import AND_LOOKUP, LETTERS, UNLETTERED
 from mmspec.ground.entry_points import blaming, is_of_mmspec
 from mmspec.ground.errors import DraftError, UsageError
 
@@ -35,40 +39,68 @@ class PluginDrafter:
 
     def __init__(self, drafter: Drafter, name: str, tree: Tree | None, module: str) -> None:
         """tree: the shape with which it was opened.  module: one of the other package's."""
-        self._drafter, self._name = drafter, name
+        self._drafter = drafter
         self._most = tree.nodes if tree else MOST_NODES
         self._blamed = blaming(name, module)
-        self.extend, self.rewind = self._blamed(drafter.extend), self._blamed(drafter.rewind)
-        self.commit, self._draft = self._blamed(drafter.commit), self._blamed(drafter.draft)
+        self._columns = self._blamed(lambda: drafter.length)()
+        """Columns that the calls so far have made."""
 
     @property
     def length(self) -> int:
-        """Number of columns in the sequence, including those not yet fed."""
-        return self._blamed(lambda: self._drafter.length)()
+        """Number of columns in the sequence; raises DraftError if the drafter counts others."""
+        length = self._blamed(lambda: self._drafter.length)()
+        if length != self._columns:
+            raise DraftError(f"its length is {length!r} after {self._columns} columns: count all")
+        return self._columns
+
+    def extend(self, segments: Sequence[Segment]) -> None:
+        """Append one segment per view."""
+        self._blamed(self._drafter.extend)(segments)
+        self._columns += max(map(len, segments))
+
+    def rewind(self, length: int) -> None:
+        """Forget all columns from `length` on."""
+        self._blamed(self._drafter.rewind)(length)
+        self._columns = length
+
+    def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:
+        """Append `tokens`."""
+        self._blamed(self._drafter.commit)(path, tokens, verdict)
+        self._columns += len(tokens)
 
     def draft(self, plan: Plan, noise: Noise) -> Draft | None:
         """The draft; raises DraftError for anything else, and for more than the plan allows."""
-        draft = self._draft(plan, noise)
+        draft = self._blamed(self._drafter.draft)(plan, noise)
         if draft is None:
             return None
         if not isinstance(draft, HostDraft | DeviceDraft):
             raise DraftError(
-                f"{self._name} drafted a {type(draft).__name__}: return HostDraft(tokens), the "
-                "backend's own draft, or None"
+                f"it drafted a {type(draft).__name__}: return HostDraft(tokens), the backend's own "
+                "draft, or None"
             )
         depth = draft.size if draft.parents is None else draft.depth
         if depth > plan.gamma:  # the answer would be longer than its limit
             raise DraftError(
-                f"{self._name} drafted {depth} tokens on a path, and the plan allows "
-                f"{plan.gamma}: draft `plan.gamma` at most"
+                f"it drafted {depth} tokens on a path, and the plan allows {plan.gamma}: draft "
+                "`plan.gamma` at most"
             )
         most = max(plan.gamma, plan.nodes or self._most)
         if draft.size > most:
             raise DraftError(
-                f"{self._name} drafted a tree of {draft.size} nodes, and the plan allows {most}: "
-                "draft `tree.within(plan.nodes, plan.gamma)`"
+                f"it drafted a tree of {draft.size} nodes, and the plan allows {most}: draft "
+                "`tree.within(plan.nodes, plan.gamma)`"
             )
         return draft
+
+
+@contextmanager
+def draft_errors(spec: str) -> Iterator[None]:
+    """Context in which a DraftError, wherever the fault is found, names the drafting `spec`."""
+    try:
+        yield
+    except DraftError as error:
+        drafter = f"the drafter {spec.removesuffix(AND_LOOKUP)}"
+        raise DraftError(f"{drafter}: {error}").with_traceback(error.__traceback__) from error
 
 
 def plugin_head(head: Head, name: str, allowed: str, module: str = "") -> Head:

@@ -10,11 +10,8 @@ from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
 from mmspec.decoding.contract import Backend, Head, Model
 from mmspec.drafters.views import LETTERS
-from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, loading, registered
+from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, DRAFTERS, loading, registered
 from mmspec.ground.errors import BackendError, choice
-
-DRAFTERS = "mmspec.drafters"
-"""Entry-point group for drafters from other packages; see docs/extending.md."""
 
 DEVICES = {"mlx": ("cpu", "gpu"), "torch": ("cpu", "cuda", "mps")}
 """Kinds of devices of each backend of this project, which is called as its framework's package.

@@ -9,8 +9,10 @@ from mmspec.ground.errors import DraftError, MmspecError, PluginError, not_insta
 
 OWN_PACKAGES = ("mmspec", "mmspec_mlx", "mmspec_torch", "mmspec_train")
 """Packages of this project, whose faults are no plug-in's."""
-BACKENDS = "mmspec.backends"
-CAPTIONERS = "mmspec.captioners"
+BACKENDS, CAPTIONERS = "mmspec.backends", "mmspec.captioners"
+DRAFTERS, MODEL_FAMILIES = "mmspec.drafters", "mmspec.families"
+GROUPS = (BACKENDS, CAPTIONERS, DRAFTERS, MODEL_FAMILIES)
+"""Entry-point groups for plug-ins; see docs/extending.md."""
 
 
 def registered(group: str) -> dict[str, EntryPoint]:
@@ -49,16 +51,35 @@ def blaming(plugin: str, module: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, MmspecError) and not isinstance(error, DraftError):
             raise
-        place, reason = f"{plugin} failed in {_place(error, module)}", " ".join(str(error).split())
-        failure = PluginError(place, f"{type(error).__name__}: {reason}")
-        raise failure.with_traceback(error.__traceback__) from error
+        raise _failure(error, plugin, _place(error, module) or module) from error
+
+
+@contextmanager
+def blaming_installed() -> Iterator[None]:
+    """Context in which an exception that came through another package's plug-in is a PluginError.
+
+    For plug-ins whose parts are called from many places, such as families and captioners.
+    """
+    try:
+        yield
+    except MmspecError:
+        raise
+    except Exception as error:
+        for point in (point for group in GROUPS for point in registered(group).values()):
+            if not is_of_mmspec(point.module) and (place := _place(error, point.module)):
+                raise _failure(error, f"{point.name} ({point.group})", place) from error
+        raise
+
+
+def _failure(error: Exception, plugin: str, place: str) -> PluginError:
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return PluginError(f"{plugin} failed in {place}", reason).with_traceback(error.__traceback__)
 
 
 def _place(error: Exception, module: str) -> str:
-    """The innermost line of a package that an error came from; `module` if it called none."""
-    package, places = module.partition(".")[0], [module]
+    """The innermost line of a module's package that an error came through; empty without any."""
+    package, place = module.partition(".")[0], ""
     for frame, line in walk_tb(error.__traceback__):
         name = str(frame.f_globals.get("__name__"))
-        if name.partition(".")[0] == package:
-            places.append(f"{name}, line {line}")
-    return places[-1]
+        place = f"{name}, line {line}" if name.partition(".")[0] == package else place
+    return place

@@ -10,13 +10,14 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.ground.errors import MmspecError
+from mmspec.ground.errors import MmspecError, PluginError
 from mmspec.prompt.images import picture_from
 from mmspec_cli.main import main
 from support import extending_page, factory
 from support.conformance_cases import check_replies
 from support.extending_page import block
 from support.factory_layouts import write_json
+from support.toy_family.family import ColourTower
 
 BACKEND = block("python", "class NumpyBackend")
 
@@ -102,3 +103,13 @@ def test_check_runs_on_the_backend_of_the_page(installed, path, tmp_path, capsys
     assert main(["check", *map(str, words), "--prompt", "Why?"]) == 0
     assert "identical" in capsys.readouterr().out
     assert len(BACKEND.splitlines()) <= 150
+
+
+def test_a_fault_of_a_family_is_the_plug_in_s(installed, path, tmp_path, backend, monkeypatch):
+    faulty = "def _(*_):\n    raise ValueError('a size')\n\nColourTower.encode = _\n"
+    module = tmp_path / "site" / "colours_family.py"
+    module.write_text(module.read_text() + faulty)
+    monkeypatch.setattr(ColourTower, "encode", ColourTower.encode)
+    chat = load(str(path), "none", backend=backend).chat()
+    with pytest.raises(PluginError, match=r"colours .* failed in colours_family, line 3 "):
+        chat.reply("Which?", SEEN)

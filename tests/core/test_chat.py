@@ -13,7 +13,7 @@ from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
 from mmspec.prompt.conversation import Conversation, Message
-from support.scripted_engine import BLIND, OPTIONS, A, asked, check, picture, scripted_engine
+from support.scripted_engine import BLIND, OPTIONS, A, B, asked, check, picture, scripted_engine
 
 
 def fed(chat):
@@ -62,6 +62,11 @@ def test_captions_come_from_a_file_by_path_or_by_name(engine, tmp_path):
         captioner.caption(replace(A, name="photos/b.png"))
     other = replace(captioner, other=engine.captioner)
     assert other.caption(replace(A, name="photos/b.png")).startswith("a red square")
+    (tmp_path / "photos").mkdir()
+    A.image.save(tmp_path / "photos" / "a.png")
+    assert captioner.caption(replace(A, name="")) == "A red square."  # as requests send images
+    with pytest.raises(UsageError, match="has no caption of an image"):
+        captioner.caption(replace(B, name=""))
     read = replace(engine, captioner=captioner)
     check(read.chat(replace(OPTIONS, drafting="MC")), "What is this?", named[0])
     assert read.caption(named[0]) == engine.target.tokenizer.encode("image: A red square.")

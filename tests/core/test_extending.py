@@ -1,5 +1,7 @@
 """The drafter of docs/extending.md, installed as a package beside this one, drafts in a chat."""
 
+import io
+import json
 import re
 import sys
 from dataclasses import replace
@@ -128,6 +130,70 @@ def test_a_fault_of_a_plug_in_is_one_line_with_its_name_and_place(
     with pytest.raises(PluginError) as failed:
         load(str(pair_paths[0]), directory, backend="torch").chat().reply("Hi")
     assert reason in f"{type(failed.value.__cause__).__name__}: {failed.value.__cause__}"
+
+
+REFUSED = {
+    "counts columns twice": (
+        "len(self.tokens)\n",
+        "2 * len(self.tokens)\n",
+        "its length is ",
+    ),
+    "drafts no token of the target's": (
+        "self.tokens[-1:] *",
+        "[10**6] *",
+        "a HostDraft has tokens",
+    ),
+    "drafts too many": ("* plan.gamma", "* 9 * plan.gamma", "tokens on a path, and the plan"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("gamma", ["3", "auto"])
+def test_a_draft_or_a_length_that_is_wrong_is_one_line_with_the_drafter_s_name(
+    installed, directory, pair_paths, tmp_path, capsys, old, new, reason, gamma
+):
+    assert old in CODE
+    (tmp_path / "site" / "repeat_drafter.py").write_text(CODE.replace(old, new))
+    words = ["generate", "--model", pair_paths[0], "--draft", directory, "--gamma", gamma]
+    assert main([*map(str, words), "--prompt", "Hi", "--backend", "torch"]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert "mmspec: the drafter repeat: " in said
+    assert reason in said
+
+
+CAPTIONING = """
+class Namer:
+    def caption(self, picture):
+        return picture.names
+
+
+def load(directory):
+    return Namer()
+"""
+POINT = "[mmspec.captioners]\nnamer = namer:load\n"
+
+
+def test_a_fault_of_a_captioner_is_one_line_with_its_name_and_a_chat_goes_on(
+    installed, pair_paths, tmp_path, capsys, monkeypatch
+):
+    site = tmp_path / "site"
+    (site / "namer.py").write_text(CAPTIONING)
+    (site / "other-1.0.dist-info" / "entry_points.txt").write_text(POINT)
+    (tmp_path / "namer").mkdir()
+    (tmp_path / "namer" / "config.json").write_text('{"model_type": "namer"}')
+    picture(1).image.save(tmp_path / "a.png")
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{tmp_path}/a.png which?\nwhich?"))
+    target, draft = map(str, pair_paths)
+    models = ["--model", target, "--draft", draft, "--backend", "torch", "--drafting", "MC"]
+    talk = ["chat", *models, "--captioner", str(tmp_path / "namer"), "--max-new-tokens", "4"]
+    assert main([*talk, "--json"]) == 2
+    shown = capsys.readouterr()
+    assert "Traceback" not in shown.err
+    [failed, answered] = map(json.loads, shown.out.splitlines())
+    place = "namer (mmspec.captioners) failed in namer, line 4 (AttributeError: "
+    assert failed["error"].startswith(place)
+    assert answered["text"]
 
 
 @pytest.mark.parametrize("kind", ["MT", "t", "", "lookup", "none", "a+b", 5, None])
