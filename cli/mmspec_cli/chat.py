@@ -109,9 +109,10 @@ def converse(dialogue: Dialogue, read: Read) -> bool:
     line was refused.
     """
     obeyed, screen = True, dialogue.screen
-    for line in map(str.strip, questions(read, lambda: dialogue.prompt)):
+    for typed in questions(read, lambda: dialogue.prompt):
+        line = typed.strip()
         try:
-            if is_command(line):
+            if is_command(line) and not typed.startswith("\n"):  # as a block does
                 run_command(dialogue, line)
             elif line:
                 dialogue.ask(line)
@@ -152,14 +153,15 @@ def read_pipe(_prompt: str) -> str:
 
 
 def questions(read: Read, prompt: Callable[[], str]) -> Iterator[str]:
-    """Yield each question that is entered: a line, or a block between two triple quotes.
+    """Yield each question that is entered: a line, or after a newline a block in triple quotes.
 
     Ctrl-C drops the line or block being entered. prompt: returns what to show before the next one.
     """
     while True:
         try:
             line = read(prompt())
-            question = _block(line, read) if line.lstrip().startswith(BLOCK) else line
+            is_block = line.lstrip().startswith(BLOCK)
+            question = f"\n{_block(line, read)}" if is_block else line
         except KeyboardInterrupt:
             continue
         except EOFError:

@@ -57,7 +57,8 @@ def prepare_text(engine: Engine, text: str) -> RequestPrompt:
         raise ApiError(400, "prompt: images are sent to /v1/chat/completions", "prompt")
     if ids[:1] != tokenizer.prefix:
         ids = [*tokenizer.prefix, *ids]
-    chunks, question = [Chunk("prompt", tuple(ids))], Message("user", (text,))
+    # Not a user's question, which has to say something.
+    chunks, question = [Chunk("prompt", tuple(ids))], Message("text", (text,))
     room = _room(engine, chunks, "prompt")
     return RequestPrompt(Conversation(), question, chunks, room, ids[-CONTEXT_TOKENS:])
 

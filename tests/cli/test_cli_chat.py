@@ -76,6 +76,7 @@ def test_lines_between_triple_quotes_are_one_question(chat):
     assert talk.notices == ["1 question so far; /drop N forgets the first N"]
     [turn] = talk.records[2]["history"]
     assert (turn["question"], len(talk.ids)) == ("one\n  two\nthree", 2)
+    assert len(chat('"""/home is full', 'what now?"""', '"""help"""').ids) == 2
 
 
 def test_undo_and_retry_equal_never_having_asked(chat):

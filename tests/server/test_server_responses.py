@@ -202,3 +202,4 @@ def test_what_is_no_text_to_continue_is_refused(pair: Live):
         assert reply.status_code == 400
         assert reply.json()["error"]["param"] == name
     assert ask(pair, presence_penalty=0, echo=False, suffix=None).status_code == 200
+    assert ask(pair, "\n").status_code == 200

@@ -26,6 +26,7 @@ def is_command(line: str) -> bool:
 
 def run_command(dialogue: Dialogue, line: str) -> None:
     """Run the line's command; raises UsageError with the nearest name for an unknown one."""
+    dialogue.offer = None
     typed, *rest = line.split(maxsplit=1)
     argument = "".join(rest).rstrip()
     name = ALIASES.get(typed.lower(), typed.lower())

@@ -62,7 +62,10 @@ class Dialogue:
     refused: str = ""
     """The last line that was refused, if entering it again does what it says."""
     offer: tuple[int, str] | None = None
-    """The number of questions that an empty line forgets, and the question that it asks again."""
+    """The number of questions that an empty line forgets, and the question that it asks again.
+
+    It holds for the next line alone: after a command they may be others, or none need be forgotten.
+    """
     file: Path | None = None
     """The file that this conversation was last saved to or loaded from."""
     _keeping_fails: bool = False
@@ -123,10 +126,12 @@ class Dialogue:
         if not taken.text:
             return
         images, self.staged = self.staged, []
+        asked = len(self.chat.conversation.turns)
         try:
             self._show(self.chat.ask(taken.text, images))
         except MmspecError as error:
-            self.staged = staged
+            if len(self.chat.conversation.turns) == asked:  # else it failed within the answer
+                self.staged = staged
             if isinstance(error, ContextError) and self.interactive:
                 self._offer(message, error)
             raise
@@ -164,7 +169,7 @@ class Dialogue:
             self._replaced.append((old, kept, self.file, turns))
         elif self._replaced:
             self._replaced.append((*self._replaced.pop()[:3], turns))
-        self.file = self.offer = None
+        self.file = None
         if self.kept:
             self.kept.go_on_in(file)
         return bool(self._replaced)
@@ -199,7 +204,6 @@ class Dialogue:
 
     def undo(self) -> None:
         """Take back the last question and its answer, a /reset, /drop or /load."""
-        self.offer = None
         if self._replaced and len(self.chat.conversation.turns) <= self._replaced[-1][-1]:
             conversation, kept, file, _ = self._replaced[-1]
             self.chat.models.target.require_sight(conversation.pictures)
