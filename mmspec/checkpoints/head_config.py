@@ -3,6 +3,7 @@
 Shape letters: H width of the target, V its vocabulary, K predicted positions, C queries.
 """
 
+import lzma
 import pickletools
 import zipfile
 import zlib
@@ -139,7 +140,8 @@ _LAYER_SIZES = (
 )
 
 
-_UNREADABLE = OSError, ValueError, KeyError, RuntimeError, zlib.error, zipfile.BadZipFile
+_DAMAGES = EOFError, ValueError, KeyError, RuntimeError
+_UNREADABLE = OSError, *_DAMAGES, zlib.error, lzma.LZMAError, zipfile.BadZipFile
 """Errors of reading a damaged archive: without a pickle, encrypted, cut."""
 
 

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -225,8 +226,15 @@ def test_a_pickle_is_read_and_not_run(tmp_path):
     with zipfile.ZipFile(directory / "pytorch_model.bin", "w", zipfile.ZIP_DEFLATED) as archive:
         text = PICKLE_BYTES // 2 * "x"
         archive.writestr("archive/data.pkl", f"Vfc.weight\nV{text}\nV{text}\n.")
-    with pytest.raises(CheckpointError, match=r"not a file that torch\.save wrote"):
-        is_head(directory)
-    (directory / "pytorch_model.bin").write_bytes(b"not one")
-    with pytest.raises(CheckpointError, match=r"not a file that torch\.save wrote"):
-        is_head(directory)
+    file = directory / "pytorch_model.bin"
+    longer = bytearray(file.read_bytes())
+    sizes = longer.index(b"PK\1\2") + 20  # the packed and the whole one, which end after the file
+    longer[sizes : sizes + 8] = b"\0\0\0\1" * 2
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("archive/data.pkl", bytes(9))
+    broken = packed.getvalue().replace(b"\x05\0]", b"\x05\0\xff", 1)
+    for content in (file.read_bytes(), longer, broken, b"not one"):
+        file.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"not a file that torch\.save wrote"):
+            is_head(directory)
