@@ -1,6 +1,7 @@
 """A target joined from a Llama and a LLaVA's tower: resumed, read by others, and equal to them."""
 
 import json
+from shutil import copytree
 
 import pytest
 import torch
@@ -8,8 +9,10 @@ from safetensors.torch import load_file
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
+from mmspec.prompt.chat_template import LLAVA
 from mmspec_train.data.record import ConversationRecord
 from mmspec_train.run import loop
+from mmspec_train.targets.join import join
 from support import factory
 from support.factory_layouts import CORPUS, SPECIAL_TOKENS, byte_level
 from support.teacher_data import Killed
@@ -36,6 +39,13 @@ def parts(tmp_path_factory):
     (answers / "train.jsonl").write_bytes(record.line)
     tower = factory.tiny_llava(folder / "tower")
     return ["--language", llama, "--tower", tower, "--answers-dir", answers, "--batch", 128]
+
+
+def test_a_template_that_shows_images_itself_stays_as_it_is(parts, tmp_path):
+    _, language, _, tower, *_ = parts
+    (copytree(language, tmp_path / "llama") / "chat_template.jinja").write_text(LLAVA)
+    assert join(tmp_path / "llama", tower, 0)[1].chat_template == LLAVA
+    assert join(language, tower, 0)[1].chat_template.endswith(TEMPLATE)
 
 
 def stopped(*_):

@@ -2,11 +2,13 @@
 
 import io
 from dataclasses import replace
+from shutil import copytree
 
 import pytest
 import torch
 from msgspec import structs
 from rich.console import Console
+from safetensors.torch import load_file, save_file
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
@@ -26,7 +28,6 @@ from mmspec_train.drafts.draft_model import read_draft
 from mmspec_train.drafts.train_drafts import Baselines, require_llava
 from mmspec_train.run.log import open_log
 from mmspec_train.settings import SCHEDULES, Budget, LlamaShape, MethodSettings
-from support import factory
 from support.factory_qwen import IMAGE_ID, MAKERS, STOP_ID, tiny_qwen3, tiny_qwen3_5
 from support.mrope_oracle import read_columns
 from support.qwen_oracle import Oracle
@@ -81,9 +82,12 @@ def test_batches_are_a_function_of_their_number_for_one_target(data, tmp_path):
         batch, again = next(data.batches("all").batches(start)), next(stream)
         assert torch.equal(batch.ids, again.ids)
         assert torch.equal(batch.states, again.states)
-    other = Teacher(factory.tiny_llava(tmp_path / "other", seed=3), "cpu")
+    path = copytree(data.teacher.directory, tmp_path / "other")
+    tensors = load_file(path / "model.safetensors")
+    tensors[next(name for name in tensors if "q_proj" in name)] *= 2  # finetuned, not embeddings
+    save_file(tensors, path / "model.safetensors")
     with pytest.raises(errors.UsageError, match=r"target is .* but is now"):
-        prepare(replace(data, teacher=other))
+        prepare(replace(data, teacher=Teacher(path, "cpu")))
 
 
 def test_of_answers_that_runs_share_each_takes_its_own_samples(data, tmp_path):

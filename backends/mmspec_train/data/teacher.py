@@ -4,7 +4,6 @@ Shape letters: B sequences, L columns, m visual positions of all images, l layer
 H width, V vocabulary.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mmspec.chat.calibration import content_digest, shape_digest
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import LM_HEAD
@@ -28,9 +28,6 @@ from mmspec_torch.model import TorchModel
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.record import Sides
-
-DIGESTED = 4096
-"""Number of rows of a matrix that are copied to the host at once for its digest."""
 
 
 class Teacher:
@@ -92,12 +89,9 @@ class Teacher:
         return self.preprocessing
 
     def digest(self) -> str:
-        """Return a digest of the embeddings and output matrix, which identifies the target."""
-        total = hashlib.sha256()
-        for matrix in (self.model.language.embedding, self.output_matrix):
-            for rows in torch.split(matrix.detach(), DIGESTED):
-                total.update(rows.cpu().float().contiguous().numpy().data)
-        return total.hexdigest()[:16]
+        """Return a digest of the target's files, and the type in which it computes."""
+        files = shape_digest(self.directory), content_digest(self.directory)
+        return " ".join((*files, self.model.dtype))
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [..., H] of tokens."""

@@ -17,7 +17,7 @@ from transformers import (
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.manifest import canonical, hub_name
-from mmspec.prompt.chat_template import LLAVA, load_template
+from mmspec.prompt.chat_template import load_template
 from mmspec_torch.device.tensor_files import save_tensors
 
 IMAGE = "<image>"
@@ -66,12 +66,13 @@ def join(
     model.lm_head.load_state_dict(llama.lm_head.state_dict())
     model.generation_config = llama.generation_config
     template = load_template(language).source
+    shows_images = "'image'" in template  # as that of a LLaVA's own draft
     processor = LlavaProcessor(  # type: ignore[no-untyped-call]
         CLIPImageProcessorPil.from_pretrained(tower),
         tokens,
         patch_size=vision.patch_size,
         vision_feature_select_strategy="default",
-        chat_template=template if template == LLAVA else PARTS_AS_TEXT + template,
+        chat_template=template if shows_images else PARTS_AS_TEXT + template,
         num_additional_image_tokens=1,
     )
     return model, processor
