@@ -1,5 +1,6 @@
 """Tiny checkpoints made once per session; one thread, for tiny tensors run fastest on one."""
 
+import gc
 import importlib
 import os
 import signal
@@ -21,7 +22,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let each library compute on one thread, and signals reach the tests that send them.
 
     A suite that a shell started in the background is told to ignore Ctrl-C, with nohup SIGHUP too.
@@ -33,10 +34,19 @@ def pytest_configure() -> None:
     slow = [HealthCheck.too_slow]
     settings.register_profile("unhurried", deadline=None, suppress_health_check=slow)
     settings.load_profile("unhurried")
+    if config.getoption("dist", "no") != "no":
+        return  # other processes run the tests: this one needs no framework
+    gc.disable()  # of what is imported and collected nothing becomes garbage
     importlib.import_module("mmspec_mlx")  # puts a fast BLAS before the one that MLX carries
     import torch
 
     torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """From here on collect garbage, but never look at what is there already."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:
