@@ -175,11 +175,12 @@ print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 RUN_COMMAND = """
 import json, sys
 from mmspec_cli.main import main
-sys.argv = ["mmspec", *{arguments!r}]
-try:
-    main()
-except SystemExit as exit:
-    assert not exit.code, exit.code
+for arguments in {commands!r}:
+    sys.argv = ["mmspec", *arguments]
+    try:
+        main()
+    except SystemExit as exit:
+        assert not exit.code, exit.code
 print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules}})))
 """
 
@@ -210,21 +211,20 @@ def test_importing_every_module_loads_nothing_that_can_wait(package, left_out, a
 
 GENERATE = ["generate", "--prompt=hello", "--model=mini", "--max-new-tokens=2", "--backend"]
 NEVER = {"transformers", "mlx_lm", "mlx_vlm", "vllm", "pyarrow"}
+TORCH = {"torch", "mmspec_torch", "safetensors", "array_api_compat"}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "absent"),
+    ("commands", "absent"),
     [
-        (["--help"], HEAVY | {"rich", "numpy", "PIL"}),
-        (["--version"], HEAVY | {"rich", "numpy", "PIL"}),
-        (["chat", "--help"], HEAVY),
-        (["generate", "--help"], HEAVY),
-        (["models", "list"], HEAVY - {"huggingface_hub"}),
-        ([*GENERATE, "mlx"], NEVER | {"torch", "mmspec_torch", "safetensors", "array_api_compat"}),
-        ([*GENERATE, "torch"], NEVER | {"mlx", "mmspec_mlx"}),
+        ([["--help"], ["--version"]], HEAVY | {"rich", "numpy", "PIL"}),
+        ([["chat", "--help"], ["generate", "--help"]], HEAVY),
+        ([["models", "list"]], HEAVY - {"huggingface_hub"}),
+        ([[*GENERATE, "mlx"]], NEVER | TORCH),
+        ([[*GENERATE, "torch"]], NEVER | {"mlx", "mmspec_mlx"}),
     ],
 )
-def test_commands_load_nothing_before_it_is_needed(arguments, absent):
-    present = fresh(RUN_COMMAND.format(arguments=arguments))
+def test_commands_load_nothing_before_it_is_needed(commands, absent):
+    present = fresh(RUN_COMMAND.format(commands=commands))
     assert "mmspec_cli" in present
     assert not sorted(present & absent)

@@ -97,8 +97,8 @@ def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
     assert proposals(chat) == proposals(again(chat))
 
 
-BESIDE = [(backend, head, 3) for backend, head in product(registered(BACKENDS), HEADS)]
-BESIDE += [(*each, "auto") for each in in_turn(HEADS)]
+TURNS = in_turn(HEADS)
+BESIDE = [(*each, 3 if each in TURNS else "auto") for each in product(registered(BACKENDS), HEADS)]
 
 
 @pytest.mark.parametrize(("backend", "engine", "gamma"), BESIDE, indirect=["backend", "engine"])
