@@ -73,8 +73,8 @@ class FileCaptioner:
                 return self.captions[name]
         if self.other is None:
             raise UsageError(
-                f"{self.file} has no caption of {picture.name or 'an image'}: add one, or name a "
-                "captioner for the images that it lacks"
+                f"{self.file.name} has no caption of {picture.name or 'an image'}: add one, or "
+                "name a captioner for the images that it lacks"
             )
         return self.other.caption(picture)
 

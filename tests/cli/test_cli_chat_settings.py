@@ -32,7 +32,9 @@ def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):
 
 
 def test_the_drafting_can_be_changed_and_changes_no_token(chat):
-    result = chat("one", "/drafting lookup", "/retry", "/drafting auto", "/drafting")
+    lines = ["/drafting none", "/spec on", "/drafting auto", "/drafting"]
+    result = chat("one", "/drafting lookup", "/retry", *lines)
+    assert "/drafting none drafts nothing: /drafting auto drafts again" in result.err
     answers = result.answers
     assert [answer["drafting"] for answer in answers] == ["T+lookup", "lookup"]
     assert answers[0]["token_ids"] == answers[1]["token_ids"]

@@ -127,9 +127,11 @@ def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:
 
 def spec(dialogue: Dialogue, argument: str) -> None:
     """Decode speculatively, or plainly."""
-    if dialogue.chat.plain:
-        raise UsageError("there is no draft to speculate with: start with --draft NAME")
     chat = dialogue.chat
+    if chat.options.drafting == PLAIN.spec:
+        raise UsageError("`drafting=none` drafts nothing: /drafting auto drafts again")
+    if chat.plain:
+        raise UsageError("there is no draft to speculate with: start with --draft NAME")
     chat.speculate = _switch("/spec", argument, now=chat.speculate)
     dialogue.notice("speculative decoding" if dialogue.chat.speculate else "plain decoding")
 
