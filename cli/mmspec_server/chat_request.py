@@ -114,6 +114,8 @@ def _tools(fields: Fields) -> Sequence[Tool]:
 def _forced(fields: Fields, tools: Sequence[Tool]) -> Sequence[Tool]:
     """The tools of which `tool_choice` forces a call."""
     forced, choice = tools, fields.get("tool_choice")
+    if not tools:
+        raise fields.error("tool_choice", "auto or none without tools")
     if isinstance(choice, dict):
         name = fields.block("tool_choice").block("function").text("name")
         forced = [tool for tool in tools if tool["function"]["name"] == name]

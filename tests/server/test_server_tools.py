@@ -174,6 +174,8 @@ def test_what_cannot_be_done_is_refused(server: Live, caller, scripted: Live):
         reply = server.client.post(CHAT, json={"messages": ASKED} | fields)
         assert reply.status_code == 400
         assert reply.json()["error"]["param"] == param
+    reply = server.client.post(CHAT, json={"messages": ASKED, "tool_choice": "required"})
+    assert reply.json()["error"]["message"].endswith("it must be auto or none without tools")
     deep = {}
     for _ in range(800):
         deep = {"items": deep}
