@@ -74,7 +74,12 @@ def chat(
     if STANDARD_INPUT in images:
         type_at_terminal()
     interactive = is_interactive()
-    engine = load_or_pull(partial(setup.load, ready=True), screen, ask=interactive)
+    try:
+        engine = load_or_pull(partial(setup.load, ready=True), screen, ask=interactive)
+    except MmspecError as error:
+        if last and setup.models["model"] == last.model and last.model in str(error):
+            raise UsageError(f"--resume: {last.name} had {last.model}: {error}") from error
+        raise
     dialogue = Dialogue(
         engine.chat(setup.options, Conversation(system, thinking=thinking)),
         setup,

@@ -65,6 +65,16 @@ def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, p
     assert talk.notices[0].startswith("went on"), "the draft of the file is for its model"
 
 
+def test_a_conversation_whose_model_is_away_names_it(chat, state):
+    chat("one")
+    (file,) = state.iterdir()
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model": "away"}))
+    talk = chat(more=["--resume"], models=[])
+    assert talk.status == 2
+    assert talk.err.startswith("mmspec: --resume: the conversation of 20")
+    assert " had away: unknown model 'away'" in talk.err
+
+
 def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run, pair, monkeypatch):
     chat("one", more=["--private"])
     monkeypatch.setattr("mmspec_cli.chat.is_interactive", lambda: False)
