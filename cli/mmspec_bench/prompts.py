@@ -23,6 +23,8 @@ TEXTS = (
 def prompts_for(config: ModelConfig, count: int, tasks: Sequence[str] = ()) -> list[Prompt]:
     """Questions about pictures for a target that sees images, text for any other."""
     if config.vision is None:
+        if tasks:
+            raise UsageError("`tasks` are about pictures, which this target does not see")
         return text_prompts(count)
     return world_prompts(count, size=config.vision.image_size, tasks=tasks or ONE_IMAGE_TASKS)
 

@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 from pyarrow import Table, parquet
 
+from mmspec.ground.errors import WriteError
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 from support.suite_row import without_times
 
@@ -170,6 +171,26 @@ def test_processes_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
     assert drafted["figures"]["text"]["tokens_per_round"] >= 1
     assert all(each["figures"] == {} for each in missing)
     assert run(*tiny, "--peers", "vllm").status == 1
+
+
+def test_a_report_on_a_folder_that_cannot_be_written_is_shown(run, models, tmp_path, monkeypatch):
+    assert run(*short(tmp_path, "--tasks", "caption"), *models).status == 0
+
+    def full(*_):
+        raise WriteError("no room")
+
+    monkeypatch.setattr("mmspec_bench.commands.report.replace_text", full)
+    shown, told = run("bench", "report", tmp_path), run("bench", "report", tmp_path, "--json")
+    assert (shown.status, told.status, "no room" in shown.err) == (2, 2, True)
+    assert "By images" in shown.out
+    assert json.loads(told.out)["methods"]
+
+
+def test_tasks_of_questions_that_are_not_asked_are_refused(run, models, llama_path):
+    own = run("bench", "speed", *models, "--prompt", "Hi", "--tasks", "chart")
+    text = run("bench", "speed", "--model", llama_path, "--draft", "none", "--tasks", "chart")
+    assert (own.status, "--tasks names kinds" in own.err) == (2, True)
+    assert (text.status, "--tasks are about pictures" in text.err) == (2, True)
 
 
 def stopped(*_):

@@ -23,12 +23,13 @@ def report(screen: Screen, directories: tuple[Path, ...]) -> None:
     run, directory = read_run(*directories), directories[0]
     lines = run.task_summaries
     files = {directory / "methods.csv": lines, directory / "tasks.csv": run.turn_summaries}
-    for file, measures in files.items():
-        replace_text(file, csv_text(measures))
     if screen.as_json:
         summaries = [line for line in lines if line["task"] == ALL]
         screen.json({"methods": summaries, "problem": run.problem, "files": list(map(str, files))})
-        return
-    screen.say(title(run), *filter(None, [run.problem]))
-    show_tables(screen, report_tables(run, lines))
-    screen.say(*files)
+    else:
+        screen.say(title(run), *filter(None, [run.problem]))
+        show_tables(screen, report_tables(run, lines))
+    for file, measures in files.items():  # last: a folder that is another's may be read at least
+        replace_text(file, csv_text(measures))
+    if not screen.as_json:
+        screen.say(*files)

@@ -15,6 +15,7 @@ from mmspec.checkpoints.quantization import computed
 from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN
+from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import SMALLER, note_when_stopped, show_tables, split
 from mmspec_bench.measure.speed import measure, timed
 from mmspec_bench.measure.steadiness import watch
@@ -82,6 +83,8 @@ def speed(
     """
     lengths = [Options(gamma=parse_gamma(gamma)).gamma for gamma in split(gammas) or [gammas]]
     given = read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
+    if given and tasks:
+        raise UsageError("--tasks names kinds of the default questions: leave it out beside others")
     options = Options(max_new_tokens=max_new_tokens, exact=exact)
     engine = Setup(screen, loading, options).load()
     screen.note(*engine.notes)
