@@ -51,7 +51,7 @@ class Answer:
     rounds: list[Round] = field(default_factory=list)
     statistics: Statistics = field(default_factory=Statistics)
     plain_seconds: float | None = None
-    """Median seconds of the conversation's latest plain rounds; None before the first."""
+    """Median cost of the conversation's latest plain rounds; None before the first."""
 
     @property
     def plain_estimate(self) -> float | None:
@@ -64,10 +64,10 @@ class Answer:
 
         At most the tokens per round: a busy machine made the plain rounds slow if it seems more.
         """
-        statistics, seconds = self.statistics, self.statistics.seconds["decode"]
-        if not (statistics.drafted and seconds and self.plain_estimate):
+        statistics, cost = self.statistics, sum(each.cost_seconds for each in self.rounds)
+        if not (statistics.drafted and cost and self.plain_estimate):
             return None
-        return min(self.plain_estimate / seconds, statistics.block_efficiency)
+        return min(self.plain_estimate / cost, statistics.block_efficiency)
 
     def add(self, round_: Round) -> None:
         """Count a round and append its tokens; the text follows as it is decoded."""

@@ -271,13 +271,15 @@ class Chat:
             constrained=constrained,
         )
         cut = None
+        # Equal items may be what a constraint asks for, and a cut would break it.
+        most_repeated = 0 if constrained else options.repeat_limit
         try:
             for round_ in answer.statistics.timed("decode", rounds):
-                cut = repetition_end(answer.token_ids, round_.tokens, options.repeat_limit)
+                cut = repetition_end(answer.token_ids, round_.tokens, most_repeated)
                 counted, pieces = text.push(round_.until(cut))
                 answer.add(counted)
                 if not round_.drafted:
-                    self._plain_rounds.append(round_.draft_seconds + round_.verify_seconds)
+                    self._plain_rounds.append(round_.cost_seconds)
                 yield from map(answer.show, pieces)
                 if cut or text.is_over:
                     break
@@ -286,6 +288,9 @@ class Chat:
         rest = text.finish()
         if drafter:
             answer.weights = drafter.weights() or answer.weights
+            if drafter.room() == 0:
+                now = "lookup alone drafts" if drafter.drafting.with_lookup else "decoding is plain"
+                answer.notes.append(f"the draft's positions are used up: {now} after them")
         stopped = text.is_over or answer.token_ids[-1] in target.stop
         answer.finish_reason = "stop" if stopped else "repetition" if cut else "length"
         if answer.finish_reason == "repetition":

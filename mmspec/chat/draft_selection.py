@@ -162,4 +162,6 @@ def open_drafter(
     positions = None if options.overflow == "run" else draft.config.text.max_position_embeddings
     drafter = ViewDrafter(branches, drafting.weights, positions, adaptive=adaptive)
     views = models.draft.views(models.caption)
-    return OpenDrafter(drafting, views, drafter, lambda: tuple(drafter.weights))
+    return OpenDrafter(
+        drafting, views, drafter, lambda: tuple(drafter.weights), lambda: drafter.room
+    )

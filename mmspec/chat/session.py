@@ -66,6 +66,8 @@ class OpenDrafter:
     drafter: Drafter
     weights: Callable[[], tuple[float, ...]] = tuple
     """Function that returns the views' weights in the latest round, or ().  Blocks."""
+    room: Callable[[], int | None] = lambda: None
+    """Function that returns the most tokens that the draft has positions for; None: no limit."""
     track: Track = field(init=False)
 
     def __post_init__(self) -> None:

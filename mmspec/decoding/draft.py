@@ -40,6 +40,13 @@ class Plan(NamedTuple):
     lookup: "Plan | None" = None
     """Plan of the draft by lookup that is tried first, where lookup drafts beside another."""
 
+    def within(self, most: int) -> "Plan":
+        """This plan with paths of at most `most` tokens; a chain stays one."""
+        if self.gamma <= most:
+            return self
+        is_chain = self.nodes is not None and self.nodes <= self.gamma
+        return self._replace(gamma=most, nodes=most if is_chain else self.nodes)
+
 
 class Ancestry(NamedTuple):
     """For each node of a tree and its root: which nodes are its ancestors, and how many."""

@@ -141,6 +141,13 @@ class ViewDrafter(Generic[A]):
         return self._branches.length
 
     @property
+    def room(self) -> int | None:
+        """Most tokens that a branch has positions for; None if branches may run past them."""
+        if self._positions is None:
+            return None
+        return max(self._positions - min(self._branches.row_lengths), 0)
+
+    @property
     def weights(self) -> list[float]:
         """[R] the weights of the latest draft.  Blocks if they are fitted."""
         if self._tally is None:
@@ -159,10 +166,14 @@ class ViewDrafter(Generic[A]):
         self._tally, self._draft = self._tally and self._tally.emptied(), None
 
     def draft(self, plan: Plan, noise: Noise) -> DeviceDraft[A] | None:
-        """Enqueue a draft from the mixture; None if no branch with a weight has room for it."""
-        self._draft = None
+        """Enqueue a draft from the mixture, shorter where no branch has room for the plan's.
+
+        None if no branch with a weight has room for a token.
+        """
+        self._draft, room = None, self.room
+        plan = plan if room is None else plan.within(room)
         weights = self._with_room(plan.gamma)
-        if not weights:
+        if not plan.gamma or not weights:
             return None
         with self._framework.inference():
             if weights != self._uploaded[0]:

@@ -1,6 +1,7 @@
 """Where an answer ends: at stop strings, when it repeats itself, within a constraint."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -130,6 +131,27 @@ def test_an_answer_that_repeats_itself_ends_at_one_token_however_it_is_drafted(
     assert any(f"the last {limit} tokens repeat themselves" in note for note in drafted.notes)
     assert list(chat.conversation.turns[0].answer) == drafted.token_ids
     check(chat, "And this?", A)
+
+
+class Anything:
+    """Allows all tokens of a vocabulary."""
+
+    def __init__(self, vocabulary):
+        self.vocabulary = vocabulary
+
+    def allowed(self):
+        return np.ones(self.vocabulary, dtype=bool)
+
+    def advance(self, token):
+        pass
+
+
+def test_an_answer_within_a_constraint_may_repeat_itself(engine, monkeypatch):
+    monkeypatch.setattr("support.scripted.logits", periodic)
+    constraint = partial(Anything, engine.target.model.config.text.vocab_size)
+    options = replace(OPTIONS, max_new_tokens=40, repeat_limit=20, constraint=constraint)
+    answer = engine.chat(options).reply("What is this?", A)
+    assert (len(answer.token_ids), answer.finish_reason) == (40, "length")
 
 
 STOP = (0,)

@@ -8,7 +8,17 @@ import pytest
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
-from support.scripted_engine import BLIND, OPTIONS, A, B, asked, check, scripted_engine
+from support.scripted_engine import (
+    BLIND,
+    OPTIONS,
+    SEES,
+    A,
+    B,
+    asked,
+    check,
+    scripted_engine,
+    with_positions,
+)
 
 
 def test_the_gain_is_told_by_the_conversation_s_own_plain_rounds(engine):
@@ -16,17 +26,15 @@ def test_the_gain_is_told_by_the_conversation_s_own_plain_rounds(engine):
     assert chat.reply("What is this?", A).speed_up is None  # no plain round yet
     chat.speculate = False
     plain = chat.reply("And this?", A)
-    assert plain.plain_seconds == median_low(
-        round_.draft_seconds + round_.verify_seconds for round_ in plain.rounds
-    )
+    assert plain.plain_seconds == median_low(each.cost_seconds for each in plain.rounds)
     assert plain.speed_up is None
     chat.speculate = True
     drafted = chat.reply("Why?")
-    statistics = drafted.statistics
-    statistics.seconds["decode"] = statistics.rounds * drafted.plain_seconds * 2
-    assert drafted.speed_up == pytest.approx(statistics.block_efficiency / 2)
-    statistics.seconds["decode"] /= 4  # where all but the plain rounds were undisturbed
-    assert drafted.speed_up == statistics.block_efficiency
+    efficiency, measured = drafted.statistics.block_efficiency, drafted.rounds
+    for times, gain in ((2, efficiency / 2), (0.5, efficiency)):
+        cost = times * drafted.plain_seconds  # half where plain rounds alone were disturbed
+        drafted.rounds = [replace(each, cost_seconds=cost) for each in measured]
+        assert drafted.speed_up == pytest.approx(gain)
 
 
 def test_the_default_drafting_follows_the_images(engine):
@@ -54,6 +62,21 @@ def test_a_blind_draft_drafts_from_text(directory):
     assert chat.answer.drafting.spec == "T+lookup"
     with pytest.raises(UsageError, match="text-only"):
         chat.models.chat(replace(OPTIONS, drafting="M"))
+
+
+def test_a_draft_uses_its_last_positions_and_says_that_they_are_used_up(directory):
+    """Its drafts become shorter before they end: the last one fills its positions."""
+    engine = scripted_engine(directory, draft=with_positions(SEES, 160))
+    chat = engine.chat(replace(OPTIONS, drafting="T", gamma=4, max_new_tokens=170))
+    check(chat, "What is this?")
+    room = 160 - chat.answer.statistics.prompt_tokens
+    place, last = 0, 0
+    for round_ in chat.answer.rounds:
+        assert round_.drafted == min(4, max(room - place, 0), 169 - place)
+        last = place + round_.drafted if round_.drafted else last
+        place += len(round_.tokens)
+    assert room - 4 < last <= room
+    assert chat.answer.notes[-1].startswith("the draft's positions are used up")
 
 
 def test_equal_letters_of_other_branches_are_another_drafter(engine):

@@ -76,20 +76,20 @@ class HeadDrafter:
         """
         state = self._state = replace(self._state, draft=None)
         outline = state.outline
-        if outline.columns < 2 or outline.ends_in_image or not self._has_room(plan.gamma):
+        plan = plan.within(min(self._slots or plan.gamma, self._room(plan.gamma)))
+        if outline.columns < 2 or outline.ends_in_image or not plan.gamma:
             return None
-        if self._slots:
-            plan = plan._replace(gamma=min(plan.gamma, self._slots))
         # The last slot's output starts the draft, so it is fed again if no slot is pending.
         start = min(state.fed, outline.slots - 1)
         draft = self._forwards.propose(outline, start, plan, noise)
         self._state = replace(state, draft=draft)
         return draft
 
-    def _has_room(self, gamma: int) -> bool:
+    def _room(self, gamma: int) -> int:
+        """How many of `gamma` tokens the layer has positions for."""
         outline = self._state.outline  # a packed image may take few of the layer's positions
         used = outline.position(outline.slots) + 1
-        return self._positions is None or used + gamma <= self._positions
+        return gamma if self._positions is None else max(self._positions - used, 0)
 
     def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:  # noqa: ARG002
         """Append `tokens`; the next draft reads the target's hidden states at them."""
