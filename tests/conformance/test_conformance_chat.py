@@ -8,7 +8,8 @@ import pytest
 from test_conformance_sampling import SAMPLINGS
 
 from mmspec.decoding.sampling import GREEDY, Sampling
-from support.conformance_cases import PICTURES, TREES, check_like_cold, logits, small
+from mmspec.ground.entry_points import BACKENDS, registered
+from support.conformance_cases import PICTURES, TREES, check_like_cold, in_turn, logits, small
 from support.stand_ins import Fault
 
 FIRST = ("What is in the picture?", (PICTURES[0],))
@@ -31,10 +32,12 @@ def begun(engine, drafting="MT", **named):
 # Interrupts and faults
 
 
-@pytest.mark.parametrize(
-    ("drafting", "tree"), [("MTP", None), ("MTP", STATIC), ("lookup", DYNAMIC), ("none", None)]
-)
-def test_an_answer_dropped_after_any_event_leaves_nothing(engine, drafting, tree):
+HOW = [("MTP", None), ("MTP", STATIC), ("lookup", DYNAMIC), ("none", None)]
+
+
+@pytest.mark.parametrize(("backend", "how"), in_turn(HOW, others=True), indirect=["backend"])
+def test_an_answer_dropped_after_any_event_leaves_nothing(engine, how):
+    drafting, tree = how
     for events in count():
         chat = begun(engine, drafting, tree=tree, max_new_tokens=6)
         answering = chat.ask(*SECOND)
@@ -114,17 +117,19 @@ def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
 
 BROKEN = [(FORWARDS, None, 5, 0), (FORWARDS, STATIC, 11, 0), (FORWARDS, DYNAMIC, 11, 1)]
 BROKEN += [(GATHERS, STATIC, 1, 0), (GATHERS, DYNAMIC, 1, 0)]
-EVERY = [(FORWARDS, *case) for case in product((None, STATIC, DYNAMIC), [1], (0, 1))]
+TURNS = [(name, *case, after) for name, (after, case) in in_turn(product((False, True), BROKEN))]
+EVERY = product(registered(BACKENDS), [FORWARDS], (None, STATIC, DYNAMIC), [1], (0, 1), (0, 1))
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
-    ("place", "tree", "step", "temperature"),
-    [*BROKEN, *(pytest.param(*case, marks=pytest.mark.slow) for case in EVERY)],
+    ("backend", "place", "tree", "step", "temperature", "after"),
+    [*TURNS, *(pytest.param(*case, marks=pytest.mark.slow) for case in EVERY)],
+    indirect=["backend"],
 )
 def test_a_fault_inside_a_forward_leaves_nothing(
     engine, backend, place, tree, step, temperature, after, monkeypatch
 ):
+    """Each fault before a call on one backend, and after it on the other."""
     breaking, path = Breaking(after), place.format(backend)
     monkeypatch.setattr(path, breaking.around(resolve_name(path)))
     sampled = {"sampling": Sampling(temperature), "seed": 5}

@@ -23,6 +23,7 @@ from support.conformance_cases import (
     by_turns,
     check_replies,
     each_with_seeds,
+    in_turn,
     questions,
 )
 
@@ -66,7 +67,7 @@ def rows(llama):
     return {(): logits[0, -2]} | {(token,): logits[token, -1] for token in range(VOCABULARY)}
 
 
-@pytest.mark.parametrize("name", SAMPLINGS)
+@pytest.mark.parametrize(("backend", "name"), in_turn(SAMPLINGS, others=True), indirect=["backend"])
 def test_pairs_of_tokens_come_as_often_as_the_target_says(model, rows, name):
     """Plain decoding over as many seeds, against the joint distribution of the first two tokens."""
     sampling, counts = SAMPLINGS[name], np.zeros((VOCABULARY, VOCABULARY))
