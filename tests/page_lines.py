@@ -17,7 +17,7 @@ VIEWS = ("M", "T", "MT", "MTC", "adaptive:MTC")
 
 def page_lines() -> list[str]:
     """The lines of the page; the first cell of a program's line has words of its own."""
-    return [*speed_lines(), *auto_lines(), *peer_lines()]
+    return [*speed_lines(), *auto_lines(), *peer_lines(), *view_lines()]
 
 
 def speed_lines() -> Iterator[str]:
@@ -67,8 +67,7 @@ def view_lines() -> Iterator[str]:
         if method != VIEWS[0]:
             middle, low, high = (100 * by_images[0][f"difference{end}"] for end in ENDS)
             change = f"{middle:+.1f} % [{low:+.1f}..{high:+.1f}]"
-        cells = [total, change, *parts]
-        yield " | ".join(["", *cells]) + " |"
+        yield " | ".join(["", total, change, *parts, ""]).replace("|  |", "| |").rstrip()
 
 
 def read(table: str) -> list[Line]:
