@@ -75,7 +75,9 @@ def measured(place: Path, command: str, *more: str) -> dict[str, Any]:
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_suffix(".partial")
-        mmspec(f"{command} --plain", *more, "--out", str(partial))  # 1 if an answer differs
+        assert (
+            mmspec(f"{command} --plain", *more, "--out", str(partial)) < 2
+        )  # 1: an answer differs
         partial.rename(place)
     report: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
     return report
@@ -148,7 +150,7 @@ def peers_smollm2(folder: Path) -> Iterator[Line]:
     directory, python = (os.environ[f"MMSPEC_{name}"] for name in ("SMOLLM2", "LLAMA_CPP"))
     copy, questions = folder / "float32", folder / "prompts.jsonl"
     if not questions.exists():
-        copytree(directory, copy, ignore=ignore_patterns(FILE))
+        copytree(directory, copy, ignore=ignore_patterns(FILE), dirs_exist_ok=True)
         write_float32(Path(directory, FILE), copy / "float32.gguf")
         lines = [json.dumps({"prompt": text}, ensure_ascii=False) for text in prompts(100)]
         short = [line for line in lines if len(line) < 260]

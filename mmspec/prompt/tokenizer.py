@@ -94,7 +94,7 @@ class Tokenizer:
         return added
 
     def end(self, others: Iterable[int]) -> int:
-        """The token that ends an answer: a chat's, else the first of `others`, a model's.
+        """The token that ends an answer: a chat's, else the least of `others`, a model's.
 
         Raises CheckpointError if there is none.
         """

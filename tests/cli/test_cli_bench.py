@@ -213,7 +213,7 @@ def test_speeds_that_are_stopped_are_those_of_the_turns_before(run, models, monk
     )
     few = "--count", "3", "--max-new-tokens", "4", "--drafting", "T", "--gammas", "2"
     result = run("bench", "speed", *models, *few)
-    assert (result.status, "turns that all methods answered are shown" in result.err) == (130, True)
+    assert (result.status, "the turns that all methods answered" in result.err) == (130, True)
     assert ("3 prompts x 3, 2 answered" in result.out, bool(result.out)) == (bool(turns),) * 2
 
 

@@ -98,7 +98,15 @@ def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
 
 
 TURNS = in_turn(HEADS)
-BESIDE = [(*each, 3 if each in TURNS else "auto") for each in product(registered(BACKENDS), HEADS)]
+BESIDE = [
+    *((*each, 3) for each in TURNS),
+    *((*each, "auto") for each in product(registered(BACKENDS), HEADS) if each not in TURNS),
+    *(
+        pytest.param(*each, 3, marks=pytest.mark.slow)
+        for each in product(registered(BACKENDS), HEADS)
+        if each not in TURNS
+    ),
+]
 
 
 @pytest.mark.parametrize(("backend", "engine", "gamma"), BESIDE, indirect=["backend", "engine"])

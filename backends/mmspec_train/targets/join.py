@@ -66,7 +66,7 @@ def join(
     model.lm_head.load_state_dict(llama.lm_head.state_dict())
     model.generation_config = llama.generation_config
     template = load_template(language).source
-    shows_images = "'image'" in template  # as that of a LLaVA's own draft
+    shows_images = "<image>" in template  # as that of a LLaVA's own draft
     processor = LlavaProcessor(  # type: ignore[no-untyped-call]
         CLIPImageProcessorPil.from_pretrained(tower),
         tokens,

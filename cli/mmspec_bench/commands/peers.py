@@ -121,7 +121,7 @@ def peers(
         Table(
             f"{label}: {len(every)} prompts x {repeats}",
             COLUMNS,
-            [row(result, label) for result in results],
+            [row(result, label, compared=label in results[0].figures) for result in results],
             NOTE,
         )
         for label, every in sets.items()
@@ -130,14 +130,17 @@ def peers(
     return int(not any(result.figures for result in results))
 
 
-def row(result: PeerResult, label: str) -> tuple[str, ...]:
-    """A method's row on a set of questions: its figures, or why it has none."""
+def row(result: PeerResult, label: str, *, compared: bool) -> tuple[str, ...]:
+    """A method's row on a set of questions: its figures, or why it has none.
+
+    compared: whether the first row has answers.
+    """
     figures, start = result.figures.get(label), result.start_seconds
     if figures is None:
         return (result.name, f"cannot: {result.reasons[label]}", *[""] * (len(COLUMNS) - 2))
-    same = "yes" if figures.identical == figures.answers else NONE
-    if same == NONE and figures.speed_up_overall:  # else the first row has no answers
-        same = f"{figures.identical} of {figures.answers}"
+    same = "yes"
+    if figures.identical < figures.answers:
+        same = f"{figures.identical} of {figures.answers}" if compared else NONE
     return (
         result.name,
         figures.tokens_per_second.text(0),

@@ -17,9 +17,9 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import SMALLER, note_when_stopped, show_tables, split
-from mmspec_bench.measure.speed import measure, timed
+from mmspec_bench.measure.speed import compared, measure, timed
 from mmspec_bench.measure.steadiness import watch
-from mmspec_bench.measure.timing import Figures
+from mmspec_bench.measure.timing import Figures, Timing
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.table import Table
 from mmspec_terminal.options import CAPTIONER, EXACT, JSON, LOADING, LONGEST, OUT, parse_gamma
@@ -98,13 +98,16 @@ def speed(
         engine.chat(method)  # refuses what these models cannot do before anything is measured
     disturbance = watch(engine.target.model.device)
     answers = {name: partial(timed, engine, method) for name, method in methods.items()}
+    timings: dict[str, list[Timing]] = {}
     figures: list[Figures] = []
+    kept = f"shown are the turns that all methods answered, nothing is written; {SMALLER}"
     try:
-        with note_when_stopped(screen, f"turns that all methods answered are shown; {SMALLER}"):
+        with note_when_stopped(screen, kept):
             for so_far in measure(answers, questions, repeats, screen.progress):
-                figures = so_far
+                timings = so_far
     finally:
-        if figures:
+        if timings:
+            figures = compared(timings)
             counts = {"prompts": len(questions), "repeats": repeats}
             _show(screen, engine, exact, figures, counts, with_flags(disturbance()))
     return int(any(method.identical < method.answers for method in figures))
@@ -141,4 +144,8 @@ def _show(
     )
     rows = [[shown(method) for shown in COLUMNS.values()] for method in figures]
     table = Table(title, [*COLUMNS], rows, f"{NOTE} {problem}".rstrip())
-    screen.report(report, partial(show_tables, screen, [table]))
+    show = partial(show_tables, screen, [table])
+    if done == prompts * repeats:
+        screen.report(report, show)
+    elif not screen.as_json:
+        show()

@@ -35,11 +35,11 @@ def measure(
     prompts: Sequence[Prompt],
     repeats: int,
     progress: Progress,
-) -> Iterator[list[Figures]]:
-    """Answer each prompt with all methods in turn, `repeats` times; the first is the plain one.
+) -> Iterator[dict[str, list[Timing]]]:
+    """Answer each prompt with all methods in turn, `repeats` times.
 
-    Yields all methods' figures so far after each turn.  The order rotates, so that no method always
-    follows the same other.  Each method's first answer is an uncounted warm-up.
+    Yields all timings so far after each turn.  The order rotates, so that no method always follows
+    the same other.  Each method's first answer is an uncounted warm-up.
     """
     for name, answer in methods.items():
         progress(f"warming up: {name}")
@@ -49,5 +49,10 @@ def measure(
         for name in rotated([*methods], turn):
             progress(f"repetition {repeat + 1} of {repeats}: {prompt.name}, {name}")
             timings[name].append(methods[name](prompt))
-        first = next(iter(timings.values()))
-        yield [figures(name, [*zip(each, first, strict=True)]) for name, each in timings.items()]
+        yield {name: [*each] for name, each in timings.items()}
+
+
+def compared(timings: Mapping[str, Sequence[Timing]]) -> list[Figures]:
+    """The figures of all methods, beside the first, which is the plain one."""
+    first = next(iter(timings.values()))
+    return [figures(name, [*zip(each, first, strict=True)]) for name, each in timings.items()]

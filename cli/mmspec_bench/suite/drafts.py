@@ -65,15 +65,14 @@ def drafted_share(models: Models) -> float:
     """Parameters read for a drafted token over those read for a token of the target; 0 without.
 
     Of a draft these are its decoder's. Of a head they are its own, those of one slot if it has
-    slots, and the target's output matrix if it has none.
+    slots, and a whole output matrix, its own or the target's.
     """
     target = _decoder(models.target.model.config)
     if models.head:
         config = models.head.head.config
         tensors = head_manifest(config)
-        own = sum(map(prod, tensors.values())) / (config.slots or 1)
-        borrowed = 0 if OUTPUT in tensors else config.hidden_size * config.vocab_size
-        return (own + borrowed) / target
+        output = prod(tensors.pop(OUTPUT, (config.hidden_size, config.vocab_size)))
+        return (sum(map(prod, tensors.values())) / (config.slots or 1) + output) / target
     return _decoder(models.draft.model.config) / target if models.draft else 0.0
 
 

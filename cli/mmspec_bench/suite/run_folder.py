@@ -162,7 +162,10 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     lists: dict[str, Any] = {"skipped": [], "resumed": []}
     block.record(_Provenance, **lists)
     block.read("models", dict[str, _Model | None], {})
-    return lists | {name: value for name, value in block.values.items() if value is not None}
+    values = {name: value for name, value in block.values.items() if value is not None}
+    if target := values.get("models", {}).get("target"):  # where older runs have it
+        values.setdefault("quantize", target.get("quantize", "none"))
+    return lists | values
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:
