@@ -1,5 +1,6 @@
 """`mmspec chat`: a conversation about images at a terminal, or over the lines of a pipe."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -77,7 +78,7 @@ def chat(
     try:
         engine = load_or_pull(partial(setup.load, ready=True), screen, ask=interactive)
     except MmspecError as error:
-        if last and setup.models["model"] == last.model and last.model in str(error):
+        if last and setup.models["model"] == last.model and _names(str(error), last.model):
             raise UsageError(f"--resume: {last.name} had {last.model}: {error}") from error
         raise
     dialogue = Dialogue(
@@ -183,3 +184,8 @@ def _block(first: str, read: Read) -> str:
         except EOFError:
             return text
     return text.rstrip().removesuffix(BLOCK).strip("\n")
+
+
+def _names(text: str, model: str) -> bool:
+    """Whether a text names a model, and not one whose name or path only begins or ends so."""
+    return re.search(rf"(?<![\w/.-]){re.escape(model)}(?![\w/-])", text) is not None

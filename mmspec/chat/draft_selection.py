@@ -13,6 +13,7 @@ from mmspec.chat.session import OpenDrafter
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.decoding.contract import Target
 from mmspec.decoding.tree import Tree
+from mmspec.drafters.heads.drafter import HeadDrafter
 from mmspec.drafters.lookup import LookupDrafter
 from mmspec.drafters.surer_drafter import SurerDrafter
 from mmspec.drafters.view_drafter import ViewDrafter
@@ -150,6 +151,8 @@ def open_drafter(
         return OpenDrafter(drafting, views, LookupDrafter(options.sampling, tree, models.texts))
     if models.head:
         drafter = models.head.head.open_drafter(target, options.sampling, tree)
+        if isinstance(own := drafter, HeadDrafter):
+            return OpenDrafter(drafting, views, own, room=lambda: own.room)
         return OpenDrafter(drafting, views, drafter)
     if models.draft is None:
         raise ValueError(f"nothing loaded drafts {drafting.spec}")

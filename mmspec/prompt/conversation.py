@@ -156,7 +156,7 @@ class Conversation:
         """The pictures of all turns, in order."""
         return tuple(picture for turn in self.turns for picture in turn.pictures)
 
-    def to_markdown(self, folder: Path) -> str:
+    def to_markdown(self, folder: Path = Path()) -> str:
         """The conversation for people: questions as quotes, images as links from `folder`."""
         texts = [self.system] if self.system else []
         for turn in self.turns:
@@ -199,5 +199,5 @@ class Conversation:
 def _link(picture: Picture, folder: Path) -> str:
     """The address of a picture's file in a page that is in `folder`."""
     file = expand_home(picture.name)
-    path = str(file) if file.is_absolute() else os.path.relpath(file, folder)
+    path = str(file) if file.is_absolute() else os.path.relpath(file.resolve(), folder.resolve())
     return quote(path, errors="surrogateescape")

@@ -251,8 +251,9 @@ def test_a_head_past_its_positions_drafts_no_more(backend, pair_paths, checkpoin
     tiny_head(head, "msd", max_position_embeddings=40)
     engine = load(str(pair_paths[0]), str(head), backend=backend)
     chat = check_replies(engine, short(drafting="msd", max_new_tokens=8), [THIRD])
-    chat.reply(*SECOND)
-    assert chat.answer.statistics.drafted == 0
+    answer = chat.reply(*SECOND)
+    assert answer.statistics.drafted == 0
+    assert "the draft's positions are used up" in answer.notes[-1]
 
 
 IMAGE = [factory.IMAGE_TOKEN_ID] * 16

@@ -12,6 +12,7 @@ from time import perf_counter
 from mmspec.chat.draft_selection import drafting_for, open_drafter
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
+from mmspec.chat.plugin_head import draft_errors
 from mmspec.chat.session import OpenDrafter
 from mmspec.decoding.contract import Drafter, Segment, Target
 from mmspec.decoding.draft import Draft, HostDraft, Plan
@@ -20,6 +21,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
+from mmspec.drafters.views import PLAIN
 from mmspec.ground.progress import Notice, Progress
 from mmspec_bench.measure.steadiness import (
     REMEDY,
@@ -74,17 +76,19 @@ def calibrate(
     """
     rows, started = engine.exact_rows(exact), stopwatch()
     target = engine.target.model.open_target(GREEDY, rows)
-    drafters = [_opened(engine, spec, target) for spec in branch_draftings(engine)]
+    specs = branch_draftings(engine)
+    drafters = [_opened(engine, spec, target) for spec in specs]
     both: tuple[Costs, Costs] = {}, {}
     positions = engine.target.model.config.text.max_position_embeddings
     for context in sorted({min(context, positions - ROOM) for context in CONTEXTS}):
         progress(Notice(f"measuring after {context} tokens"))  # takes minutes, also in a pipe
         target.extend(Segment([[TOKEN] * (context - target.length)]))
-        drafters = [drafter for drafter in drafters if _extended(drafter, context)]
-        sequences = _Sequences(engine, target, [each.drafter for each in drafters])
-        times = sequences.repetitions(repeats)
-        for each in both:
-            each.update(sequences.costs(times))
+        with draft_errors(specs[0] if specs else PLAIN.spec):
+            drafters = [drafter for drafter in drafters if _extended(drafter, context)]
+            sequences = _Sequences(engine, target, [each.drafter for each in drafters])
+            times = sequences.repetitions(repeats)
+            for each in both:
+                each.update(sequences.costs(times))
         on_cpu = engine.target.model.device == "cpu"
         measured = _joined(*both, share_between(started, stopwatch()) if on_cpu else None)
         if measured.problem:
@@ -107,10 +111,11 @@ def _opened(engine: Engine, spec: str, target: Target) -> OpenDrafter:
 
 
 def _extended(opened: OpenDrafter, context: int) -> bool:
-    """Extend to `context` tokens; False if the draft has no room for more there."""
+    """Extend to `context` tokens; False if the draft has no room for the longest chain there."""
     segment = Segment([[TOKEN] * (context - opened.drafter.length)])
     opened.drafter.extend([segment] * len(opened.drafting.branches))
-    return opened.drafter.draft(LONGEST, NO_NOISE) is not None
+    room = opened.room()
+    return room is None or room >= MAX_AUTO_GAMMA
 
 
 @dataclass(frozen=True, slots=True)

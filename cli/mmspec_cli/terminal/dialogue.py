@@ -247,6 +247,9 @@ class Dialogue:
     def _remark(self, first_token: float | None) -> None:
         """Show how the answer ended, notes that were not shown before, and its cost."""
         screen, answer, details = self.screen, self.chat.answer, self.setup.details
+        if not answer.rounds and not answer.beginning and self.chat.conversation.turns[-1].answer:
+            screen.note("stopped: the answer from before stays")
+            return
         screen.note(*ending(self.chat, UNFINISHED))
         for note in remarks(answer, details=details):
             self._note_once(note)

@@ -76,7 +76,8 @@ class HeadDrafter:
         """
         state = self._state = replace(self._state, draft=None)
         outline = state.outline
-        plan = plan.within(min(self._slots or plan.gamma, self._room(plan.gamma)))
+        room = self.room
+        plan = plan.within(min(self._slots or plan.gamma, plan.gamma if room is None else room))
         if outline.columns < 2 or outline.ends_in_image or not plan.gamma:
             return None
         # The last slot's output starts the draft, so it is fed again if no slot is pending.
@@ -85,11 +86,13 @@ class HeadDrafter:
         self._state = replace(state, draft=draft)
         return draft
 
-    def _room(self, gamma: int) -> int:
-        """How many of `gamma` tokens the layer has positions for."""
+    @property
+    def room(self) -> int | None:
+        """Most tokens that the layer has positions for; None if it may run past them."""
+        if self._positions is None:
+            return None
         outline = self._state.outline  # a packed image may take few of the layer's positions
-        used = outline.position(outline.slots) + 1
-        return gamma if self._positions is None else max(self._positions - used, 0)
+        return max(self._positions - outline.position(outline.slots) - 1, 0)
 
     def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:  # noqa: ARG002
         """Append `tokens`; the next draft reads the target's hidden states at them."""
