@@ -78,8 +78,7 @@ def test_a_table_has_room_for_letters_of_two_columns(terminal, capsys):
 
 def test_a_gain_from_repeated_text_is_called_so():
     answer = Answer(plain_seconds=0.05)
-    answer.add(Round([1, 2, 3, 4], 5, 5, 3, by_lookup=True))
-    answer.statistics.seconds["decode"] = 0.1
+    answer.add(Round([1, 2, 3, 4], 5, 5, 3, cost_seconds=0.1, by_lookup=True))
     assert short_footer(answer, None, 100).endswith("faster, repeating earlier text")
     answer.add(Round([1], 5, 5, 0))
     assert short_footer(answer, None, 100).endswith("faster")
@@ -99,7 +98,7 @@ def test_the_short_line_says_speed_seconds_and_gain(drafted, plain_seconds, cont
     answer = Answer(plain_seconds=plain_seconds)
     answer.statistics.prompt_tokens = 30
     answer.statistics.seconds["total"] = 0.4
-    answer.add(Round([1, 2, 3, 4], drafted, drafted, 3))
+    answer.add(Round([1, 2, 3, 4], drafted, drafted, 3, cost_seconds=0.1))
     answer.statistics.seconds["decode"] = 0.1
     line = "4 tokens, 40/s · first after 0.2 s · 0.4 s in all"
     assert short_footer(answer, 0.23, context) == line + end
