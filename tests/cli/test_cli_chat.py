@@ -3,12 +3,14 @@
 import json
 import os
 import re
+from itertools import count
 
 import pytest
 from PIL import Image
 
 from mmspec.chat.answer import Answer
 from mmspec.draft_length.policy import FixedDraftLength
+from mmspec_cli.terminal import dialogue
 
 
 def test_each_line_is_a_question_and_the_end_leaves(chat):
@@ -142,6 +144,21 @@ def test_an_interrupt_before_an_answer_ends_a_pipe(chat, monkeypatch):
 
     monkeypatch.setattr("mmspec_cli.terminal.dialogue.take_images", interrupted)
     assert chat("one", "two").status == 130
+
+
+def test_an_interrupted_retry_says_that_the_old_answer_stays(run, pair, monkeypatch):
+    shown, calls = dialogue.stream, count()
+
+    def second_interrupted(answering, *words):
+        if not next(calls):
+            return shown(answering, *words)
+        next(answering)
+        answering.close()
+        return None
+
+    monkeypatch.setattr(dialogue, "stream", second_interrupted)
+    talk = run("chat", *pair, stdin="hi\n/retry\n")
+    assert (talk.status, "the answer from before stays" in talk.err) == (130, True)
 
 
 def test_remarks_go_nowhere_where_stderr_is_closed(chat, monkeypatch):

@@ -162,6 +162,13 @@ def test_a_leaf_of_a_tree_does_not_count():
         np.testing.assert_allclose(tally.weights(EVEN), [0.0, 1.0])
 
 
+def test_a_plan_that_is_cut_keeps_its_kind():
+    assert Plan(2, nodes=2).within(2) == Plan(2, nodes=2)
+    assert Plan(5, nodes=5).within(2) == Plan(2, nodes=2), "a chain"
+    assert Plan(5, nodes=20).within(2) == Plan(2, nodes=20), "a tree"
+    assert Plan(5).within(2) == Plan(2), "what the drafter was opened for"
+
+
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_views_without_room_get_no_weight_and_none_draft_without_any(adaptive):
     target = ScriptedTarget(vocabulary=11)

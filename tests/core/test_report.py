@@ -204,3 +204,12 @@ def test_shards_are_one_run(tmp_path):
         other = write(tmp_path / name, rows[:1], settings | {name: value})
         with pytest.raises(UsageError, match=f"{name} differs"):
             read_run(folders[1], other)
+
+
+def test_the_scheme_of_a_run_is_read_where_earlier_runs_have_it(tmp_path):
+    values = provenance(["none", "M"])
+    del values["quantize"]
+    values["models"]["target"]["quantize"] = "int8"
+    run_before = read_run(write(tmp_path / "before", [FAST, PLAIN], values))
+    assert "float32 int8" in tables.title(run_before)
+    assert run_before.settings["quantize"] == "int8"

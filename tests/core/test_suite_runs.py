@@ -1,13 +1,16 @@
 """The drawn suite, the runner over scripted models, and measures over its rows."""
 
 from dataclasses import replace
+from math import prod
 from types import SimpleNamespace
 
 import pytest
 from test_datasets import texts
 
+from mmspec.checkpoints.block_config import BlockDraft
 from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import HeadConfig
+from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics.check import NEAR_TIES
 from mmspec.ground.errors import UsageError
@@ -244,3 +247,8 @@ def test_a_drafted_token_reads_a_decoder_or_a_head_and_the_output_matrix():
     share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
     own = layer + 2 * h + 3 * h * h + 3 * h * h  # norms; fc; queries, keys and values of 2 H
     assert share == pytest.approx((own + v // 2 * h) / decoder), "its own output matrix"
+    block = BlockDraft(v // 2, (0,), 4, 0, sample_from_anchor=True)
+    head.head.config = HeadConfig("dspark", h, v, bias=False, layer=text, slots=4, block=block)
+    share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
+    own = sum(map(prod, head_manifest(head.head.config).values())) - v // 2 * h
+    assert share == pytest.approx((own / 4 + v // 2 * h) / decoder), "whole for each token"
