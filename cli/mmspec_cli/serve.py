@@ -41,7 +41,7 @@ def serve(named: str | None, **values: Any) -> None:
     try:
         from mmspec_server.app import Service
         from mmspec_server.decoding import DecodingQueue
-        from mmspec_server.server import Server, addresses, bound
+        from mmspec_server.server import Server, addresses, listen
     except ModuleNotFoundError as error:
         raise not_installed("mmspec serve", error, "server") from error
     chosen = choose(ServerSettings, values)
@@ -49,12 +49,12 @@ def serve(named: str | None, **values: Any) -> None:
     setup = read_setup(screen, values)
     queue = DecodingQueue(chosen.queue)
     try:
-        with bound(chosen.host, chosen.port) as listener:
+        with listen(chosen.host, chosen.port) as listener:
             # On the decoding thread: a framework may tie arrays to a thread.
             engine = queue.call(partial(setup.load, ready=True))
             screen.note(*introduction(engine))
-            seeded = context.get_parameter_source("seed") != ParameterSource.DEFAULT
-            service = Service(engine, setup.options, chosen, queue, seeded)
+            has_seed = context.get_parameter_source("seed") != ParameterSource.DEFAULT
+            service = Service(engine, setup.options, chosen, queue, has_seed)
             address, *others = addresses(chosen.host, listener.getsockname()[1])
             screen.note(
                 f"{service.model} answers at {address}/v1, and browsers at {address}; "

@@ -74,7 +74,7 @@ class Service:
     settings: ServerSettings
     queue: DecodingQueue
     """The engine was loaded on its thread."""
-    seeded: bool = False
+    has_seed: bool = False
     """True if requests that name no seed use that of `options`; else each draws its own."""
 
     def __post_init__(self) -> None:
@@ -82,8 +82,8 @@ class Service:
         self.reader = ImageReader(settings)
         if not settings.isolate:
             self.engine.memory = Memory(self.engine.target.model.config.text.vocab_size)
-        kept = 0 if settings.isolate else settings.conversations
-        self.cache = ConversationCache(self.engine, kept, settings.cache * 2**20)
+        count = 0 if settings.isolate else settings.conversations
+        self.cache = ConversationCache(self.engine, count, settings.cache * 2**20)
         self.metrics = Metrics()
         self.created = int(time.time())
         self._grammars = Grammars(self.engine.target)
@@ -115,28 +115,28 @@ class Service:
         self._check_model(request.path_params["id"])
         return JSONResponse(self._card())
 
-    def answering(
+    def answer_route(
         self, address: str, read: Callable[[Fields, Options], ChatRequest], reply: type[Reply]
     ) -> Route:
         """The route of an address: how its requests are read, and its replies."""
 
-        async def endpoint(request: Request) -> Response:
+        async def endpoint(http_request: Request) -> Response:
             with self.queue.admission():
                 most = int(self.settings.max_body * 2**20)
-                body = await read_body(request, most, self.settings.body_seconds)
+                body = await read_body(http_request, most, self.settings.body_seconds)
                 fields, defaults = read_json(body), self.options
                 self._check_model(fields.text("model", self.model))
-                if not self.seeded:
+                if not self.has_seed:
                     defaults = replace(defaults, seed=randbits(SEED_BITS))
-                asked = read(fields, defaults)
+                request = read(fields, defaults)
                 loop = asyncio.get_running_loop()
-                asked, prompt = await loop.run_in_executor(self._readers, self._prepared, asked)
-            form = self._call_form if asked.tools else None
-            writer = reply(self.model, asked, self.engine.target, form)
-            job = self.queue.submit(self._events(asked, prompt))
-            if asked.stream:
+                request, prompt = await loop.run_in_executor(self._readers, self._prepare, request)
+            form = self._call_form if request.tools else None
+            writer = reply(self.model, request, self.engine.target, form)
+            job = self.queue.submit(self._events(request, prompt))
+            if request.stream:
                 return EventStream(writer, job, self.settings.silence)
-            return JSONResponse(await whole(request, writer, job))
+            return JSONResponse(await whole(http_request, writer, job))
 
         return Route(address, endpoint, methods=["POST"])
 
@@ -157,27 +157,29 @@ class Service:
             reason = f"the model {name[:60]!r} is not loaded: use {self.model!r}"
             raise ApiError(404, reason, "model", "model_not_found")
 
-    def _prepared(self, asked: ChatRequest) -> tuple[ChatRequest, RequestPrompt]:
+    def _prepare(self, request: ChatRequest) -> tuple[ChatRequest, RequestPrompt]:
         """A request with its constraint, and its prompt."""
         constraint = None
-        if asked.form:
-            constraint = self._grammars.json(asked.form.values, asked.form.path)
-        elif asked.forced:
-            constraint = self._grammars.calls(self._call_form, asked.forced, asked.calls)
-        asked = replace(asked, options=replace(asked.options, constraint=constraint))
-        if asked.text is not None:
-            return asked, prepare_text(self.engine, asked.text)
+        if request.form:
+            constraint = self._grammars.json(request.form.values, request.form.path)
+        elif request.required_tools:
+            constraint = self._grammars.calls(
+                self._call_form, request.required_tools, request.calls
+            )
+        request = replace(request, options=replace(request.options, constraint=constraint))
+        if request.text is not None:
+            return request, prepare_text(self.engine, request.text)
         config = self.engine.target.model.config
         positions = config.text.max_position_embeddings
-        if (count := len(asked.messages)) > positions:
-            reason = f"{asked.param}: {count} of them; the model has {positions} positions"
-            raise ApiError(400, reason, asked.param, "context_length_exceeded")
+        if (count := len(request.messages)) > positions:
+            reason = f"{request.param}: {count} of them; the model has {positions} positions"
+            raise ApiError(400, reason, request.param, "context_length_exceeded")
         # As many images as the limit and the context allow.
         fitting = positions // max(config.image_tokens, 1)
         most = min(self.settings.max_images, fitting)
-        calls = self._call_form if asked.speaks_of_tools else None
-        messages = read_conversation(asked, self.reader, most, calls, self.settings.system)
-        return asked, prepare(self.engine, messages, asked.param)
+        calls = self._call_form if request.speaks_of_tools else None
+        messages = read_conversation(request, self.reader, most, calls, self.settings.system)
+        return request, prepare(self.engine, messages, request.param)
 
     @cached_property
     def _call_form(self) -> CallForm:
@@ -188,19 +190,20 @@ class Service:
             raise ApiError(400, reason, "tools")
         return form
 
-    def _events(self, asked: ChatRequest, prompt: RequestPrompt) -> Generator[Event | None]:
+    def _events(self, request: ChatRequest, prompt: RequestPrompt) -> Generator[Event | None]:
         """The answer's events, on the decoding thread."""
         try:
-            for event in answer(self.cache, prompt, asked.options, plain=asked.plain):
-                told = True  # an event wakes the replies' thread, which takes time from this one
+            for event in answer(self.cache, prompt, request.options, plain=request.plain):
+                # An event wakes the replies' thread, which takes time from this one.
+                is_needed = True
                 match event:
                     case Answer():
                         self.metrics.answer(event.statistics)
                     case Piece():
-                        told = bool(event.text or event.likelihoods)
+                        is_needed = bool(event.text or event.likelihoods)
                     case Prefilled():
-                        told = asked.details
-                yield event if told else None
+                        is_needed = request.details
+                yield event if is_needed else None
         finally:
             if self.settings.isolate:
                 self.engine.forget()
@@ -227,12 +230,12 @@ def create_app(service: Service) -> Starlette:
         Route("/metrics", service.show_metrics),
         Route("/v1/models", service.list_models),
         Route("/v1/models/{id:path}", service.show_model),
-        service.answering("/v1/chat/completions", read_chat, Completion),
-        service.answering("/v1/completions", read_text, TextCompletion),
-        service.answering("/v1/responses", read_responses, ResponseReply),
+        service.answer_route("/v1/chat/completions", read_chat, Completion),
+        service.answer_route("/v1/completions", read_text, TextCompletion),
+        service.answer_route("/v1/responses", read_responses, ResponseReply),
     ]
     middleware = [
-        Middleware(service.metrics.counted, addresses=[route.path for route in routes]),
+        Middleware(service.metrics.counter, addresses=[route.path for route in routes]),
         Middleware(
             CORSMiddleware,
             allow_origins=service.settings.allow_origin,

@@ -19,22 +19,22 @@ MOST_TOKENS = 1_000_000
 LOGPROBS = "message.output_text.logprobs"
 """The value of `include` that asks for log-probabilities; others are ignored."""
 
-UNSUPPORTED = {
+ANSWER_REFUSALS = {
     "functions": "left out: no functions are called",
     "audio": "left out: answers are text",
     "logit_bias": "left out: it would change what the model says",
 }
 """Fields that change the answer and cannot be obeyed, and what to do."""
 
-TOOLS = {"tools": "left out: tools are called at /v1/chat/completions"}
+TOOL_REFUSAL = {"tools": "left out: tools are called at /v1/chat/completions"}
 
-CONTINUED = TOOLS | {
+TEXT_REFUSALS = TOOL_REFUSAL | {
     "suffix": "left out: a text is continued at its end",
     "echo": "false or left out: the prompt is not repeated",
 }
 """Fields of a text's continuation that cannot be obeyed, and what to do."""
 
-STORED = TOOLS | dict.fromkeys(
+RESPONSE_REFUSALS = TOOL_REFUSAL | dict.fromkeys(
     ("previous_response_id", "conversation", "prompt", "background"),
     "left out: nothing is stored, so send the whole conversation",
 )
@@ -61,7 +61,7 @@ class ChatRequest:
     """The JSON schema that the answer obeys, if there is one."""
     tools: Sequence[Tool] = ()
     """What the answer may call."""
-    forced: Sequence[Tool] = ()
+    required_tools: Sequence[Tool] = ()
     """Tools of which the answer calls one at least, and says nothing else."""
     thinking: bool | None = None
     """Whether the answer may think; None leaves it to the chat template."""
@@ -81,27 +81,27 @@ def read_chat(fields: Fields, defaults: Options) -> ChatRequest:
 
     Raises ApiError for values out of range and for what cannot be done.
     """
-    logprobs = _logprobs(fields, "logprobs: true", wanted=fields.flag("logprobs"))
-    asked = _completion(fields, defaults, logprobs)
-    tools, choice = _tools(fields), fields.get("tool_choice", "auto")
-    forced = _forced(fields, tools) if choice not in ("auto", "none") else []
-    one = isinstance(choice, dict) or fields.get("parallel_tool_calls") is False
+    logprobs = _read_logprobs(fields, "logprobs: true", is_on=fields.flag("logprobs"))
+    request = _read_completion(fields, defaults, logprobs)
+    tools, choice = _read_tools(fields), fields.get("tool_choice", "auto")
+    required_tools = _required_tools(fields, tools) if choice not in ("auto", "none") else []
+    is_single = isinstance(choice, dict) or fields.get("parallel_tool_calls") is False
     template = fields.block("chat_template_kwargs")
-    others = {*template.values} - {THINKING}
-    template.refuse(dict.fromkeys(others, f"left out: {THINKING} alone is read"))
-    if forced and asked.form:
+    unknown = {*template.values} - {THINKING}
+    template.refuse(dict.fromkeys(unknown, f"left out: {THINKING} alone is read"))
+    if required_tools and request.form:
         raise fields.error("tool_choice", "auto or none beside a response_format")
     return replace(
-        asked,
+        request,
         messages=fields.blocks("messages"),
         tools=[] if choice == "none" else tools,
-        forced=forced,
-        calls=1 if one else None,
+        required_tools=required_tools,
+        calls=1 if is_single else None,
         thinking=None if template.get(THINKING) is None else template.flag(THINKING),
     )
 
 
-def _tools(fields: Fields) -> Sequence[Tool]:
+def _read_tools(fields: Fields) -> Sequence[Tool]:
     """The tools of a request."""
     tools = fields.blocks("tools") if fields.get("tools") else []
     for tool in tools:
@@ -111,55 +111,55 @@ def _tools(fields: Fields) -> Sequence[Tool]:
     return [tool.values for tool in tools]
 
 
-def _forced(fields: Fields, tools: Sequence[Tool]) -> Sequence[Tool]:
-    """The tools of which `tool_choice` forces a call."""
-    forced, choice = tools, fields.get("tool_choice")
+def _required_tools(fields: Fields, tools: Sequence[Tool]) -> Sequence[Tool]:
+    """The tools of which `tool_choice` requires a call."""
+    choice = fields.get("tool_choice")
     if not tools:
         raise fields.error("tool_choice", "auto or none without tools")
     if isinstance(choice, dict):
         name = fields.block("tool_choice").block("function").text("name")
-        forced = [tool for tool in tools if tool["function"]["name"] == name]
-    if not forced or not (isinstance(choice, dict) or choice == "required"):
-        allowed = 'auto, none, required or {"type": "function", "function": {"name": one of tools}}'
-        raise fields.error("tool_choice", allowed)
-    return forced
+        tools = [tool for tool in tools if tool["function"]["name"] == name]
+    if not tools or not (isinstance(choice, dict) or choice == "required"):
+        choices = 'auto, none, required or {"type": "function", "function": {"name": one of tools}}'
+        raise fields.error("tool_choice", choices)
+    return tools
 
 
 def read_text(fields: Fields, defaults: Options) -> ChatRequest:
     """A request to `/v1/completions`, whose answer continues a text as it is."""
-    fields.refuse(CONTINUED)
+    fields.refuse(TEXT_REFUSALS)
     fields.integer("best_of", 1, 1, 1)
     logprobs = fields.read("logprobs", Annotated[int, Range(0, MOST_LOGPROBS)] | None, None)
     prompt = fields.get("prompt")
     [text] = prompt if isinstance(prompt, list) and len(prompt) == 1 else [prompt]
     if not isinstance(text, str) or not text:
         raise fields.error("prompt", "a text, or a list of one, that is not empty")
-    return replace(_completion(fields, defaults, logprobs), text=text, param="prompt")
+    return replace(_read_completion(fields, defaults, logprobs), text=text, param="prompt")
 
 
-def _completion(fields: Fields, defaults: Options, logprobs: int | None) -> ChatRequest:
-    """What both kinds of completions are asked for, without messages or text."""
+def _read_completion(fields: Fields, defaults: Options, logprobs: int | None) -> ChatRequest:
+    """What requests for both kinds of completions have, without messages or text."""
     form = fields.block("response_format")
-    older = fields.integer("max_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
-    most = fields.integer("max_completion_tokens", older, 1, MOST_TOKENS)
-    asked = _asked(fields, replace(defaults, max_new_tokens=most, logprobs=logprobs))
-    return replace(asked, form=_form(form, form.block("json_schema")))
+    most = fields.integer("max_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
+    most = fields.integer("max_completion_tokens", most, 1, MOST_TOKENS)
+    request = _read_common(fields, replace(defaults, max_new_tokens=most, logprobs=logprobs))
+    return replace(request, form=_read_form(form, form.block("json_schema")))
 
 
 def read_responses(fields: Fields, defaults: Options) -> ChatRequest:
     """A request to `/v1/responses`, whose `input` is a string or a list of messages."""
-    fields.refuse(STORED)
+    fields.refuse(RESPONSE_REFUSALS)
     most = fields.integer("max_output_tokens", defaults.max_new_tokens, 1, MOST_TOKENS)
-    wanted = LOGPROBS in fields.read("include", list[Any], [])
-    logprobs = _logprobs(fields, f'include: ["{LOGPROBS}"]', wanted=wanted)
-    asked = _asked(fields, replace(defaults, max_new_tokens=most, logprobs=logprobs))
+    has_logprobs = LOGPROBS in fields.read("include", list[Any], [])
+    logprobs = _read_logprobs(fields, f'include: ["{LOGPROBS}"]', is_on=has_logprobs)
+    request = _read_common(fields, replace(defaults, max_new_tokens=most, logprobs=logprobs))
     instructions, form = fields.text("instructions", ""), fields.block("text").block("format")
     first = [Fields({"role": "system", "content": instructions})] if instructions else []
-    messages = [*first, *_input(fields)]
-    return replace(asked, messages=messages, param="input", form=_form(form, form))
+    messages = [*first, *_read_input(fields)]
+    return replace(request, messages=messages, param="input", form=_read_form(form, form))
 
 
-def _input(fields: Fields) -> Sequence[Fields]:
+def _read_input(fields: Fields) -> Sequence[Fields]:
     if isinstance(fields.get("input"), str):
         return [Fields({"role": "user", "content": fields.text("input")})]
     items = fields.blocks("input")
@@ -169,9 +169,9 @@ def _input(fields: Fields) -> Sequence[Fields]:
     return items
 
 
-def _asked(fields: Fields, defaults: Options) -> ChatRequest:
-    """What requests to every address are asked for; raises ApiError for what cannot be done."""
-    fields.refuse(UNSUPPORTED)
+def _read_common(fields: Fields, defaults: Options) -> ChatRequest:
+    """What requests to every address have; raises ApiError for what cannot be done."""
+    fields.refuse(ANSWER_REFUSALS)
     fields.integer("n", 1, 1, 1)
     for name in ("presence_penalty", "frequency_penalty"):
         if fields.number(name, 0.0, -2.0, 2.0):
@@ -180,22 +180,22 @@ def _asked(fields: Fields, defaults: Options) -> ChatRequest:
     top_p = fields.number("top_p", defaults.sampling.top_p, 0, 1)
     if not top_p:
         raise fields.error("top_p", "a number above 0 and at most 1")
-    stream, own = fields.flag("stream"), fields.block("mmspec")
+    stream, extension = fields.flag("stream"), fields.block("mmspec")
     stops = fields.read("stop", Stop | Annotated[list[Stop], Length(0, MOST_STOPS)], [])
     options = replace(
         defaults,
         sampling=replace(defaults.sampling, temperature=temperature, top_p=top_p),
         seed=fields.integer("seed", defaults.seed, SEEDS[0], SEEDS[-1]),
-        repeat_limit=own.integer("repeat_limit", defaults.repeat_limit, 0, MOST_TOKENS),
+        repeat_limit=extension.integer("repeat_limit", defaults.repeat_limit, 0, MOST_TOKENS),
         stop_strings=(stops,) if isinstance(stops, str) else tuple(stops),
     )
     usage = stream and fields.block("stream_options").flag("include_usage")
-    details, plain = own.flag("details"), own.flag("plain")
+    details, plain = extension.flag("details"), extension.flag("plain")
     return ChatRequest(options, stream=stream, include_usage=usage, details=details, plain=plain)
 
 
-def _form(form: Fields, named: Fields) -> Fields | None:
-    """The JSON schema of an answer's form; None for text.  named: the object with the schema."""
+def _read_form(form: Fields, holder: Fields) -> Fields | None:
+    """The JSON schema of an answer's form; None for text.  holder: the object with the schema."""
     kind = form.get("type", "text")
     if kind == "text":
         return None
@@ -203,15 +203,15 @@ def _form(form: Fields, named: Fields) -> Fields | None:
         return Fields({"type": "object"}, f"{form.path}type")
     if kind != "json_schema":
         raise form.error("type", "text, json_object or json_schema")
-    return Fields(named.read("schema", dict[str, Any], None), f"{named.path}schema")
+    return Fields(holder.read("schema", dict[str, Any], None), f"{holder.path}schema")
 
 
-def _logprobs(fields: Fields, switch: str, *, wanted: bool) -> int | None:
-    """The number of likeliest tokens to report; None if no log-probabilities are wanted.
+def _read_logprobs(fields: Fields, switch: str, *, is_on: bool) -> int | None:
+    """The number of likeliest tokens to report; None if log-probabilities are not on.
 
-    switch: the field and value by which they are wanted.
+    switch: the field and value that turn them on.
     """
     count = fields.integer("top_logprobs", 0, 0, MOST_LOGPROBS)
-    if count and not wanted:
+    if count and not is_on:
         raise fields.error("top_logprobs", f"left out without {switch}")
-    return count if wanted else None
+    return count if is_on else None

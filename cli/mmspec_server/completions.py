@@ -12,9 +12,9 @@ from mmspec.chat.session import Prefilled
 from mmspec.prompt.tool_calls import Call, CallForm
 from mmspec_server.decoding import Event, Waiting
 from mmspec_server.endpoint import ApiError
-from mmspec_server.replies import Entry, Reply, sent_event
+from mmspec_server.replies import Entry, Reply, server_event
 
-DONE = "data: [DONE]\n\n"
+END = "data: [DONE]\n\n"
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Completion(Reply):
     PREFIX: ClassVar[str] = "chatcmpl"
 
     _text: str = ""
-    _shown: int = 0
+    _cursor: int = 0
     """Characters of the text that have been written; more may begin a call."""
 
     def whole(self, answer: Answer) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Completion(Reply):
             message |= {"content": before or None, "tool_calls": calls}
         choice = self._choice("message", message, self.tokens, reason)
         usage = self.usage(answer, "prompt", "completion")
-        return self._object(self.KIND, [choice], usage=usage, mmspec=self.own(answer))
+        return self._object(self.KIND, [choice], usage=usage, mmspec=self.extension(answer))
 
     def start(self) -> str:
         """The event before the first text."""
@@ -56,7 +56,7 @@ class Completion(Reply):
             case Waiting() if self.request.details:
                 return self._chunk({}, mmspec={"waiting": event.ahead})
             case ApiError():
-                return sent_event(event.body) + DONE
+                return server_event(event.body) + END
         return ""
 
     def _delta(self, piece: Piece) -> str:
@@ -67,34 +67,33 @@ class Completion(Reply):
         parts = [part for part in parts if part[0]]
         if not self.request.details or not parts:
             return self._chunk({"content": "".join(text for text, _ in parts)}, tokens)
-        each = [tokens, *[[]] * (len(parts) - 1)]
-        return "".join(
-            self._chunk({"content": text}, tokens, mmspec={"drafted": drafted})
-            for (text, drafted), tokens in zip(parts, each, strict=True)
+        return "".join(  # all tokens are in the first chunk
+            self._chunk({"content": text}, () if place else tokens, mmspec={"drafted": is_drafted})
+            for place, (text, is_drafted) in enumerate(parts)
         )
 
     def _before_calls(self, piece: Piece, form: CallForm) -> list[tuple[str, bool]]:
         """The texts of which it is known now that they begin no call, and if they were drafted."""
         before, self._text = len(self._text), self._text + piece.text
-        start, self._shown = self._shown, max(form.beginning(self._text), self._shown)
-        first, _ = piece.split(max(self._shown - before, 0))
-        late = self._text[start : min(before, self._shown)]
-        return [(late, False), (first.accepted, True), (first.own, False)]
+        start, self._cursor = self._cursor, max(form.beginning(self._text), self._cursor)
+        first, _ = piece.split(max(self._cursor - before, 0))
+        backlog = self._text[start : min(before, self._cursor)]
+        return [(backlog, False), (first.accepted, True), (first.own, False)]
 
     def _end(self, answer: Answer) -> str:
         """The events after the last text."""
         calls, reason = self._ending(answer)
-        rest, self.form, last = Piece("", answer.text[self._shown :]), None, ""
+        tail, self.form, last = Piece("", answer.text[self._cursor :]), None, ""
         if calls:
             deltas = [{"index": number, **call} for number, call in enumerate(calls)]
             last = self._chunk({"tool_calls": deltas})
-        elif self._text and rest.own:
-            last = self._delta(rest)
-        last += self._chunk({}, reason=reason, mmspec=self.own(answer))
+        elif self._text and tail.own:
+            last = self._delta(tail)
+        last += self._chunk({}, reason=reason, mmspec=self.extension(answer))
         if self.request.include_usage:
             usage = self.usage(answer, "prompt", "completion")
-            last += sent_event(self._object(self.CHUNK, [], usage=usage))
-        return last + DONE
+            last += server_event(self._object(self.CHUNK, [], usage=usage))
+        return last + END
 
     def _ending(self, answer: Answer) -> tuple[list[dict[str, Any]], str]:
         """The calls in an answer, of at most as many as the request allows, and why it ended."""
@@ -109,16 +108,16 @@ class Completion(Reply):
         reason: str | None = None,
         **details: Any,
     ) -> str:
-        without: dict[str, Any] = {"usage": None} if self.request.include_usage else {}
+        usage: dict[str, Any] = {"usage": None} if self.request.include_usage else {}
         choice = self._choice("delta", delta, tokens, reason)
-        return sent_event(self._object(self.CHUNK, [choice], **without, **details))
+        return server_event(self._object(self.CHUNK, [choice], **usage, **details))
 
     def _choice(
-        self, kind: str, said: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
+        self, kind: str, body: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
     ) -> dict[str, Any]:
-        """kind: "message" for the whole of what is said, "delta" for more of it."""
+        """kind: "message" for the whole body, "delta" for more of it."""
         logprobs = {"content": list(tokens), "refusal": None} if tokens else None
-        return {kind: said, "logprobs": logprobs, "finish_reason": reason}
+        return {kind: body, "logprobs": logprobs, "finish_reason": reason}
 
     def _object(self, kind: str, choices: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
         return {
@@ -147,10 +146,10 @@ class TextCompletion(Completion):
         return ""
 
     def _choice(
-        self, _kind: str, said: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
+        self, _kind: str, body: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
     ) -> dict[str, Any]:
         logprobs = self._logprobs(tokens) if tokens else None
-        return {"text": said.get("content", ""), "logprobs": logprobs, "finish_reason": reason}
+        return {"text": body.get("content", ""), "logprobs": logprobs, "finish_reason": reason}
 
     def _logprobs(self, tokens: Sequence[Entry]) -> dict[str, Any]:
         texts = [token["token"] for token in tokens]

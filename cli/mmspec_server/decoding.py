@@ -27,7 +27,7 @@ WEIGHT = 0.3
 HANDOVER = 0.1
 """Most seconds that a job waits until its first event has been sent."""
 
-UNSAMPLED = ("logprobs", "seed", "max_new_tokens", "stop_strings", "constraint")
+PER_REQUEST = ("logprobs", "seed", "max_new_tokens", "stop_strings", "constraint")
 """Options that may differ between two requests of which one's caches serve the other."""
 
 
@@ -49,7 +49,7 @@ class Job:
         """Called on the event loop by `DecodingQueue.submit`; waits for its turn on `thread`."""
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | BaseException | None] = asyncio.Queue()
-        self._left, self._sent = Flag(), Flag()
+        self._has_left, self._is_sent = Flag(), Flag()
         self.seconds = 0.0
         self.future: Future[None] = thread.submit(self._run, work)
 
@@ -58,19 +58,19 @@ class Job:
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     def _run(self, work: Generator[Event | None]) -> None:
-        started, end = perf_counter(), None
+        start, end = perf_counter(), None
         try:
             with closing(work):
                 for event in work:
                     if event is not None:
                         self.post(event)
-                        self._sent.wait(HANDOVER)  # the next rounds would delay the first event
-                        self._sent.set()
-                    if self._left.is_set():
+                        self._is_sent.wait(HANDOVER)  # the next rounds would delay the first event
+                        self._is_sent.set()
+                    if self._has_left.is_set():
                         break
         except BaseException as error:  # noqa: BLE001 - raised where the events are awaited
             end = error
-        self.seconds = perf_counter() - started
+        self.seconds = perf_counter() - start
         self.post(end)
 
     async def events(self, silence: float) -> AsyncIterator[Event | None]:
@@ -91,11 +91,11 @@ class Job:
                 return
             yield event
             if not isinstance(event, Waiting):
-                self._sent.set()  # awaited again: the event has been sent
+                self._is_sent.set()  # awaited again: the event has been sent
 
     def leave(self) -> None:
         """Stop the generator after its next event, or before it starts: nobody reads more."""
-        self._left.set()
+        self._has_left.set()
         self.future.cancel()
 
 
@@ -105,11 +105,11 @@ class DecodingQueue:
     def __init__(self, waiting: int) -> None:
         """waiting: jobs that may wait for the one that runs."""
         self._thread = ThreadPoolExecutor(1, "decoding")
-        self._waiting = waiting
+        self._most_waiting = waiting
         self._jobs: list[Job] = []
-        self._read = 0
+        self._admissions = 0
         self._seconds = 1.0
-        self._closing = False
+        self._is_closing = False
 
     @property
     def jobs(self) -> int:
@@ -130,21 +130,21 @@ class DecodingQueue:
 
         Raises ApiError at the end, and if too many do; it tells when half of them should be done.
         """
-        if self._closing:
+        if self._is_closing:
             raise _closing_error()
-        if self.jobs + self._read > self._waiting:
-            seconds = max(1, ceil(self._seconds * self._waiting / 2))
-            reason = f"{self._waiting} requests wait already: try again in {seconds} s"
+        if self.jobs + self._admissions > self._most_waiting:
+            seconds = max(1, ceil(self._seconds * self._most_waiting / 2))
+            reason = f"{self._most_waiting} requests wait already: try again in {seconds} s"
             raise ApiError(429, reason, code="queue_full", headers={"Retry-After": str(seconds)})
-        self._read += 1
+        self._admissions += 1
         try:
             yield
         finally:
-            self._read -= 1
+            self._admissions -= 1
 
     def submit(self, work: Generator[Event | None]) -> Job:
         """Let a generator run after those that came before; raises ApiError at the end."""
-        if self._closing:
+        if self._is_closing:
             raise _closing_error()
         ahead, job = self.jobs, Job(work, self._thread)
         if ahead:
@@ -154,7 +154,7 @@ class DecodingQueue:
 
     def drain(self, grace: float) -> None:
         """Accept and start no more jobs, and cut the one that runs after `grace` seconds."""
-        self._closing = True
+        self._is_closing = True
         for job in self._jobs:
             wait = grace if job.future.running() else 0.0
             asyncio.get_running_loop().call_later(wait, job.post, _closing_error())
@@ -191,7 +191,7 @@ class ConversationCache:
 
         At its end, also by an error, the chat is kept; the least recently used ones leave.
         """
-        sizes = [self._served(chat, options, prompt.chunks) for chat in self._chats]
+        sizes = [self._shared_tokens(chat, options, prompt.chunks) for chat in self._chats]
         if any(sizes):
             chat = self._chats.pop(sizes.index(max(sizes)))
             chat.change(options)
@@ -206,20 +206,20 @@ class ConversationCache:
     def _keep(self, chat: Chat) -> None:
         if chat.held_tokens:
             self._chats.append(chat)
-        sizes = [kept.cache_bytes for kept in self._chats]
+        sizes = [chat.cache_bytes for chat in self._chats]
         while len(sizes) > self._count or sum(sizes) > self._size:
             del self._chats[0], sizes[0]
         self.bytes = sum(sizes)
 
-    def _served(self, chat: Chat, options: Options, chunks: Sequence[Chunk]) -> int:
+    def _shared_tokens(self, chat: Chat, options: Options, chunks: Sequence[Chunk]) -> int:
         """How many tokens a chat serves: most of those it holds, or its last prompt again."""
-        own = {name: getattr(options, name) for name in UNSAMPLED}
-        if replace(chat.options, **own) != options:
+        values = {name: getattr(options, name) for name in PER_REQUEST}
+        if replace(chat.options, **values) != options:
             return 0
         shared = chat.cached_tokens(chunks)
         last = chat.answer.statistics.prompt_tokens
-        again = shared + 1 == last == self._engine.positions(chunks)  # one token is always fed
-        return shared if again or 2 * shared >= chat.held_tokens else 0
+        is_repeat = shared + 1 == last == self._engine.positions(chunks)  # one token is always fed
+        return shared if is_repeat or 2 * shared >= chat.held_tokens else 0
 
 
 def answer(
@@ -233,6 +233,6 @@ def answer(
     fitting = replace(options, max_new_tokens=min(options.max_new_tokens, prompt.room))
     with cache.chat(fitting, prompt) as chat:
         chat.speculate, chat.context = not plain, prompt.context
-        with chat.send(prompt.question, prompt.chunks) as answering:
-            yield from answering
-        yield answering.answer
+        with chat.send(prompt.question, prompt.chunks) as stream:
+            yield from stream
+        yield stream.answer

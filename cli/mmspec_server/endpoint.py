@@ -22,7 +22,7 @@ from mmspec.ground.errors import (
 from mmspec.ground.json_file import JsonObject, Length
 from mmspec.ground.json_reader import MismatchError, parse_json, shown
 
-DISCARDED = 4
+READ_FACTOR = 4
 """Multiple of the limit that is read of too large a body, so that its sender sees the reply."""
 
 NOWHERE = (
@@ -55,8 +55,8 @@ class ApiError(Exception):
 
 async def failure(_: Request | None, error: Exception) -> Response:
     """The reply to a request that raised an error."""
-    told = api_error(error)
-    return JSONResponse(told.body, told.status, headers=dict(told.headers))
+    report = api_error(error)
+    return JSONResponse(report.body, report.status, headers=dict(report.headers))
 
 
 def api_error(error: Exception) -> ApiError:
@@ -65,14 +65,14 @@ def api_error(error: Exception) -> ApiError:
         return error
     if isinstance(error, HTTPException):  # for a path or method that there is not
         headers = error.headers or {}
-        other = f"this address takes {headers.get('Allow', 'GET')}"
-        reason = NOWHERE if error.status_code == 404 else other
+        takes = f"this address takes {headers.get('Allow', 'GET')}"
+        reason = NOWHERE if error.status_code == 404 else takes
         return ApiError(error.status_code, reason, headers=headers)
     if isinstance(error, UsageError | ImageError | ContextError):
         return ApiError(400, str(error))
     place = traceback.extract_tb(error.__traceback__)[-1]
-    what = error.place if isinstance(error, PluginError) else type(error).__name__
-    log.error("%s at %s:%s", what, place.filename, place.lineno)
+    name = error.place if isinstance(error, PluginError) else type(error).__name__
+    log.error("%s at %s:%s", name, place.filename, place.lineno)
     if isinstance(error, RecursionError):
         return ApiError(400, "the request is nested too deeply: nest its tools or schema less")
     if isinstance(error, DraftError):  # it names tokens, and no path
@@ -91,7 +91,7 @@ async def read_body(request: Request, limit: int, seconds: float) -> bytes:
         raise ApiError(415, f"Content-Type is {kind[:60]!r}: it must be application/json")
     try:
         async with asyncio.timeout(seconds):
-            return await _received(request, limit)
+            return await _read_stream(request, limit)
     except TimeoutError as error:
         reason = f"the body did not arrive within {seconds:g} seconds"
         raise ApiError(408, reason, headers={"Connection": "close"}) from error
@@ -99,14 +99,14 @@ async def read_body(request: Request, limit: int, seconds: float) -> bytes:
         raise ApiError(400, "the client left before its body had arrived") from error
 
 
-async def _received(request: Request, limit: int) -> bytes:
+async def _read_stream(request: Request, limit: int) -> bytes:
     size, body = int(request.headers.get("content-length", 0)), bytearray()
-    if size <= DISCARDED * limit:
-        received = 0
+    if size <= READ_FACTOR * limit:
+        length = 0
         async for part in request.stream():
-            received += len(part)
-            size = max(size, received)
-            if received > DISCARDED * limit:
+            length += len(part)
+            size = max(size, length)
+            if length > READ_FACTOR * limit:
                 break
             body += part if size <= limit else b""
     if size <= limit:
@@ -142,9 +142,9 @@ class Fields(JsonObject):
         reason = f"{name} is {shown(error.value)}: it must be {error.allowed}"
         return ApiError(400, reason, name, "invalid_value")
 
-    def refuse(self, allowed: Mapping[str, str]) -> None:
-        """Raise ApiError if a field is set; allowed: for each such name, what it must be."""
-        for name, text in allowed.items():
+    def refuse(self, advice: Mapping[str, str]) -> None:
+        """Raise ApiError if a field is set; advice: for each such name, what it must be."""
+        for name, text in advice.items():
             if self.get(name):
                 raise self.error(name, text)
 

@@ -22,7 +22,7 @@ from mmspec_server.endpoint import ApiError
 LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 """One line of JSON as most programs write it: free spaces let a model write them without end."""
 
-SUPPORTED = "https://github.com/guidance-ai/llguidance/blob/main/docs/json_schema.md"
+KEYWORDS_PAGE = "https://github.com/guidance-ai/llguidance/blob/main/docs/json_schema.md"
 """Where llguidance lists the keywords that it enforces."""
 
 WRAPPING = re.compile(r"^(at \d+\(\d+\): )?(failed to compile JSON schema: )?| \d+ \| start: .*")
@@ -69,8 +69,8 @@ class Grammars:
             self.json(_parameters(tool["function"]), "tools")
         several = "" if most else f"({_text(SEPARATOR)} call)*"
         before, after = self._with_tokens(form.before), self._with_tokens(form.after)
-        called = " | ".join(_called(tool["function"], form.key) for tool in tools)
-        grammar = f"start: call {several}\ncall: {before} ({called}) {after}"
+        functions = " | ".join(_call_pattern(tool["function"], form.key) for tool in tools)
+        grammar = f"start: call {several}\ncall: {before} ({functions}) {after}"
         return self._constraint(grammar, "tools")
 
     def _with_tokens(self, text: str) -> str:
@@ -84,16 +84,16 @@ class Grammars:
     def _constraint(self, lark: str, param: str) -> OpenConstraint:
         matcher = self._matcher(LLMatcher.grammar_from_lark(lark))
 
-        def opened() -> GrammarConstraint:
+        def open_constraint() -> GrammarConstraint:
             return GrammarConstraint(matcher.deep_copy(), self._size)
 
-        begun = matcher.deep_copy()
-        begun.consume_tokens(begun.compute_ff_tokens())  # without a choice: a text may have no end
+        trial = matcher.deep_copy()
+        trial.consume_tokens(trial.compute_ff_tokens())  # without a choice: a text may have no end
         try:
-            GrammarConstraint(begun, self._size).allowed()
+            GrammarConstraint(trial, self._size).allowed()
         except UsageError as error:
-            raise _refusal(param, f"{error}; {SUPPORTED} lists what is allowed") from error
-        return opened
+            raise _refusal(param, f"{error}; {KEYWORDS_PAGE} lists what is allowed") from error
+        return open_constraint
 
     def _matcher(self, grammar: str) -> LLMatcher:
         """A grammar's matcher, built on a thread of its own with a large stack."""
@@ -101,12 +101,12 @@ class Grammars:
             with self._lock:  # of several threads one reads the vocabulary and sets the size
                 vocabulary, before = self._vocabulary, threading.stack_size(STACK_BYTES)
                 try:
-                    built = thread.submit(
+                    future = thread.submit(
                         LLMatcher, vocabulary, grammar, log_level=0, limits=LIMITS
                     )
                 finally:
                     threading.stack_size(before)
-            return built.result()
+            return future.result()
 
     @cached_property
     def _vocabulary(self) -> LLTokenizer:
@@ -170,7 +170,7 @@ def _refusal(param: str, reason: str) -> ApiError:
     return ApiError(400, f"{param} cannot be enforced: {reason}", param, "invalid_value")
 
 
-def _called(function: Mapping[str, Any], key: str) -> str:
+def _call_pattern(function: Mapping[str, Any], key: str) -> str:
     """A function's name and arguments, as a call writes them."""
     arguments = _object(_parameters(function))
     start = f'{{"name": {json.dumps(function["name"], ensure_ascii=False)}, "{key}": '

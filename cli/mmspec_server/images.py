@@ -36,20 +36,20 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 MEGA = 10**6
 FILE_BYTES = 20 * 2**20
 """Bytes of an image's file at most."""
-KEPT_PIXELS = 2**26
-"""Pixels of the pictures that are kept, of four bytes each."""
+CACHE_PIXELS = 2**26
+"""Pixels, of four bytes each, of the pictures that a reader holds."""
 
-_UNTYPED = ("", "application/octet-stream")
+_UNKNOWN_TYPES = ("", "application/octet-stream")
 """Types of data: URLs whose writer did not know that of the image."""
 
 PORTS = {"http": 80, "https": 443}
 REDIRECTS = 3
-REDIRECTED = (301, 302, 303, 307, 308)
+REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 PART = 65536
 """Bytes read at a time."""
 
-TRANSLATED = IPv6Network("64:ff9b::/96")
-"""IPv6 addresses that gateways translate to IPv4 ones."""
+NAT64 = IPv6Network("64:ff9b::/96")
+"""IPv6 addresses that gateways translate to IPv4 ones (RFC 6052)."""
 
 
 def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -> bytes:
@@ -61,7 +61,7 @@ def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -
     deadline = monotonic() + seconds
     try:
         for _ in range(REDIRECTS + 1):
-            content = _get(_checked(url, domains), limit, deadline)
+            content = _get(_check(url, domains), limit, deadline)
             if isinstance(content, bytes):
                 return content
             url = urljoin(url, content)
@@ -70,7 +70,7 @@ def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -
     raise ImageError(f"it redirects more than {REDIRECTS} times")
 
 
-def _checked(url: str, domains: Sequence[str]) -> SplitResult:
+def _check(url: str, domains: Sequence[str]) -> SplitResult:
     parts = urlsplit(url)
     port = PORTS.get(parts.scheme)
     if port is None or parts.port not in (None, port) or parts.username or parts.password:
@@ -84,8 +84,8 @@ def _get(parts: SplitResult, limit: int, deadline: float) -> bytes | str:
     """The content of one address, or where it redirects to."""
     host, port = parts.hostname or "", PORTS[parts.scheme]
     with closing(HTTPConnection(host, port)) as connection:
-        checked = _address(host, port), port
-        connection.sock = socket.create_connection(checked, _left(deadline))
+        seconds = _seconds_until(deadline)
+        connection.sock = socket.create_connection((_address(host, port), port), seconds)
         if parts.scheme == "https":  # to a server whose certificate is the host's
             context = ssl.create_default_context()
             connection.sock = context.wrap_socket(connection.sock, server_hostname=host)
@@ -93,7 +93,7 @@ def _get(parts: SplitResult, limit: int, deadline: float) -> bytes | str:
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", target, headers={"Accept": "image/*"})
         with connection.getresponse() as reply:
-            if reply.status in REDIRECTED:
+            if reply.status in REDIRECT_STATUSES:
                 return reply.getheader("Location", "")
             if reply.status != 200:
                 raise ImageError(f"its server answered with status {reply.status}")
@@ -102,8 +102,8 @@ def _get(parts: SplitResult, limit: int, deadline: float) -> bytes | str:
 
 def _address(host: str, port: int) -> str:
     """The first address of a host, of which all are public now."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(info[4][0]) for info in found]
+    records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(record[4][0]) for record in records]
     if not all(map(is_public, addresses)):
         raise ImageError("its address is not public")
     return addresses[0]
@@ -113,7 +113,7 @@ def is_public(address: str) -> bool:
     """True for an address on the internet: not private, loopback, link-local, shared or special."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address):
-        if ip.sixtofour or ip.teredo or ip in TRANSLATED:
+        if ip.sixtofour or ip.teredo or ip in NAT64:
             return False
         ip = ip.ipv4_mapped or ip
     return ip.is_global and not ip.is_multicast
@@ -122,7 +122,7 @@ def is_public(address: str) -> bool:
 def _read(reply: HTTPResponse, stream: socket.socket, limit: int, deadline: float) -> bytes:
     content = bytearray()
     while len(content) <= limit:
-        stream.settimeout(_left(deadline))
+        stream.settimeout(_seconds_until(deadline))
         part = reply.read1(PART)
         if not part:
             return bytes(content)
@@ -130,7 +130,7 @@ def _read(reply: HTTPResponse, stream: socket.socket, limit: int, deadline: floa
     raise ImageError(f"it is larger than {limit} bytes")
 
 
-def _left(deadline: float) -> float:
+def _seconds_until(deadline: float) -> float:
     seconds = deadline - monotonic()
     if seconds <= 0:
         raise ImageError("it took too long")
@@ -142,9 +142,9 @@ class ImageReader:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._decoding = Lock()
-        self._decoded = LatestValues[Picture](
-            KEPT_PIXELS, lambda it: it.image.width * it.image.height
+        self._decoding_lock = Lock()
+        self._pictures = LatestValues[Picture](
+            CACHE_PIXELS, lambda it: it.image.width * it.image.height
         )
         """By a digest of their data: URLs or files: a conversation sends its pictures again."""
 
@@ -152,21 +152,21 @@ class ImageReader:
         """The picture at `url`; param: the field of the request, named in errors."""
         try:
             source = url if url[:5].lower() == "data:" else self._content(url)
-            opened = partial(self._opened, source, param)
+            open_source = partial(self._open, source, param)
             if self._settings.isolate:
-                return opened()
+                return open_source()
             content = source.encode(errors="surrogatepass") if isinstance(source, str) else source
-            return self._decoded.get(sha256(content).digest(), opened)
+            return self._pictures.get(sha256(content).digest(), open_source)
         except ImageError as error:
             reason = str(error).removeprefix(f"{param}: ")  # with which those of decoders begin
             raise ApiError(400, f"{param}: {reason}", param, "invalid_image") from error
 
-    def _opened(self, source: str | bytes, param: str) -> Picture:
+    def _open(self, source: str | bytes, param: str) -> Picture:
         """source: a data: URL, or the content of a file."""
-        content = _sent(source) if isinstance(source, str) else source
+        content = _decode_data_url(source) if isinstance(source, str) else source
         if len(content) > FILE_BYTES:
             raise ImageError(f"it is larger than {FILE_BYTES} bytes")
-        with self._decoding:  # warnings are silenced for the whole process meanwhile
+        with self._decoding_lock:  # warnings are silenced for the whole process meanwhile
             self._check_pixels(content)
             # Without the name of a field, which is another when the picture comes again.
             return replace(decode_picture(content, param), name="")
@@ -200,13 +200,13 @@ class ImageReader:
             raise ImageError(f"{reason}: make it smaller; --max-pixels allows more")
 
 
-def _sent(url: str) -> bytes:
+def _decode_data_url(url: str) -> bytes:
     """The content of a data: URL."""
     head, comma, data = url.partition(",")
     kind, *parameters = head[len("data:") :].lower().split(";")
     if not comma:
         raise ImageError("a data: URL has a comma before its data: data:image/png;base64,…")
-    if not kind.strip().startswith("image/") and kind.strip() not in _UNTYPED:
+    if not kind.strip().startswith("image/") and kind.strip() not in _UNKNOWN_TYPES:
         raise ImageError(f"a data: URL of {kind[:60]!r}: send an image, such as image/png")
     content = unquote_to_bytes(data.strip())
     if parameters[-1:] != ["base64"]:

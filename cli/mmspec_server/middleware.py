@@ -40,24 +40,24 @@ class Metrics:
     """Sums since the start of the server, in Prometheus' text format."""
 
     def __init__(self) -> None:
-        counted = (name for name in HELP if name != "requests_total")  # which has labels
-        self._sums = defaultdict[str, float](float, dict.fromkeys(counted, 0))
+        names = (name for name in HELP if name != "requests_total")  # which has labels
+        self._sums = defaultdict[str, float](float, dict.fromkeys(names, 0))
 
-    def counted(self, app: ASGIApp, addresses: Container[str]) -> ASGIApp:
+    def counter(self, app: ASGIApp, addresses: Container[str]) -> ASGIApp:
         """The application, whose replies are counted, those of other addresses together."""
 
-        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             address = scope["path"] if scope["path"] in addresses else "other"
 
-            async def sent(message: Message) -> None:
+            async def count_and_send(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     labels = f'address="{address}",status="{message["status"]}"'
                     self._sums[f"requests_total{{{labels}}}"] += 1
                 await send(message)
 
-            await app(scope, receive, sent)
+            await app(scope, receive, count_and_send)
 
-        return counted
+        return answer
 
     def answer(self, statistics: Statistics) -> None:
         """Count an answer."""
@@ -121,10 +121,10 @@ class Guard:
     def _is_own_name(self, header: str) -> bool:
         """True unless a Host header could come from a page whose name was bound to this address."""
         host = self.settings.host.lower()
-        name, *allowed = map(name_in, (header, *self.settings.allow_host))
+        name, *own_names = map(name_in, (header, *self.settings.allow_host))
         if is_loopback(host):
-            return is_loopback(name) or name in allowed
-        return is_address(name) or name in (*allowed, host, "localhost")
+            return is_loopback(name) or name in own_names
+        return is_address(name) or name in (*own_names, host, "localhost")
 
     def _has_key(self, authorization: str) -> bool:
         """True if a request shows the key, or none is needed."""
@@ -132,5 +132,5 @@ class Guard:
             return True
         scheme, _, key = authorization.partition(" ")
         # Digests have one length, so the comparison takes equally long for every key.
-        shown, own = (sha256(text.encode()) for text in (key.strip(), self.settings.api_key))
-        return hmac.compare_digest(shown.digest(), own.digest()) and scheme.lower() == "bearer"
+        digests = (sha256(text.encode()).digest() for text in (key.strip(), self.settings.api_key))
+        return hmac.compare_digest(*digests) and scheme.lower() == "bearer"

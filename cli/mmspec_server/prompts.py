@@ -67,8 +67,8 @@ def _room(engine: Engine, chunks: Sequence[Chunk], param: str) -> int:
     length = engine.positions(chunks)
     positions = engine.target.model.config.text.max_position_embeddings
     if length >= positions:
-        seen = " with images" if any(pictures(chunks)) else ""
-        reason = f"{param}: {length} or more tokens{seen}; the model has {positions}"
+        suffix = " with images" if any(pictures(chunks)) else ""
+        reason = f"{param}: {length} or more tokens{suffix}; the model has {positions}"
         raise ApiError(400, reason, param, "context_length_exceeded")
     return positions - length
 
@@ -91,25 +91,25 @@ def read_conversation(
         raise ApiError(400, f"{param}: {images} images, at most {most_images} are allowed", param)
     systems: list[str] = []
     turns: list[Turn] = []
-    said: list[Message] = []
+    inputs: list[Message] = []
     for message in request.messages:
         match message.text("role"):
             case "system" | "developer":
-                if turns or said:
+                if turns or inputs:
                     raise message.error("role", "user or assistant after the first of these")
-                systems.append(_plain(message))
+                systems.append(_text(message))
             case "user":
-                said.append(Message("user", tuple(_parts(message, reader))))
+                inputs.append(Message("user", tuple(_parts(message, reader))))
             case "tool":
-                said.append(Message("tool", (_plain(message),)))
+                inputs.append(Message("tool", (_text(message),)))
             case "assistant":
-                turns.append(_turn(said, _answer(message, calls)))
-                said = []
+                turns.append(_turn(inputs, _answer(message, calls)))
+                inputs = []
             case _:
                 raise message.error("role", "system, developer, user, assistant or tool")
-    if not said:
+    if not inputs:
         raise ApiError(400, f"{param}: the last message must be the user's or a tool's", param)
-    turns.append(_turn(said))
+    turns.append(_turn(inputs))
     text = "\n\n".join(systems or [system]) or None
     return Conversation(text, turns, request.tools, request.thinking)
 
@@ -120,14 +120,14 @@ def _images(message: Fields) -> int:
     return sum(isinstance(part, dict) and part.get("type") in IMAGES for part in parts)
 
 
-def _turn(said: list[Message], answer: str = "") -> Turn:
-    *earlier, question = said or [Message("user", ())]
+def _turn(inputs: list[Message], answer: str = "") -> Turn:
+    *earlier, question = inputs or [Message("user", ())]
     return Turn(question, None, answer, tuple(earlier))
 
 
 def _answer(message: Fields, form: CallForm | None) -> str:
     """The text of an answer with its calls, as the model writes them; it may be null."""
-    text = "" if message.get("content") is None else _plain(message)
+    text = "" if message.get("content") is None else _text(message)
     if not message.get("tool_calls") or form is None:
         return text
     return form.written(text, [*map(_call, message.blocks("tool_calls"))])
@@ -144,7 +144,7 @@ def _call(call: Fields) -> Call:
     return Call(function.text("name"), arguments)
 
 
-def _plain(message: Fields) -> str:
+def _text(message: Fields) -> str:
     """The text of a message that cannot have images."""
     return "\n".join(map(str, _parts(message)))
 

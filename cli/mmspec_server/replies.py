@@ -23,8 +23,8 @@ from mmspec_server.endpoint import ApiError, api_error
 KEEP_ALIVE = ": waiting\n\n"
 """A comment, which clients of event streams ignore."""
 
-LEFT_SECONDS = 0.1
-"""Seconds after which it is found that the client of a silent answer has left."""
+POLL_SECONDS = 0.1
+"""Seconds after which a silent answer looks whether its client has left."""
 
 Entry = dict[str, Any]
 """A token's text, bytes and log-probability, and those of the likeliest tokens."""
@@ -59,17 +59,19 @@ class Reply(ABC):
     def read(self, piece: Piece) -> list[Entry]:
         """The tokens that begin in the next piece."""
         before = len(self.tokens)
-        for each in piece.likelihoods:
-            if each.token not in self.target.stop:
-                self.tokens.append(self._entry(each))
+        for likelihood in piece.likelihoods:
+            if likelihood.token not in self.target.stop:
+                self.tokens.append(self._entry(likelihood))
         return self.tokens[before:]
 
     def _entry(self, likelihood: Likelihood) -> Entry:
-        begun = self.request.text is not None or any(token["bytes"] for token in self.tokens)
+        has_begun = self.request.text is not None or any(token["bytes"] for token in self.tokens)
 
         def entry(token: int, logprob: float) -> Entry:
             content = self.target.tokenizer.bytes_of(token)
-            if not begun:  # an answer's text does not begin with the space before its first word
+            if (
+                not has_begun
+            ):  # an answer's text does not begin with the space before its first word
                 content = content.removeprefix(b" ")
             text = content.decode(errors="replace")
             return {"token": text, "bytes": [*content], "logprob": logprob}
@@ -77,13 +79,13 @@ class Reply(ABC):
         likeliest = [entry(*pair) for pair in likelihood.likeliest]
         return {**entry(likelihood.token, likelihood.logprob), "top_logprobs": likeliest}
 
-    def own(self, answer: Answer) -> dict[str, Any]:
+    def extension(self, answer: Answer) -> dict[str, Any]:
         """The field `mmspec`; with figures, if they were asked for."""
-        own = {"seed": self.request.options.seed, "notes": list(answer.notes)}
+        fields = {"seed": self.request.options.seed, "notes": list(answer.notes)}
         if self.request.details:
-            own |= {"speed_up": answer.speed_up, "plain_reason": answer.plain_reason}
-            own |= {"stats": answer.statistics.as_dict()}
-        return own
+            fields |= {"speed_up": answer.speed_up, "plain_reason": answer.plain_reason}
+            fields |= {"stats": answer.statistics.as_dict()}
+        return fields
 
     def usage(self, answer: Answer, prompt: str, text: str) -> dict[str, Any]:
         """The counts by an address' names, of drafted tokens as OpenAI's predicted outputs."""
@@ -100,7 +102,7 @@ class Reply(ABC):
         }
 
 
-def sent_event(value: Mapping[str, Any]) -> str:
+def server_event(value: Mapping[str, Any]) -> str:
     """A server-sent event with a JSON object."""
     return f"data: {json.dumps(value)}\n\n"
 
@@ -110,7 +112,7 @@ class EventStream(StreamingResponse):
 
     def __init__(self, reply: Reply, job: Job, silence: float) -> None:
         """silence: seconds without an event after which a comment is sent."""
-        self._job, texts = job, streamed(reply, job.events(silence))
+        self._job, texts = job, stream(reply, job.events(silence))
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(texts, media_type="text/event-stream", headers=headers)
 
@@ -122,7 +124,7 @@ class EventStream(StreamingResponse):
             self._job.leave()
 
 
-async def streamed(reply: Reply, events: AsyncIterator[Event | None]) -> AsyncIterator[str]:
+async def stream(reply: Reply, events: AsyncIterator[Event | None]) -> AsyncIterator[str]:
     """The texts to send: those of the events as they come, and comments where none comes.
 
     The events before the first text come with it.
@@ -136,15 +138,15 @@ async def streamed(reply: Reply, events: AsyncIterator[Event | None]) -> AsyncIt
         yield start + reply.event(api_error(error))
 
 
-async def whole(request: Request, reply: Reply, job: Job) -> dict[str, Any]:
+async def whole(http_request: Request, reply: Reply, job: Job) -> dict[str, Any]:
     """The object of a complete answer; empty if the client has left."""
     try:
-        async for event in job.events(LEFT_SECONDS):
+        async for event in job.events(POLL_SECONDS):
             if isinstance(event, Answer):
                 return reply.whole(event)
             if isinstance(event, Piece):
                 reply.read(event)
-            if await request.is_disconnected():
+            if await http_request.is_disconnected():
                 break
     finally:
         job.leave()

@@ -7,7 +7,7 @@ from typing import Any
 from mmspec.chat.answer import Answer, Piece
 from mmspec_server.decoding import Event
 from mmspec_server.endpoint import ApiError
-from mmspec_server.replies import Entry, Reply, sent_event
+from mmspec_server.replies import Entry, Reply, server_event
 
 
 @dataclass(slots=True)
@@ -18,22 +18,22 @@ class ResponseReply(Reply):
 
     def whole(self, answer: Answer) -> dict[str, Any]:
         """The object of an answer whose pieces have been read."""
-        cut = answer.finish_reason != "stop"
-        status = "incomplete" if cut else "completed"
+        is_cut = answer.finish_reason != "stop"
+        status = "incomplete" if is_cut else "completed"
         content = [_output_text(answer.text, self.tokens)]
         reply = self._object(status, [self._item(status, content)])
-        reply["incomplete_details"] = {"reason": "max_output_tokens"} if cut else None
+        reply["incomplete_details"] = {"reason": "max_output_tokens"} if is_cut else None
         reply["usage"] = self.usage(answer, "input", "output")
         reply["usage"]["output_tokens_details"]["reasoning_tokens"] = 0
-        reply["mmspec"] = self.own(answer)
+        reply["mmspec"] = self.extension(answer)
         return reply
 
     def start(self) -> str:
         """The events before the first text."""
-        begun, item = self._object("in_progress", []), self._item("in_progress", [])
+        response, item = self._object("in_progress", []), self._item("in_progress", [])
         return (
-            self._event("created", response=begun)
-            + self._event("in_progress", response=begun)
+            self._event("created", response=response)
+            + self._event("in_progress", response=response)
             + self._event("output_item.added", output_index=0, item=item)
             + self._event("content_part.added", **self._place, part=_output_text("", []))
         )
@@ -73,7 +73,7 @@ class ResponseReply(Reply):
         kind = f"response.{kind}"
         value = {"type": kind, "sequence_number": self._events, **fields}
         self._events += 1
-        return f"event: {kind}\n{sent_event(value)}"
+        return f"event: {kind}\n{server_event(value)}"
 
     def _item(self, status: str, content: list[Any]) -> dict[str, Any]:
         kind = {"id": f"msg_{self.id}", "type": "message", "role": "assistant"}

@@ -65,7 +65,7 @@ class Server(uvicorn.Server):
         self._service.queue.drain(0)
 
 
-def bound(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket that listens on an address; raises UsageError if another program does."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -83,7 +83,7 @@ def addresses(host: str, port: int) -> list[str]:
     """The addresses to open: this machine's own, then that of the network if it reaches it."""
     if host not in EVERYWHERE:
         return [f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"]
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way, suppress(OSError):
-        way.connect(ELSEWHERE)
-        return [f"http://{each}:{port}" for each in ("127.0.0.1", way.getsockname()[0])]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect(ELSEWHERE)
+        return [f"http://{address}:{port}" for address in ("127.0.0.1", probe.getsockname()[0])]
     return [f"http://127.0.0.1:{port}"]

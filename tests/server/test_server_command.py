@@ -13,7 +13,7 @@ import pytest
 
 from mmspec_cli.main import main
 from mmspec_server.app import Service
-from mmspec_server.server import addresses, bound
+from mmspec_server.server import addresses, listen
 from support.live_server import PATIENCE
 from support.serve_process import Served, free_port, serve
 
@@ -100,7 +100,7 @@ def test_it_says_where_others_reach_it_and_what_the_bundled_model_knows(tmp_path
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0"])
 def test_a_server_is_reached_at_the_addresses_that_it_names(host):
     """Its connections wait for no acknowledgement, which costs a first token 40 ms."""
-    with bound(host, 0) as listener:
+    with listen(host, 0) as listener:
         port = listener.getsockname()[1]
         first, *others = addresses(host, port)
         assert first == f"http://{'[::1]' if host == '::1' else '127.0.0.1'}:{port}"

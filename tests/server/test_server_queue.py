@@ -77,7 +77,7 @@ def asked(server, text, **fields):
 
 def stops(server):
     """Wait until nobody reads the running answer."""
-    until(server.service.queue._jobs[0]._left.is_set)
+    until(server.service.queue._jobs[0]._has_left.is_set)
 
 
 def test_others_wait_in_order_and_one_too_many_is_told_when_to_come_back(directory, gate, clients):

@@ -17,7 +17,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec_server.app import Service
 from mmspec_server.decoding import DecodingQueue
-from mmspec_server.server import Server, bound
+from mmspec_server.server import Server, listen
 from mmspec_server.settings import ServerSettings
 
 CHAT = "/v1/chat/completions"
@@ -70,7 +70,7 @@ def live(
     queue = DecodingQueue(chosen.queue)
     options = options or Options(max_new_tokens=12)
     service = Service(queue.call(load), options, chosen, queue)
-    server, listener = Server(service), bound("127.0.0.1", 0)
+    server, listener = Server(service), listen("127.0.0.1", 0)
     thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
