@@ -6,7 +6,7 @@ every token is read by itself, as plain decoding does.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import itemgetter
 
 from mmspec.chat.answer import Answer, Piece
@@ -18,18 +18,20 @@ LONGEST = 64
 """Tokens in the longest part whose repetition is found."""
 
 
-def before_stop(text: str, stops: Sequence[str]) -> tuple[int, bool]:
+def before_stop(text: str, stops: Sequence[str], shown: int = 0) -> tuple[int, bool]:
     """Number of characters before the first stop string, and whether all of it is there.
 
     Without a whole one, what may begin one counts: the longest end of the text that does.
+    shown: the first characters, in which no stop string ends.
     """
-    ends = [at for stop in stops if (at := text.find(stop)) >= 0]
-    if ends:
-        return min(ends), True
+    places = (text.find(stop, max(shown - len(stop) + 1, 0)) for stop in stops)
+    if starts := [place for place in places if place >= 0]:
+        return min(starts), True
     longest = max(map(len, stops), default=1) - 1
-    places = range(max(len(text) - longest, 0), len(text))
-    begun = (at for at in places if any(stop.startswith(text[at:]) for stop in stops))
-    return next(begun, len(text)), False
+    for place in range(max(len(text) - longest, 0), len(text)):
+        if any(stop.startswith(text[place:]) for stop in stops):
+            return place, False
+    return len(text), False
 
 
 def repetition_end(before: Sequence[int], tokens: Sequence[int], limit: int) -> int | None:
@@ -57,18 +59,28 @@ class AnswerText:
     """The text of one answer, as its rounds come."""
 
     def __init__(
-        self, stream: TextStream, stops: Sequence[str] = (), held: str = "", *, begun: bool = False
+        self,
+        stream: TextStream,
+        stops: Sequence[str] = (),
+        before: str = "",
+        *,
+        shown: int = 0,
+        continues: bool = False,
     ) -> None:
-        """stops: strings that are not empty.  held: text before the stream's, which may begin one.
+        """stops: strings that are not empty.  before: text before the stream's.
 
-        begun: whether the answer continues a text, so that it may begin with a space.
+        shown: the first characters of `before` that were shown with an earlier answer.
+        continues: whether the answer continues a text, so that it may begin with a space.
         """
         self._stream, self._stops = stream, stops
-        self._begun = begun
-        self._read, self._shown = len(held), 0  # characters
-        self._held = [(letter, False) for letter in held]  # and whether they were drafted
+        self._has_text = continues
+        self._length, self._released = len(before), 0  # characters
+        self._letters = [(letter, False) for letter in before]  # and whether they were drafted
         self._free = 0  # those that can be shown: no stop string begins in them
         self._likelihoods: list[tuple[int, Likelihood]] = []  # each after the start of its text
+        self.excess = shown
+        """Those of them that are still held back; a stop string that is complete takes them back.
+        """
         self.is_over = False
         """True after a stop string."""
 
@@ -77,50 +89,52 @@ class AnswerText:
         singly = bool(self._stops or round_.likelihoods)
         runs = [round_.tokens[: round_.accepted], round_.tokens[round_.accepted :]]
         count = 0
-        for run, drafted in zip(runs, (True, False), strict=True):
+        for run, is_drafted in zip(runs, (True, False), strict=True):
             for tokens in [[token] for token in run] if singly else [run]:
                 self._note_starts(round_.likelihoods[count : count + len(tokens)])
-                self._add(self._stream.push(tokens), drafted=drafted)
+                self._add(self._stream.push(tokens), is_drafted=is_drafted)
                 count += len(tokens)
                 if self.is_over:
-                    return round_.until(count), self._pieces(self._free)
-        return round_, self._pieces(self._free) or [Piece("", "")]
+                    return round_.until(count), self._release(self._free)
+        return round_, self._release(self._free) or [Piece("", "")]
 
     def finish(self) -> list[Piece]:
         """What was withheld, at the answer's end; nothing if a stop string ended it."""
         if self.is_over:
             return []
-        self._add(self._stream.finish(), drafted=False)
+        self._add(self._stream.finish(), is_drafted=False)
         if self.is_over:
-            return self._pieces(self._free)
-        pieces = self._pieces(self._read - self._shown)
-        rest = tuple(likelihood for _, likelihood in self._likelihoods)
-        return [*pieces, Piece("", "", rest)] if rest else pieces
+            return self._release(self._free)
+        pieces = self._release(len(self._letters))
+        likelihoods = tuple(likelihood for _, likelihood in self._likelihoods)
+        return [*pieces, Piece("", "", likelihoods)] if likelihoods else pieces
 
     def _note_starts(self, likelihoods: Sequence[Likelihood]) -> None:
-        start = self._read + (len(self._stream.withheld) if likelihoods else 0)
+        start = self._length + (len(self._stream.withheld) if likelihoods else 0)
         self._likelihoods += [(start, likelihood) for likelihood in likelihoods]
 
-    def _add(self, text: str, *, drafted: bool) -> None:
+    def _add(self, text: str, *, is_drafted: bool) -> None:
         """Read text of one origin."""
-        if text and not self._begun:  # without the space that tokenizers put before a word
-            self._begun, text = True, text.removeprefix(" ")
-        self._read += len(text)
-        self._held += [(letter, drafted) for letter in text]
-        held = "".join(letter for letter, _ in self._held)
-        self._free, self.is_over = before_stop(held, self._stops)
+        if text and not self._has_text:  # without the space that tokenizers put before a word
+            self._has_text, text = True, text.removeprefix(" ")
+        self._length += len(text)
+        self._letters += [(letter, is_drafted) for letter in text]
+        letters = "".join(letter for letter, _ in self._letters)
+        self._free, self.is_over = before_stop(letters, self._stops, self.excess)
 
-    def _pieces(self, length: int) -> list[Piece]:
+    def _release(self, length: int) -> list[Piece]:
         """The next `length` characters, with the log-probabilities of tokens that begin in them."""
-        pieces = pieces_of(self._held[:length])
-        del self._held[:length]
-        self._shown += length
-        ready = [each for start, each in self._likelihoods if start < self._shown]
-        self._likelihoods = self._likelihoods[len(ready) :]
-        if not ready:
+        pieces = pieces_of(self._letters[self.excess : length])
+        self.excess = max(self.excess - length, 0)
+        del self._letters[:length]
+        self._released += length
+        starts = takewhile(lambda entry: entry[0] < self._released, self._likelihoods)
+        likelihoods = tuple(likelihood for _, likelihood in starts)
+        del self._likelihoods[: len(likelihoods)]
+        if not likelihoods:
             return pieces
-        first, *others = pieces or [Piece("", "")]
-        return [replace(first, likelihoods=tuple(ready)), *others]
+        first, *later = pieces or [Piece("", "")]
+        return [replace(first, likelihoods=likelihoods), *later]
 
 
 def text_after(
@@ -128,29 +142,29 @@ def text_after(
 ) -> AnswerText:
     """The text of what follows an answer's beginning.
 
-    The answer's text becomes all of its beginning's, which an interrupt may have withheld in part,
-    but for a character that was cut there, and for what may begin a stop string at its end: they
-    are read with the rest of it.
+    A character that was cut at its end is read again. So is what an interrupt withheld there, and
+    what may begin a stop string, of which no letter is shown twice.
     context: the tokens before the answer, if it continues a text.
     """
-    letters = tokenizer.stream(context)
-    whole = "".join(letters.push([id]) for id in answer.beginning)
-    first, shown = sorted([whole.removeprefix(" "), answer.text], key=len)
-    if shown.startswith(first):
-        answer.text = whole.removeprefix(" ")
-    else:  # another model wrote it
-        letters = tokenizer.stream([*context, *answer.beginning])
-    end, _ = before_stop(answer.text, stops)
-    answer.text, held = answer.text[:end], answer.text[end:]
-    return AnswerText(letters, stops, held, begun=bool(context or whole))
+    stream = tokenizer.stream(context)
+    whole = "".join(stream.push([id]) for id in answer.beginning)
+    text = whole if context else whole.removeprefix(" ")
+    shorter, longer = sorted([text, answer.text], key=len)
+    if not longer.startswith(shorter):  # another model wrote it
+        stream, text = tokenizer.stream([*context, *answer.beginning]), answer.text
+    answer.text = answer.text[: len(text)]
+    shown = len(answer.text)
+    start = min(before_stop(text, stops, shown)[0], shown)
+    continues = bool(context or whole)
+    return AnswerText(stream, stops, text[start:], shown=shown - start, continues=continues)
 
 
 def pieces_of(letters: Iterable[tuple[str, bool]]) -> list[Piece]:
     """Characters, each with whether it was drafted, in as few pieces as there can be."""
     pieces = list[Piece]()
-    for drafted, run in groupby(letters, key=itemgetter(1)):
+    for is_drafted, run in groupby(letters, key=itemgetter(1)):
         text = "".join(letter for letter, _ in run)
-        if drafted:
+        if is_drafted:
             pieces.append(Piece(text, ""))
         else:
             accepted = pieces.pop().accepted if pieces else ""

@@ -285,7 +285,9 @@ class Chat:
                     break
         finally:
             answer.plain_reason = draft_length.plain_reason()
-        rest = text.finish()
+        last_pieces = text.finish()
+        if text.is_over:
+            answer.text = answer.text[: len(answer.text) - text.excess]
         if drafter:
             answer.weights = drafter.weights() or answer.weights
             if drafter.room() == 0:
@@ -298,7 +300,7 @@ class Chat:
                 f"stopped, for the last {options.repeat_limit} tokens repeat themselves; "
                 "`repeat_limit=0` lets answers go on"
             )
-        yield from map(answer.show, rest)
+        yield from map(answer.show, last_pieces)
 
     def _plain_seconds(self) -> float | None:
         """Time of a plain round: of this chat's latest, or as it was measured before."""

@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from mmspec.ground.errors import UsageError
-from mmspec.ground.settings import is_whole
 from mmspec.prompt.images import ClipPlace, Picture
 
 FPS = 2.0
@@ -34,12 +34,13 @@ class FrameSampling:
     """None takes at most MOST_FRAMES; a family that shows frames as images then shows fewer."""
 
     def __post_init__(self) -> None:
-        fps: object = self.fps
-        most = self.max_frames
-        if not (isinstance(fps, int | float) and 0 < fps <= ALLOWED_FPS):
+        fps, most = self.fps, self.max_frames
+        if not (isinstance(fps, Real) and 0 < fps <= ALLOWED_FPS):
             raise UsageError(f"`fps={fps!r}`: give a number above 0 and at most {ALLOWED_FPS}")
-        if most is not None and not (is_whole(most, 1) and most <= ALLOWED_FRAMES):
+        if not (most is None or (isinstance(most, Integral) and 1 <= most <= ALLOWED_FRAMES)):
             raise UsageError(f"`max_frames={most!r}`: give a number from 1 to {ALLOWED_FRAMES}")
+        object.__setattr__(self, "fps", float(fps))  # JSON takes no Fraction and no numpy number
+        object.__setattr__(self, "max_frames", most and int(most))
 
     def frames(self, total: int, rate: float) -> list[int]:
         """The numbers of the frames that are taken of `total`, shown at `rate` a second.

@@ -206,6 +206,18 @@ def test_a_stop_string_that_begins_before_a_cut_ends_the_answer_that_goes_on(eng
     assert chats[0].answer.finish_reason == "stop"
 
 
+@pytest.mark.parametrize("set_after", [False, True])
+def test_an_answer_that_goes_on_repeats_no_letter_and_loses_none(engine, set_after):
+    text = engine.chat(replace(OPTIONS, max_new_tokens=6)).reply("What is this?", A).text
+    chat = engine.chat(replace(OPTIONS, max_new_tokens=3))
+    begun = chat.reply("What is this?", A).text
+    stop = begun if set_after else f"{begun[-2:]}\0"
+    chat.change(replace(chat.options, stop_strings=(stop,)))
+    stream = chat.extend()
+    assert "".join(stream.texts()) == text[len(begun) :]
+    assert stream.answer.text == chat.conversation.turns[-1].answer_text == text
+
+
 @pytest.mark.parametrize("more", ["retry", "extend"])
 def test_an_answer_stays_that_is_interrupted_before_another_begins(engine, more):
     chat = engine.chat(OPTIONS)

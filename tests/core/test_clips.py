@@ -1,6 +1,8 @@
 """Clips: which frames are taken, what they show, and what is refused by name."""
 
+import json
 import os
+from dataclasses import asdict
 from fractions import Fraction
 from functools import partial
 from types import SimpleNamespace
@@ -140,6 +142,12 @@ def test_frames_of_a_variable_rate_are_taken_at_even_times(tmp_path, name):
 def test_a_sampling_out_of_range_is_refused(name, value):
     with pytest.raises(UsageError, match=rf"`{name}={value!r}`: give a number"):
         FrameSampling(**{name: value})
+
+
+def test_a_sampling_takes_every_kind_of_number():
+    sampling = FrameSampling(Fraction(1, 2), np.int64(5))
+    assert sampling == FrameSampling(np.float32(0.5), 5)
+    assert json.loads(json.dumps(asdict(sampling))) == {"fps": 0.5, "max_frames": 5}
 
 
 def test_large_frames_are_made_smaller_until_they_fit(tmp_path, monkeypatch):
