@@ -60,20 +60,20 @@ class Verdict:
 
     def first_choices(self, path: Sequence[int]) -> FirstChoices:
         """Of the tokens that a chain would have drafted, those on an accepted path."""
-        at, accepted = -1, 0
+        parent, accepted = -1, 0
         for node in path:
-            if self.parents.index(at) != node:  # siblings are in the order of their ranks
+            if self.parents.index(parent) != node:  # siblings are in the order of their ranks
                 return FirstChoices(accepted, accepted + 1)
-            at, accepted = node, accepted + 1
-        return FirstChoices(accepted, accepted + (at in self.parents))
+            parent, accepted = node, accepted + 1
+        return FirstChoices(accepted, accepted + (parent in self.parents))
 
     def along(self, path: Sequence[int]) -> list[int]:
         """The tokens on `path`; raises ValueError unless it leads down from the root."""
-        at = -1
+        parent = -1
         for node in path:
-            if not 0 <= node < len(self.parents) or self.parents[node] != at:
+            if not 0 <= node < len(self.parents) or self.parents[node] != parent:
                 raise ValueError(f"{list(path)} is no path in {self.parents}")
-            at = node
+            parent = node
         return [self.drafted[node] for node in path]
 
 
@@ -88,10 +88,10 @@ def read_verdict(
     arrays = [best] if draft is None else [best, draft.ids]
     if draft is not None and draft.parents is not None:
         arrays.append(draft.parents)
-    own, *rest = ([*map(int, numbers)] for numbers in framework.read(*arrays))
-    drafted = rest[0] if rest else []
-    parents = rest[1] if len(rest) > 1 else [*range(-1, len(drafted) - 1)]
-    return Verdict(drafted, parents, own, Logits(logits, framework.to_host))
+    choices, *lists = ([*map(int, numbers)] for numbers in framework.read(*arrays))
+    ids = lists[0] if lists else []
+    parents = lists[1] if len(lists) > 1 else [*range(-1, len(ids) - 1)]
+    return Verdict(ids, parents, choices, Logits(logits, framework.to_host))
 
 
 def accept(verdict: Verdict, stop: Collection[int] = ()) -> tuple[list[int], list[int]]:

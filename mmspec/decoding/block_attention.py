@@ -47,7 +47,7 @@ class TreeBlocks(NamedTuple):
 class Places:
     """The places in their sequences of the m rows of one forward, and the columns of these."""
 
-    own: Array
+    row_places: Array
     """[m] the place of each row, which is the last one that it sees."""
     mask: Array
     """[m, C] float32, added to scores: 0 for the columns that a row sees, else -inf."""
@@ -62,9 +62,9 @@ def whole_blocks(columns: int) -> int:
     return -(-columns // BLOCK) * BLOCK
 
 
-def chain_places(xp: Any, count: Count, own: Array, end: int, multiple: int) -> Places:
-    """Places of rows that are a chain, in a forward up to column `end`; own: [m] their places."""
-    return Places(own, _mask(xp, count(whole_blocks(end)), own), multiple)
+def chain_places(xp: Any, count: Count, row_places: Array, end: int, multiple: int) -> Places:
+    """Places of rows that are a chain, in a forward up to column `end`; row_places: [m]."""
+    return Places(row_places, _mask(xp, count(whole_blocks(end)), row_places), multiple)
 
 
 def tree_places(
@@ -75,19 +75,19 @@ def tree_places(
     ancestry: of the m rows among the nodes fed so far.  start: may be a number on the device.
     blocks: number of blocks from the root's on that contain all nodes.
     """
-    own, tail = ancestry.depths + start, start // BLOCK
+    row_places, tail = ancestry.depths + start, start // BLOCK
     number = count(whole_blocks(end))
-    before = tail * BLOCK - 1 + xp.zeros_like(own)
+    before = tail * BLOCK - 1 + xp.zeros_like(row_places)
     places = number[: blocks * BLOCK] + tail * BLOCK
     along = _nodes_along(xp, ancestry.visible, count(ancestry.visible.shape[1]))
     index = _node_columns(xp, along, places - start) + start - tail * BLOCK
     order = _order(xp, count(len(number) // BLOCK), tail, blocks)
-    tree = TreeBlocks(places, index, _mask(xp, places, own), order)
-    return Places(own, _mask(xp, number, before), multiple, tree)
+    tree = TreeBlocks(places, index, _mask(xp, places, row_places), order)
+    return Places(row_places, _mask(xp, number, before), multiple, tree)
 
 
-def _mask(xp: Any, places: Array, own: Array) -> Array:
-    is_visible = places <= xp.expand_dims(own, axis=-1)
+def _mask(xp: Any, places: Array, row_places: Array) -> Array:
+    is_visible = places <= xp.expand_dims(row_places, axis=-1)
     return xp.where(is_visible, xp.astype(is_visible, xp.float32) * 0, -inf)
 
 
@@ -107,8 +107,8 @@ def _node_columns(xp: Any, along: Array, depths: Array) -> Array:
 
 def _order(xp: Any, number: Array, tail: Any, blocks: int) -> Array:
     """`TreeBlocks.order` if the tree's blocks begin with number `tail`; number: [B] integers."""
-    is_own = (number >= tail) & (number < tail + blocks)
-    return xp.where(is_own, number - tail + len(number), number)
+    is_tree = (number >= tail) & (number < tail + blocks)
+    return xp.where(is_tree, number - tail + len(number), number)
 
 
 def attend(xp: Any, queries: Array, keys: Array, values: Array, places: Places) -> Array:
@@ -122,24 +122,24 @@ def attend(xp: Any, queries: Array, keys: Array, values: Array, places: Places) 
     scores = xp.matmul(flat, xp.permute_dims(keys, (0, 2, 1)))
     scores = xp.astype(xp.reshape(scores, (heads, group, rows, -1)), xp.float32) * size**-0.5
     sums = _tree_sum(xp, _block_sums(xp, scores, values, places))
-    attended = xp.reshape(sums[..., :size] / sums[..., size:], queries.shape)
-    return xp.astype(attended, queries.dtype)
+    output = xp.reshape(sums[..., :size] / sums[..., size:], queries.shape)
+    return xp.astype(output, queries.dtype)
 
 
 def _block_sums(xp: Any, scores: Array, values: Array, places: Places) -> Array:
     """For each block the weighted sum of values, and the sum of weights [G, B, g m, D + 1]."""
-    shared, tree = scores + places.mask, places.tree
-    highest = xp.max(shared, axis=-1, keepdims=True)
+    shared_scores, tree = scores + places.mask, places.tree
+    highest = xp.max(shared_scores, axis=-1, keepdims=True)
     if tree is None:
-        return _shared_sums(xp, xp.exp(shared - highest), values)
-    own = xp.take(scores, tree.columns, axis=-1)
-    index = xp.broadcast_to(tree.index, own.shape)
-    own = xp.take_along_axis(own, index, axis=-1) + tree.mask
-    highest = xp.maximum(highest, xp.max(own, axis=-1, keepdims=True))
-    own_values = xp.take(values, tree.columns, axis=1)
+        return _shared_sums(xp, xp.exp(shared_scores - highest), values)
+    tree_scores = xp.take(scores, tree.columns, axis=-1)
+    index = xp.broadcast_to(tree.index, tree_scores.shape)
+    tree_scores = xp.take_along_axis(tree_scores, index, axis=-1) + tree.mask
+    highest = xp.maximum(highest, xp.max(tree_scores, axis=-1, keepdims=True))
+    tree_values = xp.take(values, tree.columns, axis=1)
     parts = [
-        _shared_sums(xp, xp.exp(shared - highest), values),
-        _own_sums(xp, xp.exp(own - highest), own_values, tree.index, places.multiple),
+        _shared_sums(xp, xp.exp(shared_scores - highest), values),
+        _row_sums(xp, xp.exp(tree_scores - highest), tree_values, tree.index, places.multiple),
     ]
     return xp.take(xp.concat(parts, axis=1), tree.order, axis=1)
 
@@ -147,24 +147,24 @@ def _block_sums(xp: Any, scores: Array, values: Array, places: Places) -> Array:
 def _shared_sums(xp: Any, weights: Array, values: Array) -> Array:
     """The sums of blocks whose values are the same for all rows; weights: [G, g, m, C]."""
     heads, group, rows, _ = weights.shape
-    blocked = xp.reshape(weights, (heads, group * rows, -1, BLOCK))
-    blocked = xp.permute_dims(blocked, (0, 2, 1, 3))
-    apart = xp.reshape(values, (heads, -1, BLOCK, values.shape[-1]))
-    return _with_totals(xp, blocked, xp.matmul(xp.astype(blocked, values.dtype), apart))
+    weights = xp.reshape(weights, (heads, group * rows, -1, BLOCK))
+    weights = xp.permute_dims(weights, (0, 2, 1, 3))
+    values = xp.reshape(values, (heads, -1, BLOCK, values.shape[-1]))
+    return _with_totals(xp, weights, xp.matmul(xp.astype(weights, values.dtype), values))
 
 
-def _own_sums(xp: Any, weights: Array, values: Array, index: Array, multiple: int) -> Array:
+def _row_sums(xp: Any, weights: Array, values: Array, index: Array, multiple: int) -> Array:
     """The sums of blocks in which each row has values of its own; weights: [G, g, m, T]."""
     heads, group, rows, columns = weights.shape
     size, blocks = values.shape[-1], columns // BLOCK
-    gathered = xp.take(values, xp.reshape(index, (-1,)), axis=1)
-    gathered = xp.reshape(gathered, (heads, rows, blocks, BLOCK, size))
-    blocked = xp.reshape(weights, (heads, group, rows, blocks, BLOCK))
-    apart = xp.permute_dims(blocked, (0, 2, 3, 1, 4))
-    cast = xp.astype(apart, values.dtype)
-    padded = xp.concat([cast, *[xp.zeros_like(cast)] * (multiple - 1)], axis=3)
-    sums = xp.matmul(padded, gathered)[:, :, :, :group]
-    sums = _with_totals(xp, apart, sums)
+    values = xp.take(values, xp.reshape(index, (-1,)), axis=1)
+    values = xp.reshape(values, (heads, rows, blocks, BLOCK, size))
+    weights = xp.reshape(weights, (heads, group, rows, blocks, BLOCK))
+    weights = xp.permute_dims(weights, (0, 2, 3, 1, 4))
+    factors = xp.astype(weights, values.dtype)
+    padding = [xp.zeros_like(factors)] * (multiple - 1)
+    sums = xp.matmul(xp.concat([factors, *padding], axis=3), values)[:, :, :, :group]
+    sums = _with_totals(xp, weights, sums)
     shape = heads, blocks, group * rows, size + 1
     return xp.reshape(xp.permute_dims(sums, (0, 2, 3, 1, 4)), shape)
 

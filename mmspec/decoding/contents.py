@@ -67,15 +67,15 @@ class Row(Generic[A]):
         self.cut(length)
         self.tokens += [PADDING] * padding + segment.token_ids(NO_TOKEN)
         self.images += images
-        at = self.position(length)
-        self.ends += [at] * padding + list(_ends(at, segment))
+        end = self.position(length)
+        self.ends += [end] * padding + list(_ends(end, segment))
 
     def extend(self, length: int, tokens: Sequence[int]) -> None:
         """Write text tokens from column `length` on."""
         self.cut(length)
         self.tokens += tokens
-        at = self.position(length)
-        self.ends += range(at + 1, at + 1 + len(tokens))
+        end = self.position(length)
+        self.ends += range(end + 1, end + 1 + len(tokens))
 
     def cut(self, length: int) -> None:
         """Remove the columns from `length` on."""
@@ -102,8 +102,8 @@ class Row(Generic[A]):
 
     def shift(self, column: int) -> int:
         """What must be added to `column`, of text or not known yet, for its rotary position."""
-        known = min(column, len(self.ends))
-        return self.position(known) - known
+        end = min(column, len(self.ends))
+        return self.position(end) - end
 
     def counts_up(self, start: int, stop: int) -> bool:
         """True if the rotary positions of the columns `start` to `stop` are those of text."""
@@ -136,19 +136,19 @@ class Row(Generic[A]):
             x[columns] = image.rows[rows, first:last]
 
 
-def _ends(at: int, segment: Segment) -> Iterator[int]:
-    """For each position of a segment that begins at rotary position `at`, the one that follows."""
+def _ends(start: int, segment: Segment) -> Iterator[int]:
+    """For each position of a segment that begins at rotary position `start`, the next one."""
     for part in segment.parts:
         ends: Sequence[int]
         rotary = None if isinstance(part, Sequence) else _rotary(part)
         if rotary is None:
             size = len(part) if isinstance(part, Sequence) else part.positions
-            ends = range(at + 1, at + 1 + size)
+            ends = range(start + 1, start + 1 + size)
         else:
             furthest = np.maximum.accumulate(rotary.max(axis=0))
-            ends = (at + np.maximum(1 + furthest, 0)).tolist()
+            ends = (start + np.maximum(1 + furthest, 0)).tolist()
         yield from ends
-        at = ends[-1] if ends else at
+        start = ends[-1] if ends else start
 
 
 def _rotary(features: Features) -> Positions | None:
@@ -159,4 +159,4 @@ def _rotary(features: Features) -> Positions | None:
 
 def chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
     """The columns `start` to `end` in runs of at most CHUNK."""
-    return ((at, min(at + CHUNK, end)) for at in range(start, end, CHUNK))
+    return ((low, min(low + CHUNK, end)) for low in range(start, end, CHUNK))

@@ -7,7 +7,7 @@ heads of values for each, K width of keys, V of values.
 from functools import partial
 from typing import Any, Generic, NamedTuple
 
-from mmspec.decoding.delta_rule import CHUNK, Changes, advanced, in_chunks
+from mmspec.decoding.delta_rule import CHUNK, Changes, advance, in_chunks
 from mmspec.decoding.delta_states import Advance, DeltaMemory, DeltaStates, Rows, Snapshot
 from mmspec.decoding.framework import Framework
 from mmspec.families.decoder import DeltaNetConfig
@@ -56,33 +56,31 @@ class DeltaNet(Generic[A]):
         """epsilon: that of the norm."""
         self._framework, self._config, self._epsilon = framework, config, epsilon
         xp = framework.xp
-        floats = (xp.astype(each, xp.float32) for each in weights)
+        floats = (xp.astype(tensor, xp.float32) for tensor in weights)
         self._weights = DeltaNetWeights[Any](*floats)
         self._order = framework.count(CHUNK)
-        self._advance: Advance[A] = framework.compiled(partial(advanced, xp))
+        self._advance: Advance[A] = framework.compiled(partial(advance, xp))
 
-    def __call__(self, projected: Any, memory: DeltaMemory[A]) -> Any:
+    def __call__(self, projections: Any, memory: DeltaMemory[A]) -> Any:
         """The outputs [n, G g V] of rows, before the last projection, in the type of the input.
 
-        projected: [n, C + G g (V + 2)] what the convolution reads, the norm's gates, then the rates
-        and decays of all heads.  steps: as `DeltaStates.steps`.
+        projections: [n, C + G g (V + 2)] what the convolution reads, the norm's gates, then the
+        rates and decays of all heads.
         """
         xp, sizes = self._framework.xp, self._config
         heads, values = sizes.value_heads, sizes.value_heads * sizes.value_dim
-        count = len(projected)
-        inputs = xp.concat([memory.last.window, projected[:, : sizes.channels]], axis=0)
+        count = len(projections)
+        inputs = xp.concat([memory.last.window, projections[:, : sizes.channels]], axis=0)
         queries, keys, v = self._heads(inputs, count)
-        gates = projected[:, sizes.channels : sizes.channels + values]
-        numbers = xp.astype(projected[:, sizes.channels + values :], xp.float32)
+        gates = projections[:, sizes.channels : sizes.channels + values]
+        numbers = xp.astype(projections[:, sizes.channels + values :], xp.float32)
         shape = count, sizes.key_heads, -1, 1, 1
         rates = xp.reshape(1 / (1 + xp.exp(-numbers[:, :heads])), shape)
         changes = Changes(keys, v, xp.reshape(self._decays(numbers[:, heads:]), shape), rates)
         outputs = self._recurrence(memory, queries, Rows(inputs, changes, self._advance))
-        normalised = self._normalised(xp.reshape(outputs, (count, heads, -1)))
-        gated = xp.reshape(normalised, (count, -1)) * self._framework.silu(
-            xp.astype(gates, xp.float32)
-        )
-        return xp.astype(gated, projected.dtype)
+        outputs = self._norm(xp.reshape(outputs, (count, heads, -1)))
+        gates = self._framework.silu(xp.astype(gates, xp.float32))
+        return xp.astype(xp.reshape(outputs, (count, -1)) * gates, projections.dtype)
 
     def _heads(self, inputs: Any, count: int) -> tuple[Any, Any, Any]:
         """Queries and keys [n, G, 1, 1, K] of unit length, and values [n, G, g, 1, V]."""
@@ -92,13 +90,12 @@ class DeltaNet(Generic[A]):
         for place in range(1, sizes.window):
             total = total + floats[place : place + count] * weight[:, 0, place]
         silu, width = self._framework.silu, sizes.key_heads * sizes.key_dim
-        mixed = silu(total[:, : 2 * width])
         shape = count, 2 * sizes.key_heads, 1, 1, sizes.key_dim
-        both = xp.reshape(mixed, shape)
-        lengths = xp.sqrt(xp.sum(both * both, axis=-1, keepdims=True) + EPSILON)
+        vectors = xp.reshape(silu(total[:, : 2 * width]), shape)
+        lengths = xp.sqrt(xp.sum(vectors * vectors, axis=-1, keepdims=True) + EPSILON)
         # Keys and values are arrays of their own: rows that are kept hold nothing else in memory.
         queries, keys = (
-            both[:, part] / lengths[:, part]
+            vectors[:, part] / lengths[:, part]
             for part in (slice(sizes.key_heads), slice(sizes.key_heads, None))
         )
         values = silu(total[:, 2 * width :])
@@ -107,8 +104,8 @@ class DeltaNet(Generic[A]):
 
     def _decays(self, inputs: Any) -> Any:
         """The logarithms [n, G g] of what states are multiplied by."""
-        xp, shifted = self._framework.xp, inputs + self._weights.bias
-        return -xp.exp(self._weights.decay) * xp.logaddexp(shifted, xp.zeros_like(shifted))
+        xp, x = self._framework.xp, inputs + self._weights.bias
+        return -xp.exp(self._weights.decay) * xp.logaddexp(x, xp.zeros_like(x))
 
     def _recurrence(self, memory: DeltaMemory[A], queries: Any, rows: Rows[A]) -> Any:
         """The outputs [n, G, g, 1, V] of rows; `memory` is after them."""
@@ -121,18 +118,18 @@ class DeltaNet(Generic[A]):
             memory.restart(Snapshot(column + count, after, window))
             return outputs
         steps = count if memory.steps is None else memory.steps
-        each = []
+        by_row = []
         for row in range(steps):
             state = self._advance(state, *rows.changes.at(row))
-            each.append(xp.matmul(queries[row], state))
-        each += [xp.zeros_like(each[0])] * (count - steps)
+            by_row.append(xp.matmul(queries[row], state))
+        by_row += [xp.zeros_like(by_row[0])] * (count - steps)
         inputs = rows.inputs[: steps + len(window)]
         changes = rows.changes.at(slice(steps)) if steps < count else rows.changes
-        followed = rows._replace(inputs=inputs, changes=changes)
-        memory.follow(followed, Snapshot(column + steps, state, inputs[steps:]))
-        return xp.stack(each)
+        rows = rows._replace(inputs=inputs, changes=changes)
+        memory.follow(rows, Snapshot(column + steps, state, inputs[steps:]))
+        return xp.stack(by_row)
 
-    def _normalised(self, x: Any) -> Any:
+    def _norm(self, x: Any) -> Any:
         xp = self._framework.xp
         variance = xp.mean(x * x, axis=-1, keepdims=True)
         return x / xp.sqrt(variance + self._epsilon) * self._weights.norm

@@ -1,6 +1,6 @@
 """The gated delta rule (Yang et al. 2024): a state that each row decays and corrects.
 
-`advanced` is the recurrence, row by row, which defines decoding; `in_chunks` computes the same sums
+`advance` is the recurrence, row by row, which defines decoding; `in_chunks` computes the same sums
 in products of matrices, for prompts.
 
 Each function takes `xp`, a namespace that follows the Python array API standard, and arrays of
@@ -35,7 +35,7 @@ class Changes(NamedTuple):
         return Changes(*(part[rows] for part in self))
 
 
-def advanced(xp: Any, state: Array, key: Array, value: Array, decay: Array, rate: Array) -> Array:
+def advance(xp: Any, state: Array, key: Array, value: Array, decay: Array, rate: Array) -> Array:
     """The state [G, g, K, V] after a row, whose parts are those of `Changes` without m."""
     state = state * xp.exp(decay)
     correction = (value - xp.matmul(key, state)) * rate
@@ -65,18 +65,18 @@ def _chunk(
     q, k, v, decay, rate = (_rows(xp, part) for part in (queries, *changes))
     decay = xp.cumsum(decay, -2)
     across = xp.permute_dims(decay, (0, 1, 3, 2))
-    seen = order[:, None] >= order
-    between = xp.exp(xp.where(seen, decay - across, float("-inf")))
-    flipped = xp.permute_dims(k, (0, 1, 3, 2))
-    system = xp.where(order[:, None] > order, xp.matmul(k, flipped) * between * rate, 0.0)
+    is_visible = order[:, None] >= order
+    between = xp.exp(xp.where(is_visible, decay - across, float("-inf")))
+    k_columns = xp.permute_dims(k, (0, 1, 3, 2))
+    system = xp.where(order[:, None] > order, xp.matmul(k, k_columns) * between * rate, 0.0)
     whole = xp.exp(decay)
     corrections = (v - xp.matmul(k * whole, state)) * rate
     corrections = xp.matmul(_inverse(xp, order, system), corrections)
     output = xp.matmul(q * whole, state)
-    output = output + xp.matmul(xp.matmul(q, flipped) * between, corrections)
-    left = xp.exp(decay[..., -1:, :] - decay)
-    kept = state * whole[..., -1:, :]
-    state = kept + xp.matmul(xp.permute_dims(k * left, (0, 1, 3, 2)), corrections)
+    output = output + xp.matmul(xp.matmul(q, k_columns) * between, corrections)
+    remainder = xp.exp(decay[..., -1:, :] - decay)
+    state = state * whole[..., -1:, :]
+    state = state + xp.matmul(xp.permute_dims(k * remainder, (0, 1, 3, 2)), corrections)
     return xp.permute_dims(output, (2, 0, 1, 3))[..., None, :], state
 
 
@@ -95,8 +95,8 @@ def _inverse(xp: Any, order: Array, system: Array) -> Array:
     size = 1
     while size < len(order):
         pair, half = order // (2 * size), order // size
-        joined = (pair[:, None] == pair) & (half[:, None] != half)
-        link = xp.where(joined, system, 0.0)
+        is_link = (pair[:, None] == pair) & (half[:, None] != half)
+        link = xp.where(is_link, system, 0.0)
         inverse = inverse - xp.matmul(xp.matmul(inverse, link), inverse)
         size *= 2
     return inverse

@@ -21,7 +21,7 @@ C = TypeVar("C")
 """What a layer with attention writes and sees."""
 
 Advance = Callable[..., A]
-"""`delta_rule.advanced` of a state and a row's changes."""
+"""`delta_rule.advance` of a state and a row's changes."""
 
 
 class Snapshot(NamedTuple, Generic[A]):
@@ -43,8 +43,8 @@ class Rows(NamedTuple, Generic[A]):
     """What took the state over each row; compiled operations may round in another way."""
 
 
-class Held(NamedTuple, Generic[A]):
-    """What is held of a layer; always replaced as a whole."""
+class Trace(NamedTuple, Generic[A]):
+    """A layer's latest rows, and the layer before and after them; always replaced as a whole."""
 
     base: Snapshot[A]
     rows: tuple[Rows[A], ...]
@@ -57,42 +57,43 @@ class DeltaMemory(Generic[A]):
     """One layer of one sequence."""
 
     def __init__(self, empty: Snapshot[A]) -> None:
-        self._held = Held(empty, (), empty)
+        self._trace = Trace(empty, (), empty)
         self.steps: int | None = 0
         """As `DeltaStates.steps`."""
 
     @property
     def last(self) -> Snapshot[A]:
         """The layer after all rows so far."""
-        return self._held.last
+        return self._trace.last
 
     def restart(self, snapshot: Snapshot[A]) -> None:
         """Continue from a snapshot, before which nothing can be reached."""
-        self._held = Held(snapshot, (), snapshot)
+        self._trace = Trace(snapshot, (), snapshot)
 
     def follow(self, rows: Rows[A], last: Snapshot[A]) -> None:
         """Record rows after those so far; last: the layer after them."""
-        self._held = Held(self._held.base, (*self._held.rows, rows), last)
+        self._trace = Trace(self._trace.base, (*self._trace.rows, rows), last)
 
     def reaches(self, column: int) -> bool:
         """True if the state at `column` can be computed."""
-        return self._held.base.column <= column <= self.last.column
+        return self._trace.base.column <= column <= self.last.column
 
     def go_back(self, column: int) -> None:
         """Continue from `column`, which is reached."""
         at_end = column == self.last.column
-        self.restart(self.last if at_end else self._replayed(column))
+        self.restart(self.last if at_end else self._replay(column))
 
-    def _replayed(self, column: int) -> Snapshot[A]:
-        (at, state, window), held, _ = self._held
-        for inputs, changes, advance in held:
-            if at == column:
+    def _replay(self, column: int) -> Snapshot[A]:
+        """The layer at `column`, computed again from the base."""
+        (start, state, window), forwards, _ = self._trace
+        for inputs, changes, advance in forwards:
+            if start == column:
                 break
-            count = min(len(changes.keys), column - at)
+            count = min(len(changes.keys), column - start)
             for row in range(count):
                 state = advance(state, *changes.at(row))
-            at, window = at + count, inputs[count : count + len(window)]
-        return Snapshot(at, state, window)
+            start, window = start + count, inputs[count : count + len(window)]
+        return Snapshot(start, state, window)
 
 
 class DeltaStates(Generic[A]):
@@ -140,8 +141,8 @@ class DeltaStates(Generic[A]):
         """Keep the present states if decoding begins or ends here: a border of turns."""
         present = [memory.last for memory in self._memories.values()]
         if decodes != self._decodes and present[0].column:
-            others = (b for b in self._borders if b[0].column != present[0].column)
-            self._borders = [*others, present][-MOST_BORDERS:]
+            borders = (b for b in self._borders if b[0].column != present[0].column)
+            self._borders = [*borders, present][-MOST_BORDERS:]
         self._decodes = decodes
 
     def settle(self) -> list[A]:

@@ -12,7 +12,7 @@ class Tile(NamedTuple):
 
     start: int
     stop: int
-    padded: list[int]
+    indices: list[int]
     """[m] indices of the rows from `start` to `stop`, then that of `start` again as padding."""
 
 

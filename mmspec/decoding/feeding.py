@@ -94,7 +94,7 @@ class ExactFeeding(Feeding[A]):
             parts.append(Outputs(states[:count], target.project(states)[:count]))
         if len(parts) == 1:
             return parts[0]
-        states, logits = (self._framework.concat([*each], 0) for each in zip(*parts, strict=True))
+        states, logits = (self._framework.concat([*part], 0) for part in zip(*parts, strict=True))
         return Outputs(states, logits)
 
     def feed_answer(self, target: TargetForwards[A], start: int, stop: int) -> None:
@@ -110,7 +110,7 @@ class ExactFeeding(Feeding[A]):
         Padding writes only columns that come after those of the rows themselves.
         """
         first, ancestry = columns.first, columns.ancestry
-        rows = self._framework.integers(tile.padded)
+        rows = self._framework.integers(tile.indices)
         if ancestry is not None:
             ancestry = ancestry.of(self._framework.xp, rows, tile.stop)
         multiple, steps = self._rows.multiple, tile.stop - tile.start

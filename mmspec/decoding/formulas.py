@@ -15,7 +15,7 @@ Array = Any  # whatever `xp` calls an array
 Top = Callable[[Array, int], tuple[Array, Array]]
 """From [..., n] the `count` largest entries [..., count] and their indices; ties by index."""
 
-KEPT = 32
+MOST_TOKENS = 32
 """Number of the likeliest tokens whose probabilities enter a mixture's score one by one."""
 
 FLOOR = 2.0**-30
@@ -52,9 +52,9 @@ def nucleus_floor(xp: Any, p: Array, top_p: float) -> Array:
 
     The likeliest token is always in the set, even if top_p underflows in the type of `p`.
     """
-    ordered = -xp.sort(-p, axis=-1)
-    before = xp.cumulative_sum(ordered, axis=-1) - ordered
-    inside = xp.where((before < top_p) | (before <= 0), ordered, xp.ones_like(ordered))
+    descending = -xp.sort(-p, axis=-1)
+    before = xp.cumulative_sum(descending, axis=-1) - descending
+    inside = xp.where((before < top_p) | (before <= 0), descending, xp.ones_like(descending))
     return xp.min(inside, axis=-1, keepdims=True)
 
 
@@ -65,31 +65,31 @@ def ancestry(xp: Any, parents: Array, depth: int) -> Array:
     node's depth plus one.
     """
     above = xp.concat([xp.zeros_like(parents[:1]), parents + 1], axis=0)
-    own = xp.cumulative_sum(xp.ones_like(above), axis=0) - 1
-    at = own
-    visible = xp.expand_dims(at, axis=-1) == own
+    index = xp.cumulative_sum(xp.ones_like(above), axis=0) - 1
+    ancestors = index
+    visible = xp.expand_dims(ancestors, axis=-1) == index
     for _ in range(depth):
-        at = xp.take(above, at, axis=0)
-        visible = visible | (xp.expand_dims(at, axis=-1) == own)
+        ancestors = xp.take(above, ancestors, axis=0)
+        visible = visible | (xp.expand_dims(ancestors, axis=-1) == index)
     return visible
 
 
 def condense(xp: Any, rows: Array, top: Top) -> Array:
-    """Reduce distributions [n, rows, V] to [n, rows, C], the likeliest tokens and a rest.
+    """Reduce distributions [n, rows, V] to [n, rows, C], the likeliest tokens and the remainder.
 
-    C - 1 is the smaller of V and KEPT.  Column 0 is the argmax of row 0. The next are the tokens
-    with the largest probability in any row. The last is the sum of all others, so that each row
-    remains a distribution.
+    C - 1 is the smaller of V and MOST_TOKENS.  Column 0 is the argmax of row 0. The next are the
+    tokens with the largest probability in any row. The last is the sum of all others, so that each
+    row remains a distribution.
     """
     n, count, vocabulary = rows.shape
-    size = min(KEPT, vocabulary)
+    size = min(MOST_TOKENS, vocabulary)
     first, most = rows[:, 0, :], xp.max(rows, axis=1)
     most = xp.where(first >= xp.max(first, axis=-1, keepdims=True), 2.0, most)
-    at = xp.broadcast_to(xp.expand_dims(top(most, size)[1], axis=1), (n, count, size))
-    likeliest = xp.take_along_axis(rows, at, axis=-1)
-    rest = 1 - xp.sum(likeliest, axis=-1, keepdims=True)
-    condensed = xp.concat([likeliest, rest], axis=-1)
-    return xp.where(condensed > FLOOR, condensed, FLOOR)
+    index = xp.broadcast_to(xp.expand_dims(top(most, size)[1], axis=1), (n, count, size))
+    likeliest = xp.take_along_axis(rows, index, axis=-1)
+    remainder = 1 - xp.sum(likeliest, axis=-1, keepdims=True)
+    parts = xp.concat([likeliest, remainder], axis=-1)
+    return xp.where(parts > FLOOR, parts, FLOOR)
 
 
 def divergence(xp: Any, p: Array, q: Array) -> Array:
@@ -105,7 +105,7 @@ def score(xp: Any, p: Array, q: Array, candidates: Array, top: Top) -> Array:
     mixture's argmax is the target's or nearly tied with it, else 0; the second is KL(p, mixture).
     """
     rows = condense(xp, xp.concat([xp.expand_dims(p, axis=1), q], axis=1), top)
-    mixed = candidates @ rows[:, 1:, :]
-    most = (1 - TIE) * xp.max(mixed[..., :-1], axis=-1)
-    agreed = xp.where(mixed[..., 0] >= most, xp.ones_like(most), xp.zeros_like(most))
-    return xp.stack([agreed, divergence(xp, rows[:, 0, :], mixed)], axis=1)
+    mixtures = candidates @ rows[:, 1:, :]
+    most = (1 - TIE) * xp.max(mixtures[..., :-1], axis=-1)
+    agreements = xp.where(mixtures[..., 0] >= most, xp.ones_like(most), xp.zeros_like(most))
+    return xp.stack([agreements, divergence(xp, rows[:, 0, :], mixtures)], axis=1)

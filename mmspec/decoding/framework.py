@@ -68,8 +68,8 @@ class Framework(Generic[A]):
 
     def read(self, *parts: A) -> Iterator[list[float]]:
         """Copy vectors to the host in one transfer.  Blocks."""
-        joined: Any = self.concat([*parts], 0)
-        numbers = iter(joined.tolist())
+        vector: Any = self.concat([*parts], 0)
+        numbers = iter(vector.tolist())
         return (list(islice(numbers, len(part))) for part in parts)
 
     def own_draft(self, draft: Draft | None, vocabulary: int) -> DeviceDraft[A] | None:

@@ -92,8 +92,8 @@ class DeltaParts(Generic[A]):
         if config.delta_net is None:
             raise ValueError("this decoder has no Gated DeltaNet")
         parts = (f"{path}.in_proj_{part}" for part in ("qkv", "z", "b", "a"))
-        own = DeltaNetWeights(*(tensors.tensor(f"{path}.{name}") for name in TENSORS))
-        net = DeltaNet(tensors.framework, config.delta_net, own, config.rms_norm_eps)
+        weights = DeltaNetWeights(*(tensors.tensor(f"{path}.{name}") for name in TENSORS))
+        net = DeltaNet(tensors.framework, config.delta_net, weights, config.rms_norm_eps)
         out_proj = tensors.linear(f"{path}.out_proj", bias=False)
         return cls(tensors.linear(*parts, bias=False), out_proj, net)
 

@@ -44,11 +44,11 @@ NO_NOISE = Noise(seed=0, position=0)
 
 @lru_cache(maxsize=1024)  # target, drafter and the next rounds ask for the same positions
 def _key(seed: int, position: int) -> tuple[int, int]:
-    bits = _mixed(_mixed(seed & _64_BITS) ^ position)
+    bits = _mix(_mix(seed & _64_BITS) ^ position)
     return bits & _32_BITS | 1, bits >> 32
 
 
-def _mixed(bits: int) -> int:
+def _mix(bits: int) -> int:
     """`bits` after SplitMix64's step (Steele, Lea and Flood 2014), which mixes all bits."""
     bits = (bits + 0x9E3779B97F4A7C15) & _64_BITS
     bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & _64_BITS

@@ -35,8 +35,8 @@ def likelihoods(
 
     They are the model's own, before temperature, top-k and top-p.
     """
-    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
-    logprobs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    distances = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    logprobs = distances - np.log(np.exp(distances).sum(axis=-1, keepdims=True))
     rows = zip(tokens, logprobs, strict=True)
     return tuple(
         Likelihood(token, float(row[token]), _likeliest(row, count)) for token, row in rows
@@ -131,20 +131,20 @@ class Statistics:
     @contextmanager
     def timing(self, stage: str) -> Iterator[None]:
         """Context manager that adds the time spent in its body to `stage`."""
-        started = perf_counter()
+        start = perf_counter()
         try:
             yield
         finally:
-            self.seconds[stage] += perf_counter() - started
+            self.seconds[stage] += perf_counter() - start
 
     def timed(self, stage: str, items: Iterator[T]) -> Iterator[T]:
         """Yield from `items`, adding the time spent producing each item to `stage`."""
-        done = object()
+        end = object()
         try:
             while True:
                 with self.timing(stage):
-                    item = next(items, done)
-                if item is done:
+                    item = next(items, end)
+                if item is end:
                     return
                 yield item  # type: ignore[misc]  # the sentinel has been taken out above
         finally:

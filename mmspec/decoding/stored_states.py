@@ -39,9 +39,9 @@ class Rows(Generic[A]):
 
     def write(self, start: int, rows: A) -> None:
         """Store rows [n, H] of the columns from `start` on."""
-        stop, allocated = start + len(rows), len(self._rows)
-        if stop > allocated:
-            room = -(-stop // STEP) * STEP - allocated, self._rows.shape[1]
+        stop, size = start + len(rows), len(self._rows)
+        if stop > size:
+            room = -(-stop // STEP) * STEP - size, self._rows.shape[1]
             wider = self._framework.zeros(room, dtype=self._rows.dtype)
             self._rows = self._framework.concat([self._rows, wider], 0)
         self._rows[start:stop] = rows
@@ -53,8 +53,8 @@ class Rows(Generic[A]):
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move the rows of `columns`, ascending from `start` or later, to `start` onwards."""
-        chosen = self._framework.integers(columns)
-        self._rows[start : start + len(columns)] = self._framework.pick(self._rows, chosen)
+        index = self._framework.integers(columns)
+        self._rows[start : start + len(columns)] = self._framework.pick(self._rows, index)
 
     def settle(self) -> None:
         """Wait until all writes are computed, in a framework that computes lazily."""

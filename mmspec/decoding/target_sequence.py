@@ -25,7 +25,7 @@ class TargetState(NamedTuple):
     """Which columns of a target's row and cache are valid; always replaced as a whole."""
 
     length: int = 0
-    verified: Verdict | None = None
+    verdict: Verdict | None = None
     """The verdict whose paths the next commit may accept."""
 
 
@@ -82,27 +82,27 @@ class TargetSequence(ABC, Generic[A]):
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:
         """Run the target once over its last token and the draft; returns the verdict.  Blocks."""
-        state = self._state = self._state._replace(verified=None)
+        state = self._state = self._state._replace(verdict=None)
         framework = self._framework
         with framework.inference():
-            own = framework.own_draft(draft, self._language.config.vocab_size)
-            ancestry = own.ancestry(framework.xp) if own else None
-            logits = self._feed(own, ancestry).logits
-            keys = framework.keys(noise, 1 + (own.depth if own else 0))
+            on_device = framework.own_draft(draft, self._language.config.vocab_size)
+            ancestry = on_device.ancestry(framework.xp) if on_device else None
+            logits = self._feed(on_device, ancestry).logits
+            keys = framework.keys(noise, 1 + (on_device.depth if on_device else 0))
             keys = framework.pick(keys, ancestry.depths) if ancestry else keys
-            verdict = read_verdict(framework, own, logits, self._sampler.tokens(logits, keys))
+            verdict = read_verdict(framework, on_device, logits, self._sampler.tokens(logits, keys))
             self._settle_states()
-        self._state = state._replace(verified=verdict)
+        self._state = state._replace(verdict=verdict)
         return verdict
 
     def commit(self, path: Sequence[int], token: int) -> None:
         """Append the nodes on `path` of the last verified draft, then `token`."""
-        length, verified = self._state.length, self._state.verified
-        if verified is None:
+        length, verdict = self._state
+        if verdict is None:
             raise ValueError("nothing was verified just now that could be committed")
-        tokens = verified.along(path)
+        tokens = verdict.along(path)
         if list(path) != list(range(len(path))):
-            self._state = self._state._replace(verified=None)
+            self._state = self._state._replace(verdict=None)
             columns = [length + node for node in path]
             with self._framework.inference():
                 self._cache.gather(length, columns)
@@ -121,8 +121,9 @@ class TargetSequence(ABC, Generic[A]):
         """Hidden states, logits, and keys and values of the last token and a draft.  Blocks."""
         framework, start = self._framework, self.length - 1
         with framework.inference():
-            own = framework.own_draft(draft, self._language.config.vocab_size)
-            states, logits = self._feed(own, own.ancestry(framework.xp) if own else None)
+            on_device = framework.own_draft(draft, self._language.config.vocab_size)
+            ancestry = on_device.ancestry(framework.xp) if on_device else None
+            states, logits = self._feed(on_device, ancestry)
             keys_values = self._cache.read(start, start + len(logits))
             to_host = framework.to_host
             return to_host(states), to_host(logits), to_host(keys_values)
@@ -155,8 +156,8 @@ class TargetSequence(ABC, Generic[A]):
         if stop <= fed:
             return fed_rows
         with self._framework.inference():
-            rest = embedded(self._language, self._row, max(start, fed), stop)
-            return self._framework.concat([fed_rows, rest], 0) if len(fed_rows) else rest
+            later = embedded(self._language, self._row, max(start, fed), stop)
+            return self._framework.concat([fed_rows, later], 0) if len(fed_rows) else later
 
     def positions(self, start: int, stop: int) -> Positions:
         """Rotary positions [3, n] of any columns."""
@@ -202,12 +203,12 @@ class TargetSequence(ABC, Generic[A]):
 
     def _resume(self, run: Run, *, decodes: bool) -> None:
         """Begin a run, with recurrent layers as they were at its first column."""
-        earlier = [each for each in self._runs if each.start < run.start]
+        earlier = [past for past in self._runs if past.start < run.start]
         goes_on = run.is_answer and earlier and earlier[-1].is_answer
         self._runs = earlier if goes_on else [*earlier, run]
         if states := self._cache.states:
-            if (reached := states.resume(run.start)) < run.start:
-                self._feed_again(reached, run.start)
+            if (column := states.resume(run.start)) < run.start:
+                self._feed_again(column, run.start)
             states.mark(decodes=decodes)
 
     def _feed_again(self, start: int, stop: int) -> None:

@@ -113,8 +113,8 @@ class Shape:
     @property
     def outputs(self) -> tuple[int, ...]:
         """[n + 1] place of the root and of each node among those that are expanded, or -1."""
-        expanded = {node: place for place, node in enumerate(sorted({*self.parents}))}
-        return tuple(expanded.get(node, -1) for node in range(-1, len(self.parents)))
+        places = {node: place for place, node in enumerate(sorted({*self.parents}))}
+        return tuple(places.get(node, -1) for node in range(-1, len(self.parents)))
 
 
 Path = tuple[int, ...]
@@ -132,9 +132,9 @@ def shape(branching: tuple[int, ...], nodes: int) -> Shape:
     places = {path: place for place, path in enumerate(paths)}
     parents = tuple(places.get(path[:-1], -1) for path in paths)
     levels: list[Level] = []
-    expanded: list[Path] = [()]
+    above: list[Path] = [()]
     for _, group in groupby(paths, key=len):
-        level, expanded = _level(list(group), expanded, places)
+        level, above = _level(list(group), above, places)
         levels.append(level)
     return Shape(parents, tuple(levels))
 
@@ -156,10 +156,10 @@ def _best_paths(branching: tuple[int, ...], nodes: int) -> list[Path]:
 
 
 def _level(
-    paths: list[Path], expanded: list[Path], places: dict[Path, int]
+    paths: list[Path], above: list[Path], places: dict[Path, int]
 ) -> tuple[Level, list[Path]]:
     """The level made of `paths`, and those of them that have children."""
-    rows = {path: row for row, path in enumerate(expanded)}
+    rows = {path: row for row, path in enumerate(above)}
     count = max(path[-1] for path in paths) + 1
     picks = tuple(rows[path[:-1]] * count + path[-1] for path in paths)
     # If a node has children, the likeliest is among them.

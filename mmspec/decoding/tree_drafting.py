@@ -89,12 +89,12 @@ def _static(
     branching = tuple(min(children, most, rows.shape[-1]) for children in tree.branching[:depth])
     plan = shape(branching, tree.nodes)
     ids = []
-    for at, level in enumerate(plan.levels):
-        tokens = arrays.sampler.children(rows, keys[at : at + 1], level.count)[1]
-        ids.append(xp.take(xp.reshape(tokens, (-1,)), arrays.integers(level.picks), axis=0))
+    for number, level in enumerate(plan.levels):
+        children = arrays.sampler.children(rows, keys[number : number + 1], level.count)[1]
+        ids.append(xp.take(xp.reshape(children, (-1,)), arrays.integers(level.picks), axis=0))
         if level.inner:
-            chosen = xp.take(ids[-1], arrays.integers(level.inner), axis=0)
-            rows = expander.expand(chosen, arrays.integers(level.origins))
+            tokens = xp.take(ids[-1], arrays.integers(level.inner), axis=0)
+            rows = expander.expand(tokens, arrays.integers(level.origins))
     nodes = xp.concat(ids, axis=0), arrays.integers(plan.parents)
     return DraftedTree(*nodes, len(plan.levels), partial(arrays.integers, plan.outputs))
 
@@ -122,7 +122,7 @@ def _dynamic(
     rows, parents = expander.root(), arrays.integers([-1])
     chances = xp.ones_like(xp.astype(rows[:, 0], xp.float32))
     levels: list[Candidates] = []
-    expanded = [parents]
+    inner = [parents]
     for level in range(depth):
         children = arrays.sampler.children(rows, keys[level : level + 1], tree.width)
         levels.append(_candidates(xp, *children, chances, parents))
@@ -130,10 +130,10 @@ def _dynamic(
             count, width = levels[-1].ids.shape[0], children[1].shape[1]
             before = sum(above.ids.shape[0] for above in levels[:-1])
             chances, best = top(levels[-1].chances, min(tree.width, count))
-            chosen = xp.take(levels[-1].ids, best, axis=0)
-            rows, parents = expander.expand(chosen, best // width), best + before
-            expanded.append(parents)
-    return _surest(arrays, levels, tree.nodes, expanded)
+            tokens = xp.take(levels[-1].ids, best, axis=0)
+            rows, parents = expander.expand(tokens, best // width), best + before
+            inner.append(parents)
+    return _surest(arrays, levels, tree.nodes, inner)
 
 
 def _candidates(
@@ -146,22 +146,22 @@ def _candidates(
 
 
 def _surest(
-    arrays: TreeArrays, levels: list[Candidates], nodes: int, expanded: list[Array]
+    arrays: TreeArrays, levels: list[Candidates], nodes: int, inner: list[Array]
 ) -> DraftedTree:
-    """The best `nodes` candidates; `expanded` are the root and those that were expanded."""
+    """The best `nodes` candidates; `inner` are the root and those that were expanded."""
     xp, columns = arrays.xp, zip(*levels, strict=True)
     ids, chances, parents = (xp.concat(column, axis=0) for column in columns)
-    chosen = xp.sort(arrays.sampler.top(chances, min(nodes, ids.shape[0]))[1])
-    above = xp.expand_dims(xp.take(parents, chosen, axis=0), axis=-1)
-    # The number of chosen nodes up to the parent, which is chosen too; 0 for the root.
-    places = xp.sum(xp.expand_dims(chosen, axis=0) <= above, axis=-1) - 1
-    outputs = partial(_places, xp, [expanded[0], chosen], expanded)
-    return DraftedTree(xp.take(ids, chosen, axis=0), places, len(levels), outputs)
+    best = xp.sort(arrays.sampler.top(chances, min(nodes, ids.shape[0]))[1])
+    above = xp.expand_dims(xp.take(parents, best, axis=0), axis=-1)
+    # The number of best nodes up to the parent, which is one of them; 0 for the root.
+    places = xp.sum(xp.expand_dims(best, axis=0) <= above, axis=-1) - 1
+    outputs = partial(_places, xp, [inner[0], best], inner)
+    return DraftedTree(xp.take(ids, best, axis=0), places, len(levels), outputs)
 
 
-def _places(xp: Any, nodes: list[Array], expanded: list[Array]) -> Array:
-    """Where each of `nodes` is among `expanded`, which differ; -1 if it is not."""
-    wanted, known = (xp.concat(parts, axis=0) for parts in (nodes, expanded))
-    same = xp.expand_dims(wanted, axis=-1) == known
-    counted = xp.cumulative_sum(xp.ones_like(known), axis=0)
-    return xp.sum(xp.where(same, counted, xp.zeros_like(counted)), axis=-1) - 1
+def _places(xp: Any, nodes: list[Array], inner: list[Array]) -> Array:
+    """Where each of `nodes` is among `inner`, which differ; -1 if it is not."""
+    columns = xp.concat(inner, axis=0)
+    same = xp.expand_dims(xp.concat(nodes, axis=0), axis=-1) == columns
+    numbers = xp.cumulative_sum(xp.ones_like(columns), axis=0)
+    return xp.sum(xp.where(same, numbers, xp.zeros_like(numbers)), axis=-1) - 1

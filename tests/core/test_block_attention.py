@@ -83,8 +83,8 @@ def test_tiles_hold_every_row_once_and_only_whole_multiples(rows):
         assert [row for tile in tiles for row in range(tile.start, tile.stop)] == [*range(count)]
         for tile in tiles:
             fed = tile.stop - tile.start
-            assert tile.padded[:fed] == [*range(tile.start, tile.stop)]
-            assert set(tile.padded[fed:]) <= {tile.start}
-            assert len(tile.padded) % rows.multiple == 0
-            assert len(tile.padded) <= rows.most
-            assert len(tile.padded) - fed < rows.multiple
+            assert tile.indices[:fed] == [*range(tile.start, tile.stop)]
+            assert set(tile.indices[fed:]) <= {tile.start}
+            assert len(tile.indices) % rows.multiple == 0
+            assert len(tile.indices) <= rows.most
+            assert len(tile.indices) - fed < rows.multiple

@@ -90,10 +90,10 @@ def test_a_recurrent_layer_goes_back_by_the_formula_that_took_it_forward(tmp_pat
     target = model.open_target(helpers.GREEDY)
     target.extend(Segment([[*range(20, 40)]]))
     target.verify(HostDraft([30, 31, 32]), NO_NOISE)
-    assert called["advanced"] == 2 * 4
+    assert called["advance"] == 2 * 4
     target.commit((), 50)
     target.verify(None, NO_NOISE)
-    assert called["advanced"] == 2 * (4 + 1 + 1)
+    assert called["advance"] == 2 * (4 + 1 + 1)
 
 
 def test_the_gate_is_compiled_for_all_shapes_at_once():

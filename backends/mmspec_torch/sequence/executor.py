@@ -66,7 +66,7 @@ class TargetExecutor(SequenceExecutor):
         language, start, end = self.language, columns.first, columns.first + len(x)
         if columns.multiple:
             places = columns.places(xp, language.framework.count, len(x))
-            angles = language.rotary.after(row.shift(start), places.own, end)
+            angles = language.rotary.after(row.shift(start), places.row_places, end)
             layers = self.cache.layers(start, end, whole_blocks(end))
             return language.forward(x, Step(angles, layers, places=places, captured=captured))
         if columns.ancestry:
