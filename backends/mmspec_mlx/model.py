@@ -26,7 +26,7 @@ class MlxModel(SeeingModel[mx.array]):
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> MlxTarget:
         """Open an empty target sequence."""
         cache = self.language.new_cache(rows=1)
-        return MlxTarget(self.language, cache, self.placed, sampling, exact)
+        return MlxTarget(self.language, cache, self.place, sampling, exact)
 
     def open_branches(
         self,
@@ -38,5 +38,5 @@ class MlxModel(SeeingModel[mx.array]):
         probabilities: bool = False,
     ) -> MlxBranches:
         """Open `count` empty sequences to draft with, for a target of `vocabulary` ids."""
-        model = self.language, self.language.new_cache(count), self.placed
+        model = self.language, self.language.new_cache(count), self.place
         return MlxBranches(*model, count, vocabulary, sampling, tree, probabilities=probabilities)

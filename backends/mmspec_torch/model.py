@@ -42,7 +42,7 @@ class TorchModel(SeeingModel[Tensor]):
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> TorchTarget:
         """Open an empty target sequence."""
-        return TorchTarget(self.language, self.placed, self.executor, sampling, exact)
+        return TorchTarget(self.language, self.place, self.executor, sampling, exact)
 
     def open_branches(
         self,
@@ -54,5 +54,5 @@ class TorchModel(SeeingModel[Tensor]):
         probabilities: bool = False,
     ) -> TorchBranches:
         """Open `count` empty sequences to draft with, for a target of `vocabulary` ids."""
-        model = self.language, self.placed, self.executor
+        model = self.language, self.place, self.executor
         return TorchBranches(*model, count, vocabulary, sampling, tree, probabilities=probabilities)

@@ -186,7 +186,7 @@ class Chat:
             answer.statistics.cached_tokens = self._session.cached(chunks)
             with draft_errors(answer.drafting.spec):
                 prefill = self._session.prefill(chunks, drafter)
-                yield from answer.statistics.timed("prefill", prefill)
+                yield from answer.statistics.time_items("prefill", prefill)
                 with answer.statistics.timing("prefill"):
                     models.backend.synchronize()
                 yield from self._decoded(drafter, most)
@@ -274,7 +274,7 @@ class Chat:
         # Equal items may be what a constraint asks for, and a cut would break it.
         most_repeated = 0 if constrained else options.repeat_limit
         try:
-            for round_ in answer.statistics.timed("decode", rounds):
+            for round_ in answer.statistics.time_items("decode", rounds):
                 cut = repetition_end(answer.token_ids, round_.tokens, most_repeated)
                 counted, pieces = text.push(round_.until(cut))
                 answer.add(counted)

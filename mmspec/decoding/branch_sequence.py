@@ -29,7 +29,7 @@ class BranchState(NamedTuple, Generic[A, P]):
     """Which columns of the branches' rows and cache are valid; always replaced as a whole."""
 
     columns: int
-    fed: int
+    cache_length: int
     """Number of columns in the cache; later ones are pending tokens, shared by all rows."""
     lengths: tuple[int, ...]
     """[R] number of tokens of each row, without padding."""
@@ -43,10 +43,10 @@ class BranchState(NamedTuple, Generic[A, P]):
     @property
     def start(self) -> int:
         """The first column that the next draft feeds: the last one is fed again if none pends."""
-        return min(self.fed, self.columns - 1)
+        return min(self.cache_length, self.columns - 1)
 
     @property
-    def followed(self) -> int:
+    def draft_columns(self) -> int:
         """Number of drafted tokens in the cache: of a chain all but the last, of a tree none."""
         return self.draft.size - 1 if self.draft and self.draft.parents is None else 0
 
@@ -91,13 +91,13 @@ class BranchSequence(ABC, Generic[A, P]):
     def extend(self, segments: Sequence[Segment]) -> None:
         """Append one segment per branch, padded in front to the longest."""
         self._check(segments)
-        columns, start = self._state.columns, self._state.fed
+        columns, start = self._state.columns, self._state.cache_length
         width = max(map(len, segments))
         end = columns + width - 1
         with self.framework.inference():
             for row, segment in zip(self._rows, segments, strict=True):
                 row.append(columns, segment, self._place, width - len(segment))
-            state = self._described(columns + width, max(start, end))
+            state = self._state_at(columns + width, max(start, end))
             if start < end:
                 self._feed_columns(state, start, end)
         self._state = state
@@ -106,7 +106,7 @@ class BranchSequence(ABC, Generic[A, P]):
         """Remove all columns from `length` on."""
         if not 0 <= length <= self.length:
             raise ValueError(f"cannot rewind {self.length} columns to {length}")
-        self._state = self._described(length, min(self._state.fed, length))
+        self._state = self._state_at(length, min(self._state.cache_length, length))
 
     def draft(self, plan: Plan, weights: A, noise: Noise) -> DeviceDraft[A]:
         """Draft a chain, or a tree, from the branches' mixture with `weights` [R]."""
@@ -125,13 +125,13 @@ class BranchSequence(ABC, Generic[A, P]):
         require_path(state.draft, path, tokens)
         for row in self._rows:
             row.extend(state.columns, list(tokens))
-        reused = state.columns + min(len(path), state.followed)
+        cache_length = state.cache_length
+        if state.draft:
+            cache_length = state.columns + min(len(path), state.draft_columns)
         lengths = tuple(length + len(tokens) for length in state.lengths)
         positions = tuple(position + len(tokens) for position in state.positions)
-        fed = reused if state.draft else state.fed
-        self._state = BranchState(
-            state.columns + len(tokens), fed, lengths, positions, state.padding
-        )
+        columns = state.columns + len(tokens)
+        self._state = BranchState(columns, cache_length, lengths, positions, state.padding)
 
     def _check(self, segments: Sequence[Segment]) -> None:
         if len(segments) != len(self._rows):
@@ -139,15 +139,15 @@ class BranchSequence(ABC, Generic[A, P]):
         if len({segment.last for segment in segments}) > 1:
             raise ValueError("the segments of all branches must end in the same token")
 
-    def _described(self, columns: int, fed: int) -> BranchState[A, P]:
-        """The state in which `columns` columns are valid and `fed` of them are in the cache."""
+    def _state_at(self, columns: int, cache_length: int) -> BranchState[A, P]:
+        """The state in which `columns` columns are valid, and the cache has `cache_length`."""
         lengths = tuple(sum(row.lengths(columns)[-1:]) for row in self._rows)
         positions = tuple(row.position(columns) for row in self._rows)
         padding = None
         if min(lengths) < columns:
             tokens = (row.tokens[:columns] for row in self._rows)
             padding = self._padding([[token == PADDING for token in row] for row in tokens])
-        return BranchState(columns, fed, lengths, positions, padding)
+        return BranchState(columns, cache_length, lengths, positions, padding)
 
     def _new_draft(
         self, state: BranchState[A, P], gamma: int, tree: Tree | None, weights: A, noise: Noise
@@ -163,7 +163,7 @@ class BranchSequence(ABC, Generic[A, P]):
         if not self._probabilities:
             return draft
         q = framework.xp.concat([self._by_node(level) for level in record], axis=0)
-        return replace(draft, branch_probabilities=self._ensemble.padded(q))
+        return replace(draft, branch_probabilities=self._ensemble.pad(q))
 
     def _feed_columns(self, state: BranchState[A, P], start: int, end: int) -> None:
         """Feed columns, with recurrent layers as they were at the first of them."""

@@ -59,7 +59,7 @@ class DeltaNet(Generic[A]):
         floats = (xp.astype(tensor, xp.float32) for tensor in weights)
         self._weights = DeltaNetWeights[Any](*floats)
         self._order = framework.count(CHUNK)
-        self._advance: Advance[A] = framework.compiled(partial(advance, xp))
+        self._advance: Advance[A] = framework.compile(partial(advance, xp))
 
     def __call__(self, projections: Any, memory: DeltaMemory[A]) -> Any:
         """The outputs [n, G g V] of rows, before the last projection, in the type of the input.

@@ -20,31 +20,30 @@ class Ensemble(Generic[A]):
     def __init__(self, language: Language[A], branches: int, vocabulary: int) -> None:
         """vocabulary: V; tokens that only the draft model has are ignored."""
         self._language, self._branches = language, branches
-        self._shared = min(vocabulary, language.config.vocab_size)
-        self._missing = vocabulary - self._shared
-        self._mixed = language.framework.compiled(self._mixture)
+        self._common = min(vocabulary, language.config.vocab_size)
+        self._missing = vocabulary - self._common
+        self._mix = language.framework.compile(self._mixture)
 
     def logits(self, weights: A, record: list[A], last: A) -> A:
         """The mixture's logits [w, v] at outputs [R * w, H].
 
         weights: [R].  record: with several branches, their probabilities [R * w, v] are appended.
         """
-        logits: Any = self._language.project(self._language.states(last))
-        logits = logits[..., : self._shared]
+        outputs: Any = self._language.project(self._language.states(last))
+        logits: A = outputs[..., : self._common]
         if self._branches > 1:
-            q, logits = self._mixed(weights, logits)
+            q, logits = self._mix(weights, logits)
             record.append(q)
-        mixed: A = logits
-        return mixed
+        return logits
 
     def _mixture(self, weights: Any, logits: Any) -> tuple[Any, Any]:
         framework = self._language.framework
         q: Any = framework.softmax(cast(framework.xp, logits, framework.xp.float32))
         mixture = formulas.mix(weights, q.reshape(self._branches, -1))
-        return q, framework.xp.log(mixture.reshape(-1, self._shared))
+        return q, framework.xp.log(mixture.reshape(-1, self._common))
 
-    def padded(self, q: A) -> A:
-        """Probabilities [..., V] over all of the target's vocabulary: the other ids get 0."""
+    def pad(self, q: A) -> A:
+        """Append the probability 0 of ids that only the target has: [..., v] become [..., V]."""
         if not self._missing:
             return q
         framework, shape = self._language.framework, (*q.shape[:-1], self._missing)
@@ -81,9 +80,9 @@ class Lineage(Generic[A]):
         parents: [w] indices into the level before, as in `Expander.expand`.
         """
         number: Any = self._framework.count(len(parents))
-        own = self._mask_of(number[:, None] == number)
+        level = self._mask_of(number[:, None] == number)
         above = [] if self._mask is None else [self._framework.pick(self._mask, parents)]
-        self._mask = self._framework.concat([*above, own], 1)
+        self._mask = self._framework.concat([*above, level], 1)
         return self._mask
 
 

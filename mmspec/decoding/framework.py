@@ -59,7 +59,7 @@ class Framework(Generic[A]):
     """Function that starts computing an array and does not wait."""
     settle: Callable[..., None]
     """Function that waits until arrays are computed, in a framework that computes lazily."""
-    compiled: Callable[[Any], Any]
+    compile: Callable[[Any], Any]
     """Function that compiles a function of arrays of fixed shapes, or returns it."""
     to_host: Callable[[A], NDArray[np.float32]]
     """Function that copies an array to the host as float32.  Blocks."""

@@ -48,7 +48,7 @@ HOST: Framework[Array] = Framework(
     draft_type=DeviceDraft,
     start=lambda _: None,
     settle=lambda *_: None,
-    compiled=lambda formula: formula,
+    compile=lambda formula: formula,
     to_host=np.asarray,
     inference=nullcontext,
 )
@@ -57,5 +57,5 @@ HOST: Framework[Array] = Framework(
 class HostFeatures(GridFeatures):
     """Vision features in numpy."""
 
-    def _joined(self, parts: Sequence[Array]) -> Array:
+    def _join(self, parts: Sequence[Array]) -> Array:
         return np.concatenate(parts, axis=-1)

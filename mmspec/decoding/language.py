@@ -30,7 +30,7 @@ class Language(Protocol[A]):
         """Logits [n, V] of normalised hidden states [n, H]."""
 
 
-def embedded(language: Language[A], row: Row[A], start: int, stop: int) -> A:
+def embed_row(language: Language[A], row: Row[A], start: int, stop: int) -> A:
     """The embeddings [n, H] of columns, images included; padding gets arbitrary ones."""
     ids = row.ids(start, stop, language.config.vocab_size)
     x = language.embed(language.framework.integers(ids))

@@ -49,7 +49,7 @@ class AttentionParts(Generic[A]):
     ) -> None:
         """qk_norm: normalises the heads [..., heads + KV heads, D] of queries and keys; or None."""
         self.qkv_proj, self.o_proj, self._qk_norm = qkv_proj, o_proj, qk_norm
-        self._framework, self._gated = framework, config.gated
+        self._framework, self._has_gates = framework, config.gated
         self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
         self._head_dim = config.head_dim
 
@@ -70,9 +70,9 @@ class AttentionParts(Generic[A]):
             norm = tensors.heads_norm(framework.concat(weights, 0), config.rms_norm_eps)
         return cls(framework, qkv_proj, tensors.linear(f"{path}.o_proj", bias=False), config, norm)
 
-    def _parted(self, qkv: Any) -> tuple[Any, Any]:
+    def _split_gates(self, qkv: Any) -> tuple[Any, Any]:
         """Queries, keys and values [R, n, heads + 2 KV heads, D], and gates [R, n, heads, D]."""
-        if not self._gated:
+        if not self._has_gates:
             return qkv, None
         count = 2 * self._heads  # a query, then its gate
         queries, gates = qkv[:, :, :count:2], qkv[:, :, 1:count:2]

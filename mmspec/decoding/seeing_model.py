@@ -35,9 +35,9 @@ class CheckpointParts(ABC):
 
     def tensor(self, name: str, *shape: int) -> Array:  # noqa: ARG002
         """Take the tensor called `name`."""
-        return self._noted(name, self._weights.tensor(name))[0]
+        return self._remember(name, self._weights.tensor(name))[0]
 
-    def _noted(self, path: str, *tensors: Array) -> tuple[Array, ...]:
+    def _remember(self, path: str, *tensors: Array) -> tuple[Array, ...]:
         """Remember tensors for the digest if they are the tower's."""
         if path.startswith(TOWER):
             self._tower += tensors
@@ -88,11 +88,11 @@ class SeeingModel(Generic[A]):
     def project(self, features: Features) -> Float32:
         """An image's rows [N, W] on the host.  Blocks."""
         with self._framework.inference():
-            return self._framework.to_host(self.placed(features))
+            return self._framework.to_host(self.place(features))
 
-    def placed(self, features: Features) -> A:
+    def place(self, features: Features) -> A:
         """An image's rows [N, W]; UsageError for features that this model cannot read."""
         if self._tower is None or not isinstance(features, self.features):
             raise UsageError("these image features are not ones this model can read")
-        projected: A = self._tower.project(features.rows)
-        return projected
+        rows: A = self._tower.project(features.rows)
+        return rows

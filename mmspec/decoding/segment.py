@@ -39,7 +39,7 @@ class GridFeatures(ABC):
     def __init__(self, rows: Any, grid: Grid) -> None:
         """rows: the features [N, D] on the device."""
         self.rows, self.grid = rows, grid
-        self._pooled: dict[int, Self] = {}
+        self._copies: dict[int, Self] = {}
 
     @property
     def positions(self) -> int:
@@ -55,29 +55,29 @@ class GridFeatures(ABC):
         """Average-pool to the grid's `pooled(positions)`; cached.  Raises UsageError like it."""
         if positions == self.positions:
             return self
-        if positions not in self._pooled:
+        if positions not in self._copies:
             grid = self.grid.pooled(positions)
-            rows = averaged(self.rows, self.grid, grid, self._joined)
-            self._pooled[positions] = type(self)(rows, grid)
-        return self._pooled[positions]
+            rows = average(self.rows, self.grid, grid, self._join)
+            self._copies[positions] = type(self)(rows, grid)
+        return self._copies[positions]
 
     @abstractmethod
-    def _joined(self, parts: Sequence[Any]) -> Any:
+    def _join(self, parts: Sequence[Any]) -> Any:
         """Concatenate arrays along their last axis."""
 
 
-def averaged(rows: Any, grid: Grid, to: Grid, joined: Any) -> Any:
-    """Average the squares of a grid's rows [N, D] to those of the grid `to`; no class tokens.
+def average(rows: Any, grid: Grid, coarse: Grid, join: Any) -> Any:
+    """Average the squares of a grid's rows [N, D] to those of a coarse grid; no class tokens.
 
-    Squares at the lower and right edges may be cut.  joined: concatenates along the last axis.
+    Squares at the lower and right edges may be cut.  join: concatenates along the last axis.
     """
     squares = rows[grid.class_tokens :].reshape(grid.height, grid.width, -1)
-    block = -(-grid.height // to.height)
-    bands = [squares[at : at + block].mean(axis=0) for at in range(0, grid.height, block)]
-    lines = joined(bands).reshape(grid.width, to.height, -1)
-    block = -(-grid.width // to.width)
-    parts = [lines[at : at + block].mean(axis=0) for at in range(0, grid.width, block)]
-    return joined(parts).reshape(to.height * to.width, -1)
+    block = -(-grid.height // coarse.height)
+    bands = [squares[row : row + block].mean(axis=0) for row in range(0, grid.height, block)]
+    lines = join(bands).reshape(grid.width, coarse.height, -1)
+    block = -(-grid.width // coarse.width)
+    parts = [lines[column : column + block].mean(axis=0) for column in range(0, grid.width, block)]
+    return join(parts).reshape(coarse.height * coarse.width, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,10 @@ class Segment:
 
     def images(self, start: int) -> Iterator[tuple[int, Features]]:
         """Each image and its first position, if the segment begins at position `start`."""
-        at = start
         for part in self.parts:
             if not isinstance(part, Sequence):
-                yield at, part
-            at += _positions(part)
+                yield start, part
+            start += _positions(part)
 
     def token_ids(self, image: int) -> list[int]:
         """One id per position; the positions of images get the id `image`."""

@@ -137,7 +137,7 @@ class Statistics:
         finally:
             self.seconds[stage] += perf_counter() - start
 
-    def timed(self, stage: str, items: Iterator[T]) -> Iterator[T]:
+    def time_items(self, stage: str, items: Iterator[T]) -> Iterator[T]:
         """Yield from `items`, adding the time spent producing each item to `stage`."""
         end = object()
         try:

@@ -67,7 +67,7 @@ class StoredStates(NamedTuple, Generic[A]):
     states: Rows[A]
     """Hidden states after the last norm, a row for each column that was fed."""
     embeddings: Rows[A]
-    captured: Rows[A] | None
+    layer_outputs: Rows[A] | None
     """Outputs of the captured layers side by side, for columns that were fed; None without any."""
 
     def all(self) -> list[Rows[A]]:
@@ -81,7 +81,7 @@ class HiddenStates(Protocol[A]):
     def states(self, start: int, stop: int) -> A:
         """Hidden states [n, H] after the last norm, at columns that the target has been fed."""
 
-    def captured(self, start: int, stop: int) -> A:
+    def layer_outputs(self, start: int, stop: int) -> A:
         """Outputs [n, c H] of the c layers asked for, at columns that the target has been fed."""
 
     def embeddings(self, start: int, stop: int) -> A:

@@ -13,7 +13,7 @@ from mmspec.decoding.contract import Float32, Segment
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.feeding import Columns, ExactFeeding, Feeding, Outputs
-from mmspec.decoding.language import Language, embedded
+from mmspec.decoding.language import Language, embed_row
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.stored_states import LayerCaches, Rows, StoredStates
@@ -55,8 +55,8 @@ class TargetSequence(ABC, Generic[A]):
         self._sampler = framework.sampler(sampling)
         self._row: Row[A] = Row()
         self._state = TargetState()
-        self._stored: StoredStates[A] | None = None
-        self._captured: tuple[int, ...] = ()
+        self._store: StoredStates[A] | None = None
+        self._captured_layers: tuple[int, ...] = ()
         self._runs: list[Run] = []
 
     @property
@@ -69,7 +69,7 @@ class TargetSequence(ABC, Generic[A]):
         end = self.length + len(segment)
         with self._framework.inference():
             self._row.append(self.length, segment, self._place)
-            run = Run(self._fed, segment.is_answer)
+            run = Run(self._cache_length, segment.is_answer)
             self._resume(run, decodes=False)
             self._feed_run(run, end - 1)
         self._state = TargetState(end)
@@ -106,7 +106,7 @@ class TargetSequence(ABC, Generic[A]):
             columns = [length + node for node in path]
             with self._framework.inference():
                 self._cache.gather(length, columns)
-                for rows in self._stored.all() if self._stored else ():
+                for rows in self._store.all() if self._store else ():
                     rows.gather(length, columns)
         self._row.extend(length, [*tokens, token])
         self._state = TargetState(length + len(path) + 1)
@@ -130,34 +130,34 @@ class TargetSequence(ABC, Generic[A]):
 
     def hidden_states(self, layers: Sequence[int] = ()) -> "TargetSequence[A]":
         """Store hidden states and embeddings from now on; feeds the columns in the cache again."""
-        if self._stored is None or self._captured != tuple(layers):
-            self._captured = tuple(layers)
-            captured = self._new_rows(len(layers)) if layers else None
-            self._stored = StoredStates(self._new_rows(1), self._new_rows(1), captured)
+        if self._store is None or self._captured_layers != tuple(layers):
+            self._captured_layers = tuple(layers)
+            outputs = self._new_rows(len(layers)) if layers else None
+            self._store = StoredStates(self._new_rows(1), self._new_rows(1), outputs)
             with self._framework.inference():
-                self._feed_again(0, self._fed)
+                self._feed_again(0, self._cache_length)
         return self
 
     def states(self, start: int, stop: int) -> A:
         """The hidden states [n, H] of fed columns; raises ValueError if none are stored."""
         return self._readable.states.read(start, stop)
 
-    def captured(self, start: int, stop: int) -> A:
+    def layer_outputs(self, start: int, stop: int) -> A:
         """The captured layers' outputs [n, c H] of fed columns; ValueError if none are stored."""
-        captured = self._readable.captured
-        if captured is None:
+        outputs = self._readable.layer_outputs
+        if outputs is None:
             raise ValueError("this target keeps no layers: name them in hidden_states()")
-        return captured.read(start, stop)
+        return outputs.read(start, stop)
 
     def embeddings(self, start: int, stop: int) -> A:
         """The embeddings [n, H] of any columns.  Raises ValueError if none are stored."""
-        fed = self._fed
-        fed_rows = self._readable.embeddings.read(start, min(stop, fed))
-        if stop <= fed:
-            return fed_rows
+        end = self._cache_length
+        earlier = self._readable.embeddings.read(start, min(stop, end))
+        if stop <= end:
+            return earlier
         with self._framework.inference():
-            later = embedded(self._language, self._row, max(start, fed), stop)
-            return self._framework.concat([fed_rows, later], 0) if len(fed_rows) else later
+            later = embed_row(self._language, self._row, max(start, end), stop)
+            return self._framework.concat([earlier, later], 0) if len(earlier) else later
 
     def positions(self, start: int, stop: int) -> Positions:
         """Rotary positions [3, n] of any columns."""
@@ -168,15 +168,15 @@ class TargetSequence(ABC, Generic[A]):
         return self._row.tokens[start:stop]
 
     @property
-    def _fed(self) -> int:
+    def _cache_length(self) -> int:
         """The number of columns before the last token, whose content is in the cache."""
         return max(self.length - 1, 0)
 
     @property
     def _readable(self) -> StoredStates[A]:
-        if self._stored is None:
+        if self._store is None:
             raise ValueError("this target keeps no hidden states: call hidden_states() first")
-        return self._stored
+        return self._store
 
     def prefill(self, start: int, stop: int) -> None:
         """Feed the columns `start` to `stop` as those of a prompt."""
@@ -186,19 +186,19 @@ class TargetSequence(ABC, Generic[A]):
 
     def embed_columns(self, start: int, stop: int) -> A:
         """Embeddings [n, H] of columns, after storing them for a head: feeding may change them."""
-        return self._recorded(embedded(self._language, self._row, start, stop), start)
+        return self._store_embeddings(embed_row(self._language, self._row, start, stop), start)
 
     def forward(self, x: A, columns: Columns) -> A:
         """Feed x [m, H] to columns; returns the hidden states [m, H], after storing them."""
         if recurrent := self._cache.states:
             recurrent.steps = columns.steps
-        outputs, stored = self._forward(x, columns), self._stored
-        if stored and stored.captured:
-            outputs, captured = self._parted(outputs)
-            stored.captured.write(columns.first, captured)
+        outputs, store = self._forward(x, columns), self._store
+        if store and store.layer_outputs:
+            outputs, earlier = self._split_outputs(outputs)
+            store.layer_outputs.write(columns.first, earlier)
         states = self._language.states(outputs)
-        if stored:
-            stored.states.write(columns.first, states)
+        if store:
+            store.states.write(columns.first, states)
         return states
 
     def _resume(self, run: Run, *, decodes: bool) -> None:
@@ -241,21 +241,21 @@ class TargetSequence(ABC, Generic[A]):
             raise DraftError("recurrent layers follow a chain alone: draft without parents")
         self._row.cut(self.length)  # columns that a rewind left are not those of a draft
         self._resume(Run(start, is_answer=True), decodes=True)
-        x = embedded(self._language, self._row, start, start + 1)
+        x = embed_row(self._language, self._row, start, start + 1)
         if draft is not None:
             x = self._framework.concat([x, self.embed(draft.ids)], 0)
-        x = self._recorded(x, start)
+        x = self._store_embeddings(x, start)
         depth = draft.depth if draft else 0
         return self._feeding.feed(self, x, Columns(start, ancestry, start, depth, None, len(x)))
 
     def _settle_states(self) -> None:
-        for rows in self._stored.all() if self._stored else ():
+        for rows in self._store.all() if self._store else ():
             rows.settle()
 
-    def _recorded(self, x: A, start: int) -> A:
-        """`x` itself, after storing it for a head, because feeding may overwrite it."""
-        if self._stored:
-            self._stored.embeddings.write(start, x)
+    def _store_embeddings(self, x: A, start: int) -> A:
+        """Store x for a head, because feeding may overwrite it; returns x itself."""
+        if self._store:
+            self._store.embeddings.write(start, x)
         return x
 
     def embed(self, ids: A) -> A:
@@ -266,7 +266,7 @@ class TargetSequence(ABC, Generic[A]):
         """Logits [n, V] of hidden states [n, H]."""
         return self._language.project(states)
 
-    def _parted(self, outputs: Any) -> tuple[A, A]:
+    def _split_outputs(self, outputs: Any) -> tuple[A, A]:
         """The last layer's outputs [n, H] and the captured layers' [n, c H].
 
         The former are a copy, of which the norm computes the bits that it does without the latter.

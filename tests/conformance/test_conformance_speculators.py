@@ -45,7 +45,7 @@ class Given:
     def hidden_states(self, layers):
         return self
 
-    def captured(self, start, stop):
+    def layer_outputs(self, start, stop):
         return array(self._backend, self._captured[start:stop])
 
     def embeddings(self, start, stop):

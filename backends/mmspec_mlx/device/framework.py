@@ -38,7 +38,7 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
         draft_type=MlxDraft,
         start=device_io.start,
         settle=mx.eval,
-        compiled=kernels.compiled,
+        compile=kernels.compiled,
         to_host=device_io.to_host,
         inference=nullcontext,
     )

@@ -20,7 +20,7 @@ class MlxInjectedLayers(InjectedLayers[mx.array]):
     def _mask(self, visible: Visible, like: mx.array) -> mx.array:
         return additive(mx.array(visible), like.dtype)
 
-    def _fed(
+    def _feed(
         self, layer: Any, x: mx.array, context: mx.array, turn: Any, cache: Any, low: int, mask: Any
     ) -> mx.array:
         output: mx.array = layer(x, turn, cache._replace(first=low), mask, context)

@@ -50,7 +50,7 @@ class Attention(AttentionParts[mx.array]):
         Returns its queries [R, heads, n, D] and their gates, if it has any, and the keys and values
         of all visible columns.
         """
-        qkv, gates = self._parted(self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim))
+        qkv, gates = self._split_gates(self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim))
         heads = self._heads + self._kv_heads
         turned, values = qkv[:, :, :heads], qkv[:, :, heads:].swapaxes(1, 2)
         turned = self._qk_norm(turned) if self._qk_norm else turned

@@ -29,7 +29,7 @@ class MlxFeatures(GridFeatures):
         """Copy the features [N, D] to the host.  Blocks."""
         return device_io.to_host(self.rows)
 
-    def _joined(self, parts: Sequence[mx.array]) -> mx.array:
+    def _join(self, parts: Sequence[mx.array]) -> mx.array:
         return mx.concatenate(list(parts), axis=-1)
 
 
@@ -42,7 +42,7 @@ class MlxTowerParts(CheckpointParts):
     def linear(self, inputs: int, outputs: int, *paths: str) -> Map:  # noqa: ARG002
         """Take linear layers of the same input as one; packed if all of them are."""
         layer = self._weights.joined(*paths)
-        self._noted(paths[0], *layer.arrays)
+        self._remember(paths[0], *layer.arrays)
         return layer
 
     def convolution(self, weight: str, *shape: int, bias: str = "") -> Map:

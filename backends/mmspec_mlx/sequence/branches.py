@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from mmspec.decoding.branch_sequence import BranchSequence, BranchState
 from mmspec.decoding.contents import chunks
-from mmspec.decoding.language import deepstack, embedded
+from mmspec.decoding.language import deepstack, embed_row
 from mmspec_mlx.network.cache import Cache
 from mmspec_mlx.network.decoder import LanguageModel
 from mmspec_mlx.network.rotary import Rotation
@@ -30,14 +30,14 @@ class MlxBranches(BranchSequence[mx.array, Padding]):
 
     def _prefill(self, state: MlxState, start: int, end: int) -> None:
         for at, stop in chunks(start, end):
-            x = mx.stack([embedded(self._language, row, at, stop) for row in self._rows])
+            x = mx.stack([embed_row(self._language, row, at, stop) for row in self._rows])
             added = deepstack(self._language, self._rows, at, stop)
             self._feed(state, x, at, self._language.rotary.along(self._rows, at, stop), added)
             self._cache.settle()
 
     def _begin(self, state: MlxState, depth: int) -> tuple[mx.array, MlxDraftTail]:  # noqa: ARG002
         start, end = state.start, state.columns
-        x = embedded(self._language, self._rows[0], start, end)
+        x = embed_row(self._language, self._rows[0], start, end)
         x = mx.broadcast_to(x, (len(self._rows), *x.shape))
         firsts = [position - (end - start) for position in state.positions]
         x = self._feed(state, x, start, self._language.rotary.at(firsts, end - start))

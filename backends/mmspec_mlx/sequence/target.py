@@ -28,8 +28,8 @@ class MlxTarget(TargetSequence[mx.array]):
         if columns.multiple:
             visible = columns.places(self._framework.xp, self._framework.count, len(x))
             shift = self._row.shift(start)
-            own = visible.own + shift if shift else visible.own
-            turn = self._language.rotary.each(mx.expand_dims(own, 0), end + max(shift, 0))
+            places = visible.row_places + shift if shift else visible.row_places
+            turn = self._language.rotary.each(mx.expand_dims(places, 0), end + max(shift, 0))
         elif columns.ancestry:
             visible = behind(start, additive(columns.ancestry.visible, x.dtype))
             first = self._row.position(start)
@@ -39,5 +39,5 @@ class MlxTarget(TargetSequence[mx.array]):
             visible = causal(start, len(x), x.dtype)
             turn = self._language.rotary.along([self._row], start, end)
             added = deepstack(self._language, [self._row], start, end)
-        rows, captured = mx.expand_dims(x, 0), self._captured
+        rows, captured = mx.expand_dims(x, 0), self._captured_layers
         return self._language.feed(rows, self._cache, start, turn, visible, added, captured)[0]

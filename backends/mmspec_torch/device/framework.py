@@ -39,7 +39,7 @@ def framework(device: torch.device) -> Framework[Tensor]:
         draft_type=TorchDraft,
         start=lambda _: None,  # PyTorch computes without being asked
         settle=lambda *_: None,
-        compiled=lambda formula: formula,
+        compile=lambda formula: formula,
         to_host=to_host,
         inference=torch.inference_mode,
     )

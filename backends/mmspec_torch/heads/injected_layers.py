@@ -20,7 +20,7 @@ class TorchInjectedLayers(InjectedLayers[Tensor]):
     def _mask(self, visible: Visible, like: Tensor) -> Tensor:
         return hiding(~upload(visible.tolist(), torch.bool, like.device), like.dtype)
 
-    def _fed(
+    def _feed(
         self, layer: Any, x: Tensor, context: Tensor, turn: Any, cache: Any, low: int, mask: Any
     ) -> Tensor:
         views = (part[:, :, low:] for part in (cache.keys, cache.values))

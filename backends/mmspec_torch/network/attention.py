@@ -94,7 +94,7 @@ class Attention(AttentionParts[Tensor]):
         """
         heads, kv_heads = self._heads, self._kv_heads
         qkv = self.qkv_proj(x).view(memory.rows, len(x) // memory.rows, -1, self._head_dim)
-        qkv, gates = self._parted(qkv)
+        qkv, gates = self._split_gates(qkv)
         if self._qk_norm:
             turned = qkv.narrow(2, 0, heads + kv_heads)
             turned.copy_(self._qk_norm(turned))

@@ -31,7 +31,7 @@ class TorchFeatures(GridFeatures):
         """Copy the features [N, D] to the host.  Blocks."""
         return to_host(self.rows)
 
-    def _joined(self, parts: Sequence[Tensor]) -> Tensor:
+    def _join(self, parts: Sequence[Tensor]) -> Tensor:
         return torch.cat(list(parts), dim=-1)
 
 
@@ -52,10 +52,10 @@ class TorchTowerParts(CheckpointParts):
         weight, bias = self._weights.stack(paths), self._weights.stack(paths, "bias")
         scheme = self._weights.scheme
         if scheme is None or (scheme.group and inputs % scheme.group):
-            self._noted(paths[0], weight, bias)
+            self._remember(paths[0], weight, bias)
             return partial(F.linear, weight=weight, bias=bias)
         matrix = quantized(weight, scheme, paths[0])
-        self._noted(paths[0], *matrix.tensors, bias)
+        self._remember(paths[0], *matrix.tensors, bias)
         return Biased(matrix, bias)
 
     def convolution(self, weight: str, *shape: int, bias: str = "") -> Map:

@@ -12,7 +12,7 @@ from torch import Tensor
 from mmspec.decoding.branch_sequence import BranchSequence
 from mmspec.decoding.contents import Projection, chunks
 from mmspec.decoding.draft import DeviceDraft
-from mmspec.decoding.language import deepstack, embedded
+from mmspec.decoding.language import deepstack, embed_row
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
@@ -54,7 +54,7 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
     def _prefill(self, state: TorchState, start: int, end: int) -> None:
         language, rows, mask = self._language, self._rows, _mask(state, end)
         for at, stop in chunks(start, end):
-            x = torch.cat([embedded(language, row, at, stop) for row in rows])
+            x = torch.cat([embed_row(language, row, at, stop) for row in rows])
             positions = np.stack([row.positions(at, stop) for row in rows])
             angles = language.rotary.planes(positions)
             added = [x.flatten(0, 1) for x in deepstack(language, rows, at, stop)]
@@ -62,7 +62,7 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
 
     def _begin(self, state: TorchState, depth: int) -> tuple[Tensor, TorchDraftTail]:
         start, rows = state.start, len(self._rows)
-        x = embedded(self._language, self._rows[0], start, state.columns)
+        x = embed_row(self._language, self._rows[0], start, state.columns)
         x = x if rows == 1 else torch.cat([x] * rows)
         mask = _mask(state, state.columns + depth)
         first, *angles = self._angles(state, depth)
@@ -78,7 +78,7 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
         if drafted is None:
             return super()._new_draft(state, gamma, tree, weights, noise)
         ids, q = drafted
-        probabilities = self._ensemble.padded(q) if self._probabilities else None
+        probabilities = self._ensemble.pad(q) if self._probabilities else None
         return TorchDraft(ids, gamma, branch_probabilities=probabilities)
 
     def _choose(self, last: Tensor, weights: Tensor, keys: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -30,4 +30,4 @@ class TorchTarget(TargetSequence[Tensor]):
         super().__init__(language, self._executor.cache, place, sampling, exact)
 
     def _forward(self, x: Tensor, columns: Columns) -> Tensor:
-        return self._executor.feed(x, columns, self._row, self._captured)
+        return self._executor.feed(x, columns, self._row, self._captured_layers)

@@ -68,7 +68,7 @@ class _Rows:
         self._language = language = teacher.model.language
         self._cache, self._stop = language.new_cache(len(seeds)), teacher.stop
         self._contents: list[Row[Tensor]] = [Row() for _ in seeds]
-        self._place = teacher.model.placed
+        self._place = teacher.model.place
         self._sampler, self._seeds = sampler(sampling, language.device), seeds
         self._is_token = torch.zeros(len(seeds), 0, dtype=torch.bool, device=language.device)
         self._lengths = [0] * len(seeds)  # of tokens, on the host: the device is not waited for

@@ -105,7 +105,7 @@ class Teacher:
     def image_rows(self, features: Sequence[TorchFeatures]) -> Tensor:
         """Return the rows [m (1 + l), H] of images; see `Batch.image_rows`."""
         empty = self.model.language.embedding[:0]
-        placed = (self.model.placed(image).reshape(-1, empty.shape[1]) for image in features)
+        placed = (self.model.place(image).reshape(-1, empty.shape[1]) for image in features)
         return torch.cat([empty, *placed])
 
     @torch.no_grad()

@@ -77,7 +77,7 @@ class BlockForwards(HeadForwards[BlockModules[A], A]):
         return sum(end - first for first, end in self._runs(outline, 0, stop))
 
     def _context(self, runs: list[Span]) -> A:
-        states = self._framework.concat([self._base.captured(*run) for run in runs], 0)
+        states = self._framework.concat([self._base.layer_outputs(*run) for run in runs], 0)
         return self._parts.fuse(states)
 
     def _positions(self, runs: list[Span]) -> Positions:

@@ -201,7 +201,7 @@ class FusedForwards(CachedForwards[Fused[A], A]):
             embeddings = base.embeddings(run.start + 1, run.stop + 1)
         else:  # vLLM, speculators and SpecForge embed the image's token, not its features
             embeddings = base.embed(self._framework.integers([self._parts.image_id] * count))
-        return self._parts.pair(embeddings, base.captured(run.start, run.stop))
+        return self._parts.pair(embeddings, base.layer_outputs(run.start, run.stop))
 
 
 class SlottedForwards(HeadForwards[Slotted[A], A]):

@@ -60,7 +60,7 @@ class InjectedLayers(ABC, Generic[A]):
         parts = self._cache.layers(start, start + len(context) + len(x))
         x, context = self._batch(x), self._batch(context)
         for layer, cache, sight in zip(self._decoder.layers, parts, sights, strict=True):
-            x = self._fed(layer, x, context, turn, cache, sight.first, masks[id(sight.visible)])
+            x = self._feed(layer, x, context, turn, cache, sight.first, masks[id(sight.visible)])
         outputs: A = self._decoder.framework.xp.reshape(x, (-1, x.shape[-1]))
         return outputs
 
@@ -77,7 +77,7 @@ class InjectedLayers(ABC, Generic[A]):
         """The mask to add to attention scores: 0 where `visible`, hiding elsewhere."""
 
     @abstractmethod
-    def _fed(
+    def _feed(
         self, layer: Any, x: A, context: A, turn: Any, cache: Any, low: int, mask: A | None
     ) -> A:
         """A layer's outputs for a batch of block rows, which see the columns from `low` on."""
