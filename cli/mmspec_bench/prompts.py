@@ -44,13 +44,13 @@ def text_prompts(count: int) -> list[Prompt]:
 
 
 def world_questions(
-    task: str, seed: int, size: int, worded: Callable[[str], str] = str
+    task: str, seed: int, size: int, reword: Callable[[str], str] = str
 ) -> tuple[Message, ...]:
-    """The questions of a held-out sample; worded: gives the first one its words."""
+    """The questions of a held-out sample; reword: changes the words of the first one."""
     scene = sample(task, seed, split="held-out", size=size)
     pictures = (picture_from(im, f"{task}/{seed}-{n}") for n, im in enumerate(scene.images))
     first, *later = (turn.question for turn in scene.turns)
     return tuple(
         interleaved(text, list(islice(pictures, turn.images)))
-        for text, turn in zip((worded(first), *later), scene.turns, strict=True)
+        for text, turn in zip((reword(first), *later), scene.turns, strict=True)
     )

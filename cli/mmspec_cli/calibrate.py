@@ -14,7 +14,7 @@ from mmspec.draft_length.calibration_file import Calibration
 from mmspec.draft_length.cost_curves import Curves
 from mmspec.ground.errors import WriteError
 from mmspec.ground.output_files import make_directory
-from mmspec_bench.measure.calibrate import Measured
+from mmspec_bench.measure.calibrate import Measurement
 from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_bench.measure.steadiness import busy_already
 from mmspec_terminal.options import EXACT, JSON, LOADING
@@ -68,7 +68,7 @@ def _announce(screen: Screen, file: CalibrationFile) -> None:
         )
 
 
-def _write(screen: Screen, file: CalibrationFile, measured: Measured) -> bool:
+def _write(screen: Screen, file: CalibrationFile, measured: Measurement) -> bool:
     """Write the file; if that fails, show why and return False."""
     if measured.problem:
         screen.note(f"not written: the machine was busy: {measured.problem}")

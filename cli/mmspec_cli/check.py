@@ -15,7 +15,7 @@ from mmspec.diagnostics.check import CheckReport, Comparison, Divergence
 from mmspec.diagnostics.check import check as compare_all
 from mmspec.diagnostics.prompts import Prompt, read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN
-from mmspec_bench.commands.output import resolved_pair
+from mmspec_bench.commands.output import resolve_pair
 from mmspec_bench.prompts import prompts_for
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup, shared_options
@@ -141,7 +141,7 @@ def _check_across(
     for name in names:
         load_backend(name)
     # The last backend finds the files in its own format, which the others read too.
-    _, directory, draft = resolved_pair(models.pop("model"), models.pop("draft"), names[-1])
+    _, directory, draft = resolve_pair(models.pop("model"), models.pop("draft"), names[-1])
     models["dtype"] = "float32" if models["dtype"] == "auto" else models["dtype"]
 
     def loaded(backend: str, path: Path) -> Engine:

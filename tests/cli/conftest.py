@@ -12,7 +12,7 @@ from PIL import Image
 
 from mmspec.chat.engine import Engine
 from mmspec.ground.progress import Progress
-from mmspec_bench.measure.calibrate import Measured, calibrate
+from mmspec_bench.measure.calibrate import Measurement, calibrate
 from mmspec_cli.main import main
 from support import factory
 from support.commands import Result, Run
@@ -79,11 +79,11 @@ def open_terminal(tmp_path: Path):
 
 
 @pytest.fixture(scope="session")
-def measure_once() -> Callable[..., Measured]:
+def measure_once() -> Callable[..., Measurement]:
     """`calibrate` with few passes, the first time; what is measured of the pair is of no matter."""
-    results: list[Measured] = []
+    results: list[Measurement] = []
 
-    def measure(engine: Engine, progress: Progress, *, exact: str) -> Measured:
+    def measure(engine: Engine, progress: Progress, *, exact: str) -> Measurement:
         if not results:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("mmspec_bench.measure.calibrate.SECONDS", 0.0)

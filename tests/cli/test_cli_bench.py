@@ -8,6 +8,8 @@ import pytest
 from pyarrow import Table, parquet
 
 from mmspec.ground.errors import WriteError
+from mmspec_bench.compare.script_io import ProgramRun
+from mmspec_bench.measure.timing import Timing
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
 from support.suite_row import without_times
 
@@ -197,18 +199,26 @@ def stopped(*_):
     raise KeyboardInterrupt
 
 
-def test_a_comparison_that_is_stopped_says_that_nothing_is_kept(run, models, monkeypatch):
-    monkeypatch.setattr("mmspec_bench.commands.peers.compare", stopped)
-    result = run("bench", "peers", *models[:4])
-    assert result.status == 130
-    assert "nothing is kept" in result.err
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_comparison_that_is_stopped_shows_the_answers_so_far(run, models, monkeypatch, processes):
+    replies = {"images": [Timing([7], 5, 2, 4, 1.0, 0.5)], "text": [Timing([7], 5, 2, 4, 1.0, 0.5)]}
+    runs = iter([ProgramRun(1.0, 5, replies, {}, {})] * processes)
+    monkeypatch.setattr(
+        "mmspec_bench.compare.runner.run_script", lambda *_: next(runs, None) or stopped()
+    )
+    result = run("bench", "peers", *models[:4], "--peers", "torch", "--drafting", "T,M")
+    assert (result.status, "the answers so far" in result.err) == (130, True)
+    assert ("mmspec torch, plain" in result.out, "T gamma 5" in result.out) == (
+        bool(processes),
+    ) * 2
+    assert "M gamma 5" not in result.out
 
 
 @pytest.mark.parametrize("turns", [0, 2])
 def test_speeds_that_are_stopped_are_those_of_the_turns_before(run, models, monkeypatch, turns):
     lasts = count()
     monkeypatch.setattr(
-        "mmspec_bench.measure.speed.rotated",
+        "mmspec_bench.measure.speed.rotate",
         lambda items, turn: items if next(lasts) < turns else stopped(),
     )
     few = "--count", "3", "--max-new-tokens", "4", "--drafting", "T", "--gammas", "2"

@@ -12,7 +12,7 @@ from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.peers import row
 from mmspec_bench.compare import runner, script_io
 from mmspec_bench.compare.methods import PeerMethod, peer_methods
-from mmspec_bench.compare.runner import Agreement, PeerError, compare, own_task, run_script
+from mmspec_bench.compare.runner import Agreement, PeerError, compare, run_script, task_of
 from mmspec_bench.compare.script_io import ProgramRun
 from mmspec_bench.measure.timing import Spread, Timing, figures
 from support.factory_heads import tiny_head
@@ -46,8 +46,8 @@ def test_a_process_that_reports_nothing_is_a_reason(monkeypatch, code, limit_sec
 
 
 def test_a_report_is_the_last_line():
-    report = script_io.failed(task(text=[TEXT]), "no file \udce4.png")
-    report.described["scale"] = float("inf")
+    report = script_io.failure(task(text=[TEXT]), "no file \udce4.png")
+    report.facts["scale"] = float("inf")
     code = f"print('noise'); print({json.dumps(asdict(report))!r})"
     assert run_script([sys.executable, "-c", code], task(text=[TEXT])) == report
 
@@ -73,7 +73,7 @@ def test_methods_take_turns_and_answers_are_paired_within_one(monkeypatch):
         return ProgramRun(count + 0.5, 5 * count, replies, {}, {})
 
     monkeypatch.setattr(runner, "run_script", run)
-    results = compare([PeerMethod(name, name) for name in "ab"], task(text=[TEXT]), 2, quiet)
+    *_, results = compare([PeerMethod(name, name) for name in "ab"], task(text=[TEXT]), 2, quiet)
     assert log == ["a", "b", "b", "a"]
     assert results[0].figures["text"].speed_up == Spread(1.0, 1.0, 1.0)
     assert results[1].figures["text"].speed_up == Spread(2.0, 2.0, 2.0)
@@ -92,11 +92,11 @@ def test_answers_are_compared_with_the_same_programs_plain_ones(monkeypatch):
 
     monkeypatch.setattr(runner, "run_script", run)
     methods = [PeerMethod(name, name) for name in answers]
-    first, plain, drafted = compare(methods, task(text=[TEXT]), 2, quiet)
+    *_, (first, plain, drafted) = compare(methods, task(text=[TEXT]), 2, quiet)
     assert first.own_plain == plain.own_plain == {"text": Agreement(2, 2, None)}
     assert plain.figures["text"].identical == 0
     assert drafted.own_plain == {"text": Agreement(2, 0, 1)}
-    assert [row(each, "text", compared=True)[-1] for each in (plain, drafted)] == [
+    assert [row(each, "text", is_comparable=True)[-1] for each in (plain, drafted)] == [
         "yes",
         "0 of 2, from 1",
     ]
@@ -109,8 +109,10 @@ def test_where_the_first_program_cannot_run_nothing_is_said_of_equal_tokens(monk
         return ProgramRun(1.5, 5, {"text": [reply(2.0)]}, {}, {})
 
     monkeypatch.setattr(runner, "run_script", run)
-    _, second = compare([PeerMethod(name, name) for name in "ab"], task(text=[TEXT]), 1, quiet)
-    assert row(second, "text", compared=False)[-2:] == ("-", "yes")
+    *_, (_, second) = compare(
+        [PeerMethod(name, name) for name in "ab"], task(text=[TEXT]), 1, quiet
+    )
+    assert row(second, "text", is_comparable=False)[-2:] == ("-", "yes")
 
 
 @pytest.mark.parametrize("peers", [[], ["torch", "tensorflow"]])
@@ -124,11 +126,11 @@ def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path,
     head = str(tiny_head(tmp_path / "eagle3", "eagle3"))
     plain, drafted = peer_methods(["vllm"], [], "auto", "auto", {})
     asked = script_io.Task(target, head, "cpu", "float32", {}, 3, {})
-    assert own_task(plain, asked, str(tmp_path)).draft is None
-    theirs = own_task(drafted, asked, str(tmp_path))
+    assert task_of(plain, asked, str(tmp_path)).draft is None
+    theirs = task_of(drafted, asked, str(tmp_path))
     assert read_head_config(Path(theirs.draft)).eagle3 == read_head_config(Path(head)).eagle3
     assert theirs.options == {"draft_tokens": 3}
-    assert own_task(drafted, asked, str(tmp_path)) == theirs
+    assert task_of(drafted, asked, str(tmp_path)) == theirs
     (tmp_path / "other").mkdir()
     with pytest.raises(PeerError, match="needs a head that vLLM runs"):
-        own_task(drafted, replace(asked, draft=draft), str(tmp_path / "other"))
+        task_of(drafted, replace(asked, draft=draft), str(tmp_path / "other"))

@@ -120,7 +120,7 @@ def test_lookup_may_draft_beside_views_and_heads():
 )
 def test_trees_are_read(word, name, tree):
     method = read_method(word)
-    assert (method.name, method.drafting, method.own["tree"]) == (name, "MTC", tree)
+    assert (method.name, method.drafting, method.settings["tree"]) == (name, "MTC", tree)
     assert method == read_method(name)
     options = method.options(OPTIONS)
     assert (options.drafting, options.tree, options.adaptive) == ("MTC", tree, False)

@@ -25,7 +25,7 @@ def test_mlx_lm_answers_as_this_project_does(llama_path, drafts):
     assert tokens == expected
     assert forwards <= clock.events[-1][0]
     assert (forwards < clock.events[-1][0]) == drafts
-    assert theirs.described["dtype"] == "float32"
+    assert theirs.facts["dtype"] == "float32"
 
 
 def test_images_and_models_that_see_are_refused(llama_path, pair_paths):

@@ -39,7 +39,7 @@ def test_transformers_says_the_same_tokens(llava_path, questions):
         assert tokens == ours.answer(question, Clock())[0]
         assert [count for count, _ in clock.events] == list(range(1, rounds + 1))
         assert rounds in (len(tokens), len(tokens) + 1)
-    assert theirs.described["dtype"] == "float32"
+    assert theirs.facts["dtype"] == "float32"
 
 
 @pytest.mark.parametrize("options", [{"draft_tokens": 3}, {"lookup": 10}], ids=str)
@@ -50,7 +50,7 @@ def test_with_an_assistant_or_lookup_too(pair_paths, questions, options):
     ours = load_mmspec(task(*pair_paths, **drafting))
     expected, rounds = ours.answer(question, Clock())
     assert 1 < rounds <= len(expected) + 1
-    assert ours.described["exact_mode"] == "auto"
+    assert ours.facts["exact_mode"] == "auto"
     draft = pair_paths[1] if "draft_tokens" in options else None
     clock = Clock()
     tokens, forwards = load_transformers(task(pair_paths[0], draft, **options)).answer(

@@ -15,7 +15,7 @@ SMALLER = "a smaller --count or --repeats takes less time"
 """What to do about a measurement that takes too long."""
 
 
-def resolved_pair(model: str, draft: str, backend: str) -> tuple[str, Path, Path | None]:
+def resolve_pair(model: str, draft: str, backend: str) -> tuple[str, Path, Path | None]:
     """The target's name and directory, and the draft's (None for none), in a backend's format."""
     name = "mini" if model == "auto" else model
     pair = pair_of(name) if draft == "auto" else draft
@@ -33,12 +33,12 @@ def show_tables(screen: Screen, tables: Iterable[Table]) -> None:
 
 
 @contextmanager
-def note_when_stopped(screen: Screen, kept: str) -> Iterator[None]:
-    """Say what is kept and how to go on if Ctrl-C, a signal or a full disk ends the block."""
+def note_when_stopped(screen: Screen, note: str) -> Iterator[None]:
+    """Show a note on what remains if Ctrl-C, a signal or a full disk ends the block."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, WriteError):
-        screen.note(f"stopped: {kept}")
+        screen.note(f"stopped: {note}")
         raise
 
 

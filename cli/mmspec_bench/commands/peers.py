@@ -18,7 +18,7 @@ from mmspec.ground.threads import VARIABLES, cores, default_threads
 from mmspec_bench.commands.output import (
     SMALLER,
     note_when_stopped,
-    resolved_pair,
+    resolve_pair,
     show_tables,
     split,
 )
@@ -94,53 +94,65 @@ def peers(
     if not any(name in os.environ for name in VARIABLES):
         threads = threads or default_threads(cores())  # programs take other numbers by themselves
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
-    name, directory, drafts = resolved_pair(model, draft, "torch")
+    name, directory, drafts = resolve_pair(model, draft, "torch")
     drafting = drafting or ("M" if read_config(directory).vision else LOOKUP.spec)
     pythons = {"mlx-vlm": mlx_vlm, "vllm": vllm, "llama.cpp": llama_cpp}
     methods = peer_methods(split(peers), split(drafting), gamma, exact, pythons)
     sets = _prompts(directory, prompts, count)
-    kept = f"nothing is kept; {SMALLER}"
-    with note_when_stopped(screen, kept), TemporaryDirectory() as folder:
-        questions = {
-            label: [question_of(prompt, Path(folder)) for prompt in every]
-            for label, every in sets.items()
-        }
-        pair = str(directory), str(drafts) if drafts else None
-        task = Task(*pair, device, dtype, {}, max_new_tokens, questions)
-        results = compare(methods, task, repeats, screen.progress)
+    counts = {label: len(group) for label, group in sets.items()}
+    results: list[PeerResult] = []
+    note = f"shown are the answers so far, nothing is written; {SMALLER}"
+    try:
+        with note_when_stopped(screen, note), TemporaryDirectory() as folder:
+            questions = {
+                label: [question_of(prompt, Path(folder)) for prompt in group]
+                for label, group in sets.items()
+            }
+            pair = str(directory), str(drafts) if drafts else None
+            task = Task(*pair, device, dtype, {}, max_new_tokens, questions)
+            for latest in compare(methods, task, repeats, screen.progress):
+                results = latest
+    except (KeyboardInterrupt, SystemExit):
+        if results and not screen.as_json:
+            show_tables(screen, _tables(results, counts, repeats))
+        raise
     report = {
         "model": name,
         "draft": drafts.name if drafts else None,
-        "prompts": {label: len(every) for label, every in sets.items()},
+        "prompts": counts,
         "repeats": repeats,
         "max_new_tokens": max_new_tokens,
         "peers": [asdict(result) for result in results],
         "provenance": provenance([]),
     }
-    tables = [
-        Table(
-            f"{label}: {len(every)} prompts x {repeats}",
-            COLUMNS,
-            [row(result, label, compared=label in results[0].figures) for result in results],
-            NOTE,
-        )
-        for label, every in sets.items()
-    ]
-    screen.report(report, partial(show_tables, screen, tables))
+    screen.report(report, partial(show_tables, screen, _tables(results, counts, repeats)))
     return int(not any(result.figures for result in results))
 
 
-def row(result: PeerResult, label: str, *, compared: bool) -> tuple[str, ...]:
+def _tables(results: Sequence[PeerResult], counts: Mapping[str, int], repeats: int) -> list[Table]:
+    """A table for each set of questions; counts: of prompts by set."""
+    return [
+        Table(
+            f"{label}: {count} prompts x {repeats}",
+            COLUMNS,
+            [row(result, label, is_comparable=label in results[0].figures) for result in results],
+            NOTE,
+        )
+        for label, count in counts.items()
+    ]
+
+
+def row(result: PeerResult, label: str, *, is_comparable: bool) -> tuple[str, ...]:
     """A method's row on a set of questions: its figures, or why it has none.
 
-    compared: whether the first row has answers.
+    is_comparable: whether the first row has answers.
     """
     figures, start = result.figures.get(label), result.start_seconds
     if figures is None:
         return (result.name, f"cannot: {result.reasons[label]}", *[""] * (len(COLUMNS) - 2))
     same = "yes"
     if figures.identical < figures.answers:
-        same = f"{figures.identical} of {figures.answers}" if compared else NONE
+        same = f"{figures.identical} of {figures.answers}" if is_comparable else NONE
     return (
         result.name,
         figures.tokens_per_second.text(0),
@@ -150,15 +162,15 @@ def row(result: PeerResult, label: str, *, compared: bool) -> tuple[str, ...]:
         NONE if start is None else f"{start:.1f}",
         str(result.peak_memory_bytes // 2**20),
         same,
-        _agreed(result.own_plain[label]),
+        _agreement_text(result.own_plain[label]),
     )
 
 
-def _agreed(own: Agreement) -> str:
+def _agreement_text(agreement: Agreement) -> str:
     """How many answers are those of the program's own plain decoding."""
-    if own.first_difference is None:
-        return "yes" if own.answers else NONE
-    return f"{own.identical} of {own.answers}, from {own.first_difference}"
+    if agreement.first_difference is None:
+        return "yes" if agreement.answers else NONE
+    return f"{agreement.identical} of {agreement.answers}, from {agreement.first_difference}"
 
 
 def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Sequence[Prompt]]:

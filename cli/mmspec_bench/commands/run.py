@@ -78,7 +78,7 @@ def run(
     """
     settings = _settings(values)
     engines = _engines(screen, settings, drafts, values)
-    runner, done = prepare(
+    runner, old_rows = prepare(
         engines,
         settings,
         out,
@@ -88,20 +88,20 @@ def run(
     )
     disturbance = watch("" if settings.target_answers else engines[0].target.model.device)
     try:
-        _run(screen, runner, done, out)
+        _run(screen, runner, old_rows, out)
     finally:
         if problem := with_flags(disturbance()):
             screen.note(problem)
             with suppress(WriteError):  # a disk that is full has already been named
                 update_provenance(out, problem=problem)
-    finished = read_run(out)
+    bench_run = read_run(out)
     if screen.as_json:
-        fields = {"problem": finished.problem} | engines[0].exact_fields(settings.exact)
-        screen.json({"methods": finished.summaries} | fields)
+        fields = {"problem": bench_run.problem} | engines[0].exact_fields(settings.exact)
+        screen.json({"methods": bench_run.summaries} | fields)
     else:
-        show_tables(screen, [drafting(finished.summaries)])
+        show_tables(screen, [drafting(bench_run.summaries)])
         screen.say(f"{out / ROWS}")
-    return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in finished.rows))
+    return int(any(row.divergence and row.divergence["outcome"] == "bug" for row in bench_run.rows))
 
 
 def _settings(values: dict[str, Any]) -> SuiteSettings:
@@ -118,26 +118,26 @@ def _engines(
 ) -> list[Engine]:
     """Load every draft that --draft or a method names, and show the notes."""
     screen.progress("loading")
-    named = [draft for name in settings.methods if (draft := name.partition("@")[2])]
+    method_drafts = [draft for name in settings.methods if (draft := name.partition("@")[2])]
     models = {name: values[name] for name in signature(load).parameters if name in values}
     models["progress"] = screen.progress
     if settings.target_answers:
         backend = load_backend(models["backend"]).name
-        refuse_settings(settings, [*drafts, *named], backend)
+        refuse_settings(settings, [*drafts, *method_drafts], backend)
         models["model"] = open_replay(models["model"], backend, models["max_image_tokens"])
-    engines = load_drafts([*drafts, *named], models, settings.options)
+    engines = load_drafts([*drafts, *method_drafts], models, settings.options)
     screen.note(*dict.fromkeys(note for engine in engines for note in engine.notes))
     return engines
 
 
-def _run(screen: Screen, runner: Runner, done: Sequence[AnswerRow], out: Path) -> None:
+def _run(screen: Screen, runner: Runner, old_rows: Sequence[AnswerRow], out: Path) -> None:
     """Run all samples, showing the tokens per round of all drafting methods so far."""
-    rows = [row for row in done if row.drafted]
-    samples = len({row.sample for row in done})
+    rows = [row for row in old_rows if row.drafted]
+    samples = len({row.sample for row in old_rows})
     with (
         note_when_stopped(screen, f"the rows so far are in {out}; go on with --resume"),
         screen.bar(len(runner.samples), done=samples) as advance,
     ):
-        for more in runner.run(done):
-            rows += [row for row in more if row.drafted]
+        for new_rows in runner.run(old_rows):
+            rows += [row for row in new_rows if row.drafted]
             advance(f"{block_efficiency(rows):.2f} tokens per round")

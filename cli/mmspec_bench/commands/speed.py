@@ -17,7 +17,7 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import SMALLER, note_when_stopped, show_tables, split
-from mmspec_bench.measure.speed import compared, measure, timed
+from mmspec_bench.measure.speed import compare_timings, measure, time_answer
 from mmspec_bench.measure.steadiness import watch
 from mmspec_bench.measure.timing import Figures, Timing
 from mmspec_bench.prompts import prompts_for
@@ -82,32 +82,34 @@ def speed(
     Exit status: 0, or 1 if an answer differs from plain decoding's.
     """
     lengths = [Options(gamma=parse_gamma(gamma)).gamma for gamma in split(gammas) or [gammas]]
-    given = read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
-    if given and tasks:
+    own_prompts = (
+        read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
+    )
+    if own_prompts and tasks:
         raise UsageError("--tasks names kinds of the default questions: leave it out beside others")
     options = Options(max_new_tokens=max_new_tokens, exact=exact)
     engine = Setup(screen, loading, options).load()
     screen.note(*engine.notes)
-    questions = given or prompts_for(engine.target.model.config, count, split(tasks))
+    questions = own_prompts or prompts_for(engine.target.model.config, count, split(tasks))
     methods = {"plain": replace(options, drafting=PLAIN.spec, gamma=1)}
-    own = engine.head.kind if engine.head else VIEWS if engine.drafts else ""
-    for spec, gamma in product(split(drafting or own), lengths):
+    draftings = engine.head.kind if engine.head else VIEWS if engine.drafts else ""
+    for spec, gamma in product(split(drafting or draftings), lengths):
         if spec != PLAIN.spec:
             methods[f"{spec} gamma {gamma}"] = replace(options, drafting=spec, gamma=gamma)
     for method in methods.values():
         engine.chat(method)  # refuses what these models cannot do before anything is measured
     disturbance = watch(engine.target.model.device)
-    answers = {name: partial(timed, engine, method) for name, method in methods.items()}
+    answers = {name: partial(time_answer, engine, method) for name, method in methods.items()}
     timings: dict[str, list[Timing]] = {}
     figures: list[Figures] = []
-    kept = f"shown are the turns that all methods answered, nothing is written; {SMALLER}"
+    note = f"shown are the turns that all methods answered, nothing is written; {SMALLER}"
     try:
-        with note_when_stopped(screen, kept):
+        with note_when_stopped(screen, note):
             for so_far in measure(answers, questions, repeats, screen.progress):
                 timings = so_far
     finally:
         if timings:
-            figures = compared(timings)
+            figures = compare_timings(timings)
             counts = {"prompts": len(questions), "repeats": repeats}
             _show(screen, engine, exact, figures, counts, with_flags(disturbance()))
     return int(any(method.identical < method.answers for method in figures))
@@ -135,17 +137,17 @@ def _show(
         "problem": problem,
         **engine.exact_fields(exact),
     }
-    peak, done = max(method.peak_memory_bytes for method in figures), figures[0].answers
+    peak, count = max(method.peak_memory_bytes for method in figures), figures[0].answers
     prompts, repeats = counts.values()
     title = (
         f"{engine.target.name} on {model.device}, {computed(model.dtype, model.quantize)}: "
         f"{'exact' if report['exact'] else 'not exact'}; {prompts} prompts x {repeats}"
-        f"{f', {done} answered' if done < prompts * repeats else ''}; peak {peak // 2**20} MiB"
+        f"{f', {count} answered' if count < prompts * repeats else ''}; peak {peak // 2**20} MiB"
     )
     rows = [[shown(method) for shown in COLUMNS.values()] for method in figures]
     table = Table(title, [*COLUMNS], rows, f"{NOTE} {problem}".rstrip())
     show = partial(show_tables, screen, [table])
-    if done == prompts * repeats:
+    if count == prompts * repeats:
         screen.report(report, show)
     elif not screen.as_json:
         show()

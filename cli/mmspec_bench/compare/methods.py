@@ -55,23 +55,23 @@ def peer_methods(
     llama_cpp, vllm = "run_llama_cpp.load_llama_cpp", "run_vllm.load_vllm"
     lookup = {"lookup": LOOKUP_TOKENS}
     lengths = [None] if gamma == "auto" else [None, gamma]
-    fixed = SPECULATIVE_TOKENS if gamma == "auto" else gamma  # vLLM adapts no length
+    length = SPECULATIVE_TOKENS if gamma == "auto" else gamma  # vLLM adapts no length
     by_peer = {
         "torch": _mmspec("torch", draftings, gamma, exact),
         "mlx": _mmspec("mlx", draftings, gamma, exact),
         "transformers": [
             PeerMethod("transformers, plain", transformers),
-            *(_drafted("transformers, assistant_model", transformers, each) for each in lengths),
+            *(_with_draft("transformers, assistant_model", transformers, n) for n in lengths),
             PeerMethod("transformers, prompt lookup", transformers, options=lookup),
         ],
         "mlx-lm": [
             PeerMethod("mlx-lm, plain", mlx_lm),
-            *(_drafted("mlx-lm, draft_model", mlx_lm, each) for each in lengths),
+            *(_with_draft("mlx-lm, draft_model", mlx_lm, n) for n in lengths),
         ],
         "mlx-vlm": [PeerMethod("mlx-vlm, plain", "run_mlx.load_mlx_vlm")],
         "vllm": [
             PeerMethod("vLLM, plain", vllm),
-            replace(_drafted("vLLM, head", vllm, fixed), exports=True),
+            replace(_with_draft("vLLM, head", vllm, length), exports=True),
         ],
         "llama.cpp": [
             PeerMethod("llama.cpp, plain", llama_cpp),
@@ -92,14 +92,18 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
         name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
         options: dict[str, Any] = {"drafting": drafting, "gamma": gamma, "exact": exact}
         Options(**options).require_known()  # refuses what its process would, before any starts
-        drafts, own = drafting not in UNLETTERED, options | {"backend": backend}
         methods.append(
-            PeerMethod(f"mmspec {backend}, {name}", "run_mmspec.load_mmspec", drafts, own)
+            PeerMethod(
+                f"mmspec {backend}, {name}",
+                "run_mmspec.load_mmspec",
+                drafting not in UNLETTERED,
+                options | {"backend": backend},
+            )
         )
     return methods
 
 
-def _drafted(name: str, script: str, tokens: int | None) -> PeerMethod:
+def _with_draft(name: str, script: str, tokens: int | None) -> PeerMethod:
     """A method with a draft of `tokens` tokens a round; None: the library's own schedule."""
     if tokens is None:
         return PeerMethod(name, script, drafts=True)

@@ -25,7 +25,7 @@ def load_llama_cpp(task: Task) -> Program:
     draft: Any = LlamaPromptLookupDecoding(num_pred_tokens=lookup) if lookup else None
     drafts = list[Any]()
 
-    def drafted(ids: Any, **options: Any) -> Any:
+    def propose(ids: Any, **options: Any) -> Any:
         """Propose tokens, once after each forward."""
         drafts.append(draft(ids, **options))
         return drafts[-1]
@@ -33,14 +33,14 @@ def load_llama_cpp(task: Task) -> Program:
     # Unlike the other programs it heeds no environment variable.
     threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or None
     # A token has at least a byte. The whole context would take logits of 1.6 GB with lookup.
-    texts = [text_of(each) for every in task.questions.values() for each in every]
+    texts = [text_of(question) for group in task.questions.values() for question in group]
     longest = max((len(text.encode()) for text in texts), default=0)
     llama: Any = llama_cpp.Llama(
         str(file),
         n_ctx=longest + TEMPLATE_TOKENS + task.max_tokens,
         n_threads=threads,
         n_threads_batch=threads,
-        draft_model=drafted if lookup else None,
+        draft_model=propose if lookup else None,
         verbose=False,
     )
     ends = llama.token_eos(), llama.token_bos()
@@ -57,7 +57,7 @@ def load_llama_cpp(task: Task) -> Program:
         drafts.clear()
         tokens = list[int]()
         for token in llama.generate(ids, top_k=1, temp=0.0, repeat_penalty=1.0):
-            clock.known(1 + len(tokens))
+            clock.record(1 + len(tokens))
             if token == llama.token_eos():
                 break
             tokens.append(token)
@@ -65,8 +65,8 @@ def load_llama_cpp(task: Task) -> Program:
                 break
         return tokens, 1 + len(drafts) if draft else len(clock.events)
 
-    described = {"device": "cpu", "file": file.name, "llama_cpp": llama_cpp.__version__}
-    return Program(answer, described)
+    facts = {"device": "cpu", "file": file.name, "llama_cpp": llama_cpp.__version__}
+    return Program(answer, facts)
 
 
 def _gguf(directory: Path) -> Path:

@@ -20,7 +20,7 @@ def load_mlx_lm(task: Task) -> Program:
     gpu_bytes = _choose_device(task.device)
     tokenizer = loader.load_tokenizer(Path(task.model))
     model, _ = loader.load_model(Path(task.model))
-    described = _set_dtype(model, task.dtype, on_gpu=bool(gpu_bytes))
+    facts = _set_dtype(model, task.dtype, on_gpu=bool(gpu_bytes))
     options: dict[str, Any] = {"max_tokens": task.max_tokens}
     if task.draft:
         options["draft_model"], _ = loader.load_model(Path(task.draft))
@@ -37,13 +37,13 @@ def load_mlx_lm(task: Task) -> Program:
         )
         tokens, rounds = [], 0
         for step in stream_generate(model, tokenizer, prompt, **options):
-            clock.known(step.generation_tokens)
+            clock.record(step.generation_tokens)
             tokens.append(step.token)
             rounds += not step.from_draft
         ends = tokenizer.eos_token_ids
         return [token for token in tokens if token not in ends], rounds
 
-    return Program(answer, described, gpu_bytes)
+    return Program(answer, facts, gpu_bytes)
 
 
 def load_mlx_vlm(task: Task) -> Program:
@@ -53,7 +53,7 @@ def load_mlx_vlm(task: Task) -> Program:
 
     gpu_bytes = _choose_device(task.device)
     model, processor = load(task.model)
-    described = _set_dtype(model, task.dtype, on_gpu=bool(gpu_bytes))
+    facts = _set_dtype(model, task.dtype, on_gpu=bool(gpu_bytes))
     options = {"max_tokens": task.max_tokens, "temperature": 0.0}
 
     def answer(question: Question, clock: Clock) -> tuple[list[int], int]:
@@ -63,12 +63,12 @@ def load_mlx_vlm(task: Task) -> Program:
         )
         tokens: list[int] = []
         for step in stream_generate(model, processor, prompt, image=images or None, **options):
-            clock.known(step.generation_tokens)
+            clock.record(step.generation_tokens)
             tokens[step.generation_tokens - 1 :] = [step.token]  # the last step may repeat one
         end = processor.tokenizer.eos_token_id
         return [token for token in tokens if token != end], len(clock.events)
 
-    return Program(answer, described, gpu_bytes)
+    return Program(answer, facts, gpu_bytes)
 
 
 def _choose_device(device: str) -> Callable[[], int] | None:

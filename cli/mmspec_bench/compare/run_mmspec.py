@@ -24,11 +24,11 @@ def load_mmspec(task: Task) -> Program:
         )
         for event in chat.send(Message("user", tuple(parts))):
             if isinstance(event, Piece):
-                clock.known(len(chat.answer.token_ids))
+                clock.record(len(chat.answer.token_ids))
         stop = engine.target.stop
         tokens = [token for token in chat.answer.token_ids if token not in stop]
         return tokens, chat.answer.statistics.rounds
 
-    described = backend.describe() | {"device": model.device, "dtype": model.dtype}
-    described |= engine.exact_fields(options.exact)
-    return Program(answer, described, None if model.device == "cpu" else backend.peak_memory)
+    facts = backend.describe() | {"device": model.device, "dtype": model.dtype}
+    facts |= engine.exact_fields(options.exact)
+    return Program(answer, facts, None if model.device == "cpu" else backend.peak_memory)

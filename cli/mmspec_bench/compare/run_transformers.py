@@ -47,8 +47,8 @@ def load_transformers(task: Task) -> Program:
         return tokens, len(clock.events)
 
     dtype, threads = str(model.dtype).removeprefix("torch."), torch.get_num_threads()
-    described = {"device": str(device), "dtype": dtype, "threads": threads}
-    return Program(answer, described, torch.cuda.max_memory_allocated)
+    facts = {"device": str(device), "dtype": dtype, "threads": threads}
+    return Program(answer, facts, torch.cuda.max_memory_allocated)
 
 
 def _network(directory: str, dtype: str, device: torch.device) -> Any:
@@ -59,8 +59,8 @@ def _network(directory: str, dtype: str, device: torch.device) -> Any:
         raise UsageError(f"transformers cannot read {directory}: it is MLX-quantized")
     kind = find_dtype(dtype, device, config.dtype)
     network: Any = AutoModelForImageTextToText if config.vision else AutoModelForCausalLM
-    loaded = network.from_pretrained(directory, dtype=kind, local_files_only=True)
-    return loaded.to(device).eval()
+    model = network.from_pretrained(directory, dtype=kind, local_files_only=True)
+    return model.to(device).eval()
 
 
 def _speculation(task: Task, device: torch.device) -> dict[str, Any]:
@@ -83,13 +83,13 @@ class _Streamer:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tokens = 0
-        self._prompted = False
+        self._has_prompt = False
 
     def put(self, ids: torch.Tensor) -> None:
         """Record the time of tokens that have reached the host."""
-        self._tokens += ids.numel() if self._prompted else 0
-        self._prompted = True
-        self._clock.known(self._tokens)
+        self._tokens += ids.numel() if self._has_prompt else 0
+        self._has_prompt = True
+        self._clock.record(self._tokens)
 
     def end(self) -> None:
         """Do nothing: no tokens are withheld."""

@@ -24,14 +24,14 @@ def load_vllm(task: Task) -> Program:
     from vllm import LLM, SamplingParams
     from vllm.platforms import current_platform
 
-    every = [question for questions in task.questions.values() for question in questions]
+    counts = [len(images_of(question)) for group in task.questions.values() for question in group]
     llm: Any = LLM(
         task.model,
         dtype=task.dtype,
         enforce_eager=current_platform.is_cpu(),
         enable_prefix_caching=False,
         mm_processor_cache_gb=0,
-        limit_mm_per_prompt={"image": max(len(images_of(question)) for question in every)},
+        limit_mm_per_prompt={"image": max(counts)},
         disable_log_stats=False,
         speculative_config=_speculation(task),
     )
@@ -46,7 +46,7 @@ def load_vllm(task: Task) -> Program:
         before = drafts()
         output = llm.chat([message], sampling, use_tqdm=False)[0]
         ids = list(output.outputs[0].token_ids)
-        clock.known(len(ids))  # vLLM's own times say when the first token was complete
+        clock.record(len(ids))  # vLLM's own times say when the first token was complete
         decoding = output.metrics.last_token_ts - output.metrics.first_token_ts
         clock.events.insert(0, (1, clock.events[-1][1] - decoding))
         rounds, end = drafts() - before, llm.get_tokenizer().eos_token_id
@@ -58,8 +58,8 @@ def load_vllm(task: Task) -> Program:
 
         return torch.cuda.max_memory_allocated()
 
-    described = {"device": current_platform.device_type, "dtype": task.dtype}
-    return Program(answer, described, device_bytes)
+    facts = {"device": current_platform.device_type, "dtype": task.dtype}
+    return Program(answer, facts, device_bytes)
 
 
 def _speculation(task: Task) -> dict[str, Any] | None:

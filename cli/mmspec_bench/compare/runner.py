@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -19,8 +19,8 @@ from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.progress import Progress
 from mmspec.ground.tokens import common_prefix
 from mmspec_bench.compare.methods import PeerMethod
-from mmspec_bench.compare.script_io import ProgramRun, Question, Task, failed
-from mmspec_bench.measure.timing import Figures, Pair, figures, rotated
+from mmspec_bench.compare.script_io import ProgramRun, Question, Task, failure
+from mmspec_bench.measure.timing import Figures, Pair, figures, rotate
 
 LIMIT_SECONDS = 1800.0
 """Seconds after which a process is stopped."""
@@ -53,6 +53,7 @@ class PeerResult:
     """How the answers agree with those of the same program's plain decoding."""
     reasons: dict[str, str]
     described: dict[str, Any]
+    """Facts on which its speed depends."""
 
 
 def question_of(prompt: Prompt, folder: Path) -> Question:
@@ -72,29 +73,34 @@ def question_of(prompt: Prompt, folder: Path) -> Question:
 
 def compare(
     methods: Sequence[PeerMethod], task: Task, turns: int, progress: Progress
-) -> list[PeerResult]:
+) -> Iterator[list[PeerResult]]:
     """Run the task with all methods in turn, `turns` times; compare each with the first method.
 
-    The order rotates.  A method that fails is not run again, and its result has the reason.
+    Yields the results so far after each process.  The order rotates.  A method that fails is not
+    run again, and its result has the reason.
     """
     runs: dict[str, list[ProgramRun]] = {method.name: [] for method in methods}
+    first = runs[methods[0].name]
+    plain = {method.program: runs[method.name] for method in reversed(methods)}
     with TemporaryDirectory() as folder:
         for turn in range(turns):
-            for method in rotated(methods, turn):
-                done = runs[method.name]
-                if done and not done[-1].replies:  # it failed
+            for method in rotate(methods, turn):
+                own_runs = runs[method.name]
+                if own_runs and not own_runs[-1].replies:  # it failed
                     continue
                 progress(f"turn {turn + 1} of {turns}: {method.name}")
                 try:
-                    done.append(run_script(method.command, own_task(method, task, folder)))
+                    own_runs.append(run_script(method.command, task_of(method, task, folder)))
                 except PeerError as error:
-                    done.append(failed(task, str(error)))
-    first = runs[methods[0].name]
-    plain = {method.program: runs[method.name] for method in reversed(methods)}
-    return [_result(m.name, runs[m.name], first, plain[m.program]) for m in methods]
+                    own_runs.append(failure(task, str(error)))
+                yield [
+                    _result(each.name, runs[each.name], first, plain[each.program])
+                    for each in methods
+                    if runs[each.name]
+                ]
 
 
-def own_task(method: PeerMethod, task: Task, folder: str) -> Task:
+def task_of(method: PeerMethod, task: Task, folder: str) -> Task:
     """The task with the method's options and its draft, if any, in a layout that it can read.
 
     folder: for exported heads, which all turns share.  Raises PeerError if there is no such draft.
@@ -118,7 +124,7 @@ def run_script(command: Sequence[str], task: Task) -> ProgramRun:
     try:
         process = subprocess.run(
             command,
-            input=json.dumps(asdict(task) | {"started": time()}),
+            input=json.dumps(asdict(task) | {"start": time()}),
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -155,23 +161,22 @@ def _result(
         name,
         median(starts) if starts else None,
         max(run.peak_bytes for run in runs),
-        {label: figures(name, _paired(label, runs, first)) for label in labels},
-        {label: _agreement(_paired(label, runs, plain)) for label in labels},
+        {label: figures(name, _pairs(label, runs, first)) for label in labels},
+        {label: _agreement(_pairs(label, runs, plain)) for label in labels},
         reasons,
-        runs[0].described,
+        runs[0].facts,
     )
 
 
 def _agreement(pairs: Sequence[Pair]) -> Agreement:
-    both = [(one.tokens, other.tokens) for one, other in pairs if other]
-    places = [common_prefix(*tokens) for tokens in both if tokens[0] != tokens[1]]
-    return Agreement(len(both), len(both) - len(places), min(places, default=None))
+    answers = [(own.tokens, plain.tokens) for own, plain in pairs if plain]
+    places = [common_prefix(*tokens) for tokens in answers if tokens[0] != tokens[1]]
+    return Agreement(len(answers), len(answers) - len(places), min(places, default=None))
 
 
-def _paired(label: str, runs: Sequence[ProgramRun], others: Sequence[ProgramRun]) -> list[Pair]:
+def _pairs(label: str, runs: Sequence[ProgramRun], others: Sequence[ProgramRun]) -> list[Pair]:
     """Each answer, and the others' to the same question in the same turn."""
     pairs = list[Pair]()
     for run, other in zip_longest(runs, others[: len(runs)]):
-        theirs = other.replies.get(label, ()) if other else ()
-        pairs += zip_longest(run.replies[label], theirs)
+        pairs += zip_longest(run.replies[label], other.replies.get(label, ()) if other else ())
     return pairs

@@ -33,7 +33,7 @@ class Task:
     max_tokens: int
     questions: dict[str, list[Question]]
     """Questions by set; each is asked in a new conversation and answered greedily."""
-    started: float = 0.0
+    start: float = 0.0
     """Start of the process, as seconds of `time()`."""
 
 
@@ -47,10 +47,10 @@ class ProgramRun:
     replies: dict[str, list[Timing]]
     reasons: dict[str, str]
     """Why a set of questions was not answered, by the set's name."""
-    described: dict[str, Any]
+    facts: dict[str, Any]
 
 
-def failed(task: Task, reason: str) -> ProgramRun:
+def failure(task: Task, reason: str) -> ProgramRun:
     """The report of a process that could not answer any set."""
     return ProgramRun(None, 0, {}, dict.fromkeys(task.questions, reason), {})
 
@@ -59,17 +59,17 @@ class Clock:
     """Records when each part of an answer was complete."""
 
     def __init__(self) -> None:
-        self._started = perf_counter()
+        self._start = perf_counter()
         self.events: list[tuple[int, float]] = []
         """At each event, the number of complete tokens and the seconds since the question.
 
         The time before the first event includes pixels, the tower and the prefill.
         """
 
-    def known(self, tokens: int) -> None:
+    def record(self, tokens: int) -> None:
         """Record that `tokens` tokens of the answer are complete."""
         if tokens > (self.events[-1][0] if self.events else 0):
-            self.events.append((tokens, perf_counter() - self._started))
+            self.events.append((tokens, perf_counter() - self._start))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Program:
 
     answer: Callable[[Question, Clock], tuple[list[int], int]]
     """Answers from cold caches; returns tokens without a stop token, and target forwards."""
-    described: dict[str, Any]
+    facts: dict[str, Any]
     """Device, precision and other facts on which its speed depends."""
     device_bytes: Callable[[], int] | None = None
     """Function that returns the most bytes in use at once by the device's counter, if it has one;
@@ -95,30 +95,30 @@ def main() -> None:
     try:
         report = _report(getattr(import_module(f"{__package__}.{module}"), name)(task), task)
     except Exception as error:  # noqa: BLE001 - whatever another project raises is its reason
-        report = failed(task, _reason(error))
+        report = failure(task, _reason(error))
     sys.stdout.write(f"\n{json.dumps(asdict(report))}\n")
 
 
 def _report(program: Program, task: Task) -> ProgramRun:
     """Answer every set once after a warm-up; one that cannot be answered has its reason."""
-    loaded, start_seconds = time() - task.started, None
+    load_seconds, start_seconds = time() - task.start, None
     replies: dict[str, list[Timing]] = {}
     reasons: dict[str, str] = {}
     for label, questions in task.questions.items():
         try:
-            warm_up = _timed(program, questions[0])
-            start_seconds = start_seconds or loaded + warm_up.first_token_seconds
-            replies[label] = [_timed(program, question) for question in questions]
+            warm_up = _time_answer(program, questions[0])
+            start_seconds = start_seconds or load_seconds + warm_up.first_token_seconds
+            replies[label] = [_time_answer(program, question) for question in questions]
         except Exception as error:  # noqa: BLE001 - a set that it cannot answer stops no other
             reasons[label] = _reason(error)
     from mmspec.diagnostics.provenance import versions  # after the start-up, which is measured
 
     peak_bytes = (program.device_bytes and program.device_bytes()) or process_peak()
-    described = program.described | {"versions": versions()}
-    return ProgramRun(start_seconds, peak_bytes, replies, reasons, described)
+    facts = program.facts | {"versions": versions()}
+    return ProgramRun(start_seconds, peak_bytes, replies, reasons, facts)
 
 
-def _timed(program: Program, question: Question) -> Timing:
+def _time_answer(program: Program, question: Question) -> Timing:
     """Answer once; speed counts what came after the first tokens."""
     clock = Clock()
     tokens, rounds = program.answer(question, clock)

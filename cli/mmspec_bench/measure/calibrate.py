@@ -47,7 +47,7 @@ Costs = dict[tuple[str, int, int], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurement:
     """A calibration, and whether other programs disturbed it."""
 
     calibration: Calibration
@@ -63,7 +63,7 @@ class Measured:
 
 def calibrate(
     engine: Engine, progress: Progress, repeats: int = 4, *, exact: str = "auto"
-) -> Measured:
+) -> Measurement:
     """Time target forwards over each of ROWS, drafted tokens and levels with 1 to all branches.
 
     They are timed at each of CONTEXTS for which the models have positions; in place of a first one
@@ -74,47 +74,47 @@ def calibrate(
 
     exact: a mode of `--exact`; the target's forwards have the rows that it gives.
     """
-    rows, started = engine.exact_rows(exact), stopwatch()
+    rows, start = engine.exact_rows(exact), stopwatch()
     target = engine.target.model.open_target(GREEDY, rows)
     specs = branch_draftings(engine)
-    drafters = [_opened(engine, spec, target) for spec in specs]
-    both: tuple[Costs, Costs] = {}, {}
+    drafters = [_open(engine, spec, target) for spec in specs]
+    halves: tuple[Costs, Costs] = {}, {}
     positions = engine.target.model.config.text.max_position_embeddings
     for context in sorted({min(context, positions - ROOM) for context in CONTEXTS}):
         progress(Notice(f"measuring after {context} tokens"))  # takes minutes, also in a pipe
         target.extend(Segment([[TOKEN] * (context - target.length)]))
         with draft_errors(specs[0] if specs else PLAIN.spec):
-            drafters = [drafter for drafter in drafters if _extended(drafter, context)]
+            drafters = [drafter for drafter in drafters if _extend(drafter, context)]
             sequences = _Sequences(engine, target, [each.drafter for each in drafters])
             times = sequences.repetitions(repeats)
-            for each in both:
-                each.update(sequences.costs(times))
+            for costs in halves:
+                costs.update(sequences.costs(times))
         on_cpu = engine.target.model.device == "cpu"
-        measured = _joined(*both, share_between(started, stopwatch()) if on_cpu else None)
-        if measured.problem:
+        measurement = _join(*halves, share_between(start, stopwatch()) if on_cpu else None)
+        if measurement.problem:
             break
-    return measured
+    return measurement
 
 
-def _joined(first: Costs, second: Costs, share: float | None) -> Measured:
+def _join(first: Costs, second: Costs, share: float | None) -> Measurement:
     """The means of two measurements, and how well they agree."""
     pairs = {key: (seconds, second[key]) for key, seconds in first.items()}
     curves: dict[str, dict[int, dict[int, float]]] = {}
     for (curve, context, number), pair in pairs.items():
         curves.setdefault(curve, {}).setdefault(context, {})[number] = mean(pair)
-    return Measured(Calibration(**curves), Steadiness(share, usual_ratio(pairs.values())))
+    return Measurement(Calibration(**curves), Steadiness(share, usual_ratio(pairs.values())))
 
 
-def _opened(engine: Engine, spec: str, target: Target) -> OpenDrafter:
+def _open(engine: Engine, spec: str, target: Target) -> OpenDrafter:
     options = Options(drafting=spec, tree=None if engine.recurrent else Tree())
     return open_drafter(engine, options, drafting_for(engine, options), target)
 
 
-def _extended(opened: OpenDrafter, context: int) -> bool:
+def _extend(drafter: OpenDrafter, context: int) -> bool:
     """Extend to `context` tokens; False if the draft has no room for the longest chain there."""
-    segment = Segment([[TOKEN] * (context - opened.drafter.length)])
-    opened.drafter.extend([segment] * len(opened.drafting.branches))
-    room = opened.room()
+    segment = Segment([[TOKEN] * (context - drafter.drafter.length)])
+    drafter.drafter.extend([segment] * len(drafter.drafting.branches))
+    room = drafter.room()
     return room is None or room >= MAX_AUTO_GAMMA
 
 
@@ -142,7 +142,7 @@ class _Sequences:
         forwards, tokens = self._steps(ROWS, LONGEST, repeats)
         _, firsts = self._steps((), Plan(1, nodes=1), repeats)
         levels = [] if self.engine.recurrent else self._steps((), Plan(LEVELS), repeats)[1]
-        costs = {("target", context, rows): each for rows, each in zip(ROWS, forwards, strict=True)}
+        costs = {("target", context, n): cost for n, cost in zip(ROWS, forwards, strict=True)}
         for branches, (token, first) in enumerate(zip(tokens, firsts, strict=True), start=1):
             costs["first", context, branches] = first
             costs["draft", context, branches] = max(MAX_AUTO_GAMMA * token - first, token) / more
@@ -160,35 +160,36 @@ class _Sequences:
         drafts = [drafter.draft(plan, NO_NOISE) for drafter in self.drafters]
 
         def once() -> list[float]:
-            forwards, drafted = [], []
+            forwards, levels = [], []
             for count, drafter in zip_longest(rows, self.drafters):
                 forwards += [self._forward_seconds(count, plan)] if count else []
-                drafted += [self._draft_seconds(drafter, plan)] if drafter else []
-            return forwards + drafted
+                levels += [self._draft_seconds(drafter, plan)] if drafter else []
+            return forwards + levels
 
         once()  # warms up
         passes = [once() for _ in range(repeats)]
-        seconds = [median(column) for column in zip(*passes, strict=True)]
+        times = [median(column) for column in zip(*passes, strict=True)]
         depths = [draft.depth if draft else plan.gamma for draft in drafts]
-        levels = zip(seconds[len(rows) :], depths, strict=True)
-        return seconds[: len(rows)], [whole / depth for whole, depth in levels]
+        pairs = zip(times[len(rows) :], depths, strict=True)
+        return times[: len(rows)], [seconds / depth for seconds, depth in pairs]
 
     def _forward_seconds(self, count: int, plan: Plan) -> float:
         """Seconds of a forward over `count` rows; without a draft they hold arbitrary tokens."""
         is_chain = count <= plan.gamma + 1
         drafters = self.drafters[:1] if is_chain else []
 
-        def drafted() -> Draft | None:
+        def propose() -> Draft | None:
             if count == 1:
                 return None
-            own = [each.draft(Plan(count - 1, nodes=count - 1), NO_NOISE) for each in drafters]
-            # A head may draft fewer tokens.
-            whole = [draft for draft in own if draft and draft.size == count - 1]
-            return whole[0] if whole else HostDraft([0] * (count - 1))
+            for drafter in drafters:
+                draft = drafter.draft(Plan(count - 1, nodes=count - 1), NO_NOISE)
+                if draft and draft.size == count - 1:  # a head may draft fewer tokens
+                    return draft
+            return HostDraft([0] * (count - 1))
 
         if is_chain:  # large forwards take long, and what was before them matters little
-            self._settle(drafted)
-        draft = drafted()
+            self._settle(propose)
+        draft = propose()
         return seconds_of(self.engine, lambda: self.target.verify(draft, NO_NOISE))
 
     def _draft_seconds(self, drafter: Drafter, plan: Plan) -> float:
@@ -196,10 +197,10 @@ class _Sequences:
         self._settle(lambda: drafter.draft(plan, NO_NOISE))
         return seconds_of(self.engine, lambda: drafter.draft(plan, NO_NOISE))
 
-    def _settle(self, drafted: Callable[[], Draft | None]) -> None:
+    def _settle(self, propose: Callable[[], Draft | None]) -> None:
         """Two such rounds, so that the processor's caches are as in an answer."""
         for _ in range(2):
-            self.target.verify(drafted(), NO_NOISE)
+            self.target.verify(propose(), NO_NOISE)
 
 
 def branch_draftings(engine: Engine) -> list[str]:
@@ -210,7 +211,7 @@ def branch_draftings(engine: Engine) -> list[str]:
         return []
     sees = engine.draft.model.config.vision is not None
     able = {"M": sees, "T": True, "C": engine.captioner, "P": sees}
-    letters = [letter for letter, can in able.items() if can]
+    letters = [letter for letter, is_able in able.items() if is_able]
     most = 1 if engine.draft.model.config.text.delta_net else len(letters)
     return ["".join(letters[: count + 1]) for count in range(most)]
 
@@ -218,7 +219,7 @@ def branch_draftings(engine: Engine) -> list[str]:
 def seconds_of(engine: Engine, call: Callable[[], object]) -> float:
     """Seconds of a call and all work that it enqueues, after earlier work is done."""
     engine.backend.synchronize()
-    started = perf_counter()
+    start = perf_counter()
     call()
     engine.backend.synchronize()
-    return perf_counter() - started
+    return perf_counter() - start

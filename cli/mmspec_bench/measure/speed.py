@@ -8,14 +8,14 @@ from mmspec.chat.options import Options
 from mmspec.diagnostics.prompts import Prompt
 from mmspec.diagnostics.single_turn import answer_once
 from mmspec.ground.progress import Progress
-from mmspec_bench.measure.timing import Figures, Timing, figures, rotated
+from mmspec_bench.measure.timing import Figures, Timing, figures, rotate
 
 
-def timed(engine: Engine, options: Options, prompt: Prompt) -> Timing:
+def time_answer(engine: Engine, options: Options, prompt: Prompt) -> Timing:
     """Answer in a new conversation by this project's loop, timed by its own clocks."""
     answer = answer_once(engine, prompt.message, options)
     statistics, token_ids = answer.statistics, answer.token_ids
-    before = sum(statistics.seconds[stage] for stage in ("vision", "caption", "prefill"))
+    prefill = sum(statistics.seconds[stage] for stage in ("vision", "caption", "prefill"))
     first = sum(each.draft_seconds + each.verify_seconds for each in answer.rounds[:1])
     return Timing(
         [token for token in token_ids if token not in engine.target.stop],
@@ -23,7 +23,7 @@ def timed(engine: Engine, options: Options, prompt: Prompt) -> Timing:
         statistics.rounds,
         len(token_ids),
         statistics.seconds["decode"],
-        before + first,
+        prefill + first,
         statistics.depth,
         statistics.accepted,
         statistics.peak_memory_bytes,
@@ -46,13 +46,13 @@ def measure(
         answer(prompts[0])
     timings: dict[str, list[Timing]] = {name: [] for name in methods}
     for turn, (repeat, prompt) in enumerate(product(range(repeats), prompts)):
-        for name in rotated([*methods], turn):
+        for name in rotate([*methods], turn):
             progress(f"repetition {repeat + 1} of {repeats}: {prompt.name}, {name}")
             timings[name].append(methods[name](prompt))
         yield {name: [*each] for name, each in timings.items()}
 
 
-def compared(timings: Mapping[str, Sequence[Timing]]) -> list[Figures]:
+def compare_timings(timings: Mapping[str, Sequence[Timing]]) -> list[Figures]:
     """The figures of all methods, beside the first, which is the plain one."""
     first = next(iter(timings.values()))
     return [figures(name, [*zip(each, first, strict=True)]) for name, each in timings.items()]

@@ -52,10 +52,10 @@ def busy_already() -> str:
 
 def watch(device: str) -> Callable[[], str]:
     """Begin to watch a measurement on a device; the result is a line if programs disturbed it."""
-    started = stopwatch()
+    start = stopwatch()
 
     def line() -> str:
-        share = share_between(started, stopwatch()) if device == "cpu" else None
+        share = share_between(start, stopwatch()) if device == "cpu" else None
         problem = Steadiness(share, ratio=1.0).problem
         return f"The machine was busy: {problem}." if problem else ""
 

@@ -14,7 +14,7 @@ class Timing:
 
     tokens: list[int]
     """Token ids of the answer, without a stop token."""
-    generated: int
+    token_count: int
     """Number of tokens, including a stop token."""
     rounds: int
     """Number of target forwards after the prefill."""
@@ -49,8 +49,8 @@ class Spread:
     @classmethod
     def of(cls, values: Sequence[float]) -> "Spread":
         """Median and range of `values`, not counting those of 0; all 0 if nothing is left."""
-        measured = [value for value in values if value] or [0.0]
-        return cls(median(measured), min(measured), max(measured))
+        numbers = [value for value in values if value] or [0.0]
+        return cls(median(numbers), min(numbers), max(numbers))
 
     def text(self, digits: int) -> str:
         """The spread as text, with `digits` decimals: `2.10 [1.95..2.30]`, `2.10` if all agree."""
@@ -84,16 +84,16 @@ class Figures:
 def figures(name: str, pairs: Sequence[Pair]) -> Figures:
     """What one method's timings come to, beside the first method's."""
     timings = [timing for timing, _ in pairs]
-    both = [(timing, first) for timing, first in pairs if first and first.timed_tokens]
+    common = [(timing, first) for timing, first in pairs if first and first.timed_tokens]
     depth = sum(timing.depth for timing in timings)
-    plain = overall([first for _, first in both])
+    plain = overall([first for _, first in common])
     return Figures(
         name,
         Spread.of([timing.tokens_per_second for timing in timings]),
-        Spread.of([timing.tokens_per_second / first.tokens_per_second for timing, first in both]),
-        overall([timing for timing, _ in both]) / plain if plain else 0.0,
+        Spread.of([timing.tokens_per_second / first.tokens_per_second for timing, first in common]),
+        overall([timing for timing, _ in common]) / plain if plain else 0.0,
         Spread.of([timing.first_token_seconds for timing in timings]),
-        sum(timing.generated for timing in timings) / sum(timing.rounds for timing in timings),
+        sum(timing.token_count for timing in timings) / sum(timing.rounds for timing in timings),
         sum(timing.accepted for timing in timings) / depth if depth else 0.0,
         sum(first is not None and timing.tokens == first.tokens for timing, first in pairs),
         len(pairs),
@@ -107,7 +107,7 @@ def overall(timings: Sequence[Timing]) -> float:
     return sum(timing.timed_tokens for timing in timings) / seconds if seconds else 0.0
 
 
-def rotated(items: Sequence[T], by: int) -> list[T]:
+def rotate(items: Sequence[T], by: int) -> list[T]:
     """The items, starting at index `by`, wrapped around."""
     start = by % len(items)
     return [*items[start:], *items[:start]]

@@ -114,15 +114,19 @@ def read_run(*folders: Path) -> BenchRun:
     if not rows:
         raise UsageError(f"{folders[0] / ROWS} has no rows: no sample was answered")
     methods = {row.method for row in rows.values()}
-    answered = {row.sample for row in rows.values()}
-    skipped = [one for each in provenances for one in each["skipped"]]
-    skipped = [one for one in skipped if one.get("sample") not in answered]
+    samples = {row.sample for row in rows.values()}
+    omissions = [
+        entry
+        for provenance in provenances
+        for entry in provenance["skipped"]
+        if entry.get("sample") not in samples
+    ]
     problems = dict.fromkeys(each.get("problem") for each in provenances)
     return BenchRun(
         sorted(rows.values(), key=lambda row: order.index(row.method)),
         [name for name in order if name in methods],
         [*tasks],
-        settings | {"skipped": skipped, "problem": "; ".join(filter(None, problems))},
+        settings | {"skipped": omissions, "problem": "; ".join(filter(None, problems))},
     )
 
 

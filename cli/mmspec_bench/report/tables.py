@@ -40,7 +40,7 @@ FEW_SAMPLES = 20
 def _of_measures(
     title: str, columns: Sequence[Column], summaries: Sequence[Summary], note: str
 ) -> Table:
-    cells = [tuple(shown(line[name]) for _, name, shown in columns) for line in summaries]
+    cells = [tuple(show(line[name]) for _, name, show in columns) for line in summaries]
     return Table(title, [heading for heading, _, _ in columns], cells, note)
 
 
@@ -61,8 +61,8 @@ def by_images(run: BenchRun) -> Table:
     counts = sorted({row.images for row in run.rows})
 
     def cell(name: str, count: int) -> str:
-        own = (row for row in run.of(name) if row.images == count)
-        _, value, low, high = metrics.tokens_per_round(own)
+        rows = (row for row in run.of(name) if row.images == count)
+        _, value, low, high = metrics.tokens_per_round(rows)
         return positive(value) + ("" if low is None else f" [{low:.2f}..{high:.2f}]")
 
     lines = [(name, *(cell(name, count) for count in counts)) for name in run.drafting]
@@ -150,8 +150,8 @@ def title(run: BenchRun) -> str:
     tasks, methods = counted(len(run.tasks), "task"), counted(len(run.methods), "method")
     absent = len(run.settings["skipped"])
     left_out = f" {counted(absent, 'sample')} left out, as {PROVENANCE} says." if absent else ""
-    repeated = " The target repeats given answers: no seconds are shown." if run.is_replay else ""
-    return f"{place}: {questions} of {tasks}, {methods}.{left_out}{repeated}"
+    note = " The target repeats given answers: no seconds are shown." if run.is_replay else ""
+    return f"{place}: {questions} of {tasks}, {methods}.{left_out}{note}"
 
 
 def report_tables(run: BenchRun, lines: Sequence[Summary]) -> list[Table]:

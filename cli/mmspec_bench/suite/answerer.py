@@ -27,8 +27,8 @@ DECIMALS = 7
 """Number of decimals of the seconds in a row, the precision of clocks."""
 
 
-class Answered(NamedTuple):
-    """A conversation, and all that is known of its answers."""
+class Transcript(NamedTuple):
+    """A conversation, with its answers."""
 
     turns: Sequence[Turn]
     answers: list[Answer]
@@ -44,12 +44,12 @@ class Answerer:
     drafted_share: float
     """Parameters read for a drafted token over the target's; 0 without a model."""
 
-    def answered(self, questions: Sequence[Message]) -> Answered:
+    def answer(self, questions: Sequence[Message]) -> Transcript:
         """Answer all questions of a new conversation; raises ContextError if one does not fit."""
         self.engine.forget()
         chat = self.engine.chat(self.options)
         answers = [chat.send(question).finish() for question in questions]
-        return Answered(chat.conversation.turns, answers)
+        return Transcript(chat.conversation.turns, answers)
 
     def with_memory(self) -> "Answerer":
         """The answerer, whose lookup finds places in its answers to earlier samples too."""
@@ -68,12 +68,12 @@ def open_answerer(method: Method, engine: Engine, options: Options) -> Answerer:
 
 
 def answer_row(
-    sample: SuiteSample, turn: int, answerer: Answerer, own: Answered, plain: Answered | None
+    sample: SuiteSample, turn: int, answerer: Answerer, own: Transcript, plain: Transcript | None
 ) -> AnswerRow:
     """The row of one answer; plain: the conversation decoded plainly, if it was."""
     answer, engine = own.answers[turn], answerer.engine
     statistics = answer.statistics
-    pictures = [each.digest for said in own.turns[: turn + 1] for each in said.pictures]
+    pictures = [picture.digest for each in own.turns[: turn + 1] for picture in each.pictures]
     row = AnswerRow(
         sample=sample.name,
         task=sample.task,
@@ -98,12 +98,12 @@ def answer_row(
     if before != plain.turns[:turn]:
         return replace(row, notes=[*row.notes, "not compared: an earlier answer differs"])
     options, answers = answerer.options, (plain.answers[turn], answer)
-    found = first_divergence(engine, question, *answers, options, before)
-    if found is None:
+    divergence = first_divergence(engine, question, *answers, options, before)
+    if divergence is None:
         return replace(row, identical=True)
-    outcome = found.outcome(near_tie(engine, options))
-    divergence = RowDivergence(position=found.position, margin=found.gap, outcome=outcome)
-    return replace(row, identical=False, divergence=divergence)
+    outcome = divergence.outcome(near_tie(engine, options))
+    entry = RowDivergence(position=divergence.position, margin=divergence.gap, outcome=outcome)
+    return replace(row, identical=False, divergence=entry)
 
 
 def _round_row(round_: Round) -> RoundRow:

@@ -42,7 +42,7 @@ class Method:
     """One method of answering: its name in the rows, and the decoding options that it sets."""
 
     name: str
-    own: dict[str, Any]
+    settings: dict[str, Any]
     """Its decoding options, by their names in `Options`; `drafting` is among them."""
     draft: str = ""
     """The name of the draft that it asks for; empty if it asks for none."""
@@ -50,11 +50,11 @@ class Method:
     @property
     def drafting(self) -> str:
         """The value of --drafting: letters, a head's kind, 'lookup' or 'none'."""
-        return str(self.own["drafting"])
+        return str(self.settings["drafting"])
 
     def options(self, run: Options) -> Options:
         """The options of this method; those that no method sets come from `run`."""
-        return replace(run, **self.own)
+        return replace(run, **self.settings)
 
 
 def read_methods(text: str) -> list[Method]:
@@ -109,26 +109,26 @@ def _read(word: str) -> Method:
             "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, adaptive:tree:LETTERS, a head's kind, "
             f"any of these with {AND_LOOKUP} or @DRAFT, {', '.join(UNLETTERED)}"
         )
-    own: dict[str, Any] = {"tree": _tree(word, match["tree"])}
+    settings: dict[str, Any] = {"tree": _tree(word, match["tree"])}
     if not has_letters:
         if match["adaptive"] or match["weights"] or match["rule"]:
             raise UsageError(
                 f"--methods: {word!r}: {kind} has one view: give {kind} or tree:{kind}"
             )
         kind = LOOKUP.spec if kind in UNLETTERED else kind + beside
-        return Method(word[: match.start("letters")].lower() + kind, own | {"drafting": kind})
-    own["drafting"] = "".join(read_letters(re.sub(r"\d", "", match["letters"]))) + beside
+        return Method(word[: match.start("letters")].lower() + kind, settings | {"drafting": kind})
+    settings["drafting"] = "".join(read_letters(re.sub(r"\d", "", match["letters"]))) + beside
     if pool := re.search(r"\d+", match["letters"]):
-        own["pool"] = int(pool[0])
+        settings["pool"] = int(pool[0])
     if match["adaptive"]:
-        own["adaptive"] = True
+        settings["adaptive"] = True
     if match["weights"]:
-        own["weights"] = tuple(map(float, match["weights"].split(",")))
+        settings["weights"] = tuple(map(float, match["weights"].split(",")))
     if match["rule"]:
-        own["overflow"] = match["rule"].lower()
-    Options(**own)  # refuses what no models can do, before any are loaded
+        settings["overflow"] = match["rule"].lower()
+    Options(**settings)  # refuses what no models can do, before any are loaded
     name = _name(word.removesuffix(match["lookup"] or ""), match.start("letters"))
-    return Method(name + beside, own)
+    return Method(name + beside, settings)
 
 
 def _name(word: str, start: int) -> str:

@@ -24,7 +24,7 @@ Summary = dict[str, Any]
 
 def summarise(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow]) -> Summary:
     """All measures of one method's rows; speed-ups over the questions that `plain` answered too."""
-    compared = [row.identical for row in rows if row.identical is not None]
+    comparisons = [row.identical for row in rows if row.identical is not None]
     rounds = [round_ for row in rows for round_ in row.rounds]
     accepted = sum(round_.accepted for round_ in rounds)
     return {
@@ -42,7 +42,7 @@ def summarise(rows: Sequence[AnswerRow], plain: Sequence[AnswerRow]) -> Summary:
         "tokens_per_second": throughput(rows),
         "tokens_per_second_p50": median(throughput([row]) for row in rows) if rows else 0.0,
         "speed_up_paired": speed_up(rows, plain),
-        "identical": mean(compared) if compared else None,
+        "identical": mean(comparisons) if comparisons else None,
         "peak_memory_bytes": max((row.peak_memory_bytes for row in rows), default=0),
     }
 
@@ -85,8 +85,8 @@ def acceptance_by_position(rows: Iterable[AnswerRow]) -> list[float]:
     rounds = [round_ for row in rows for round_ in row.rounds]
     shares = []
     for i in range(1, max((round_.depth for round_ in rounds), default=0) + 1):
-        reached = [round_ for round_ in rounds if round_.depth >= i]
-        shares.append(ratio(sum(round_.accepted >= i for round_ in reached), len(reached)))
+        deep_rounds = [round_ for round_ in rounds if round_.depth >= i]
+        shares.append(ratio(sum(round_.accepted >= i for round_ in deep_rounds), len(deep_rounds)))
     return shares
 
 
@@ -127,8 +127,8 @@ def difference(rows: Iterable[AnswerRow], others: Iterable[AnswerRow]) -> Interv
 
 def tokens_per_round(rows: Iterable[AnswerRow]) -> Interval:
     """Tokens per round over all rounds; 0 without any."""
-    found = _interval([*_by_sample(rows).values()], _quotient)
-    return found or Interval(0, 0.0, None, None)
+    interval = _interval([*_by_sample(rows).values()], _quotient)
+    return interval or Interval(0, 0.0, None, None)
 
 
 def _interval(

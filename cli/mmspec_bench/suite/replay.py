@@ -96,12 +96,12 @@ def with_answers(
 def _questions(sample: SuiteSample, answers: Answers, target: LoadedModel) -> tuple[Message, ...]:
     """Read a sample and prepare the target for it; raises UsageError where an answer is missing."""
     questions = sample.read()
-    known = answers.get(sample.name.rpartition("/")[2], ())
-    if len(known) < len(questions):
-        raise UsageError(f"--target-answers: {len(known)} of {len(questions)} answers are there")
+    texts = answers.get(sample.name.rpartition("/")[2], ())
+    if len(texts) < len(questions):
+        raise UsageError(f"--target-answers: {len(texts)} of {len(questions)} answers are there")
     turns = [
         Turn(question, answer_ids(text, target.template, target.tokenizer), text)
-        for question, text in zip(questions, known, strict=False)
+        for question, text in zip(questions, texts, strict=False)
     ]
     model = target.model
     assert isinstance(model, ReplayModel), "only --target-answers gives samples answers"

@@ -99,12 +99,12 @@ class ReplayTarget:
 
     def verify(self, draft: Draft | None, noise: Noise) -> Verdict:  # noqa: ARG002
         """The answer's token at the depth of every node; raises UsageError without an answer."""
-        rest = self._rest()
+        tokens = self._next_tokens()
         drafted, parents = _nodes(draft)
         depths = [0]
         for parent in parents:
             depths.append(depths[parent + 1] + 1)
-        best = [rest[min(depth, len(rest) - 1)] for depth in depths]
+        best = [tokens[min(depth, len(tokens) - 1)] for depth in depths]
         self._verdict = Verdict(drafted, parents, best)
         return self._verdict
 
@@ -117,12 +117,12 @@ class ReplayTarget:
         "give hidden states, which this draft reads: draft by lookup or a text model"
     )
 
-    def _rest(self) -> list[int]:
+    def _next_tokens(self) -> list[int]:
         """The tokens that follow the sequence, the stop token last."""
         for sequence, tokens in self._model.replies:
-            said = self._sequence[len(sequence) :]
-            if self._sequence[: len(sequence)] == sequence and tokens[: len(said)] == said:
-                return tokens[len(said) :] or tokens[-1:]
+            reply = self._sequence[len(sequence) :]
+            if self._sequence[: len(sequence)] == sequence and tokens[: len(reply)] == reply:
+                return tokens[len(reply) :] or tokens[-1:]
         return _refusal("answer this prompt: no answer to it was given")()
 
 

@@ -102,10 +102,10 @@ def read_rows(file: Path) -> list[AnswerRow]:
         text = file.read_text(encoding="utf-8", errors="replace")
     complete, _, _rest = text.rpartition("\n")
     rows = typed_lines(AnswerRow, complete.split("\n"), file, "; delete the line to go on")
-    return [_checked(row, f"{file}:{number}") for number, row in rows]
+    return [_check(row, f"{file}:{number}") for number, row in rows]
 
 
-def _checked(row: AnswerRow, where: str) -> AnswerRow:
+def _check(row: AnswerRow, where: str) -> AnswerRow:
     if "decode" not in row.seconds:
         raise UsageError(f"{where}: seconds.decode is missing")
     for number, round_ in enumerate(row.rounds):

@@ -73,7 +73,7 @@ class _Target(TypedDict):
 
 
 class _Provenance(TypedDict):
-    """The entries of `provenance.json` that are read again; others are only shown."""
+    """The entries of `provenance.json` that are read again; no program needs the others."""
 
     methods: list[str]
     models: _Target
@@ -92,7 +92,7 @@ SHARED = (
 
 `--exact auto` may find another thing later: what it found counts.
 """
-FIXED = (*SHARED, "shard", "platform", "processor", "threads")
+RESUME_ENTRIES = (*SHARED, "shard", "platform", "processor", "threads")
 """Entries that must not change when a run goes on."""
 
 
@@ -103,7 +103,7 @@ def description(settings: SuiteSettings, engines: Sequence[Engine]) -> dict[str,
     models |= {f"draft {n}": other.drafts for n, other in enumerate(engines[1:], start=2)}
     return provenance([engine.backend]) | {
         **asdict(settings),
-        "models": {role: _model(loaded) for role, loaded in models.items()},
+        "models": {role: _model(model) for role, model in models.items()},
         "backend": engine.backend.name,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
@@ -114,11 +114,11 @@ def description(settings: SuiteSettings, engines: Sequence[Engine]) -> dict[str,
     }
 
 
-def _model(loaded: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
-    if loaded is None:
+def _model(model: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
+    if model is None:
         return None
-    digest = loaded.directory and shape_digest(loaded.directory) + content_digest(loaded.directory)
-    return {"name": loaded.name, "digest": digest}
+    digest = model.directory and shape_digest(model.directory) + content_digest(model.directory)
+    return {"name": model.name, "digest": digest}
 
 
 def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[AnswerRow]:
@@ -141,18 +141,18 @@ def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[
         )
     earlier = read_provenance(folder)
     now = json.loads(json.dumps(entries))  # as it would be read: tuples as lists
-    for name in FIXED:
+    for name in RESUME_ENTRIES:
         if earlier.get(name) != now[name]:
             raise UsageError(
-                f"--resume: {folder} was run with {name} {_shown(earlier.get(name))}, and this is "
-                f"{_shown(now[name])}: give what it was, or choose another --out"
+                f"--resume: {folder} was run with {name} {_text(earlier.get(name))}, and this is "
+                f"{_text(now[name])}: give what it was, or choose another --out"
             )
-    again = {name: entries[name] for name in ("command", "commit", "date", "versions")}
-    update_provenance(folder, resumed=[*earlier["resumed"], again])
+    entry = {name: entries[name] for name in ("command", "commit", "date", "versions")}
+    update_provenance(folder, resumed=[*earlier["resumed"], entry])
     return read_rows(folder / ROWS) if (folder / ROWS).exists() else []
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return ",".join(value) if isinstance(value, list) else json.dumps(value)
 
 

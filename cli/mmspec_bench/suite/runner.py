@@ -11,7 +11,7 @@ from mmspec.ground.errors import MmspecError, UsageError
 from mmspec.ground.output_files import replace_text
 from mmspec.ground.progress import Progress
 from mmspec.prompt.conversation import Message
-from mmspec_bench.measure.timing import rotated
+from mmspec_bench.measure.timing import rotate
 from mmspec_bench.suite.answerer import Answerer, answer_row, open_answerer
 from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method
@@ -37,11 +37,11 @@ class Runner:
     note_skipped: Progress | None = None
     """Shows each broken sample, which is recorded; None raises the sample's error."""
 
-    def run(self, done: Sequence[AnswerRow]) -> Iterator[list[AnswerRow]]:
-        """Answer every sample that has no row in `done`; yield its rows once they are on disk."""
-        finished = {row.sample for row in done}
+    def run(self, old_rows: Sequence[AnswerRow]) -> Iterator[list[AnswerRow]]:
+        """Answer every sample without `old_rows`; yield its rows once they are on disk."""
+        names = {row.sample for row in old_rows}
         for place, sample in enumerate(self.samples):
-            if sample.name in finished:
+            if sample.name in names:
                 continue
             try:
                 rows = self._rows(place, sample, sample.read())
@@ -85,7 +85,7 @@ class Runner:
             try:
                 questions = sample.read()
                 for answerer in self.answerers:
-                    answerer.answered(questions)
+                    answerer.answer(questions)
             except MmspecError:
                 continue
             return
@@ -93,8 +93,8 @@ class Runner:
     def _rows(
         self, place: int, sample: SuiteSample, questions: Sequence[Message]
     ) -> list[AnswerRow]:
-        order = rotated(self.answerers, place)
-        every = {answerer.method.name: answerer.answered(questions) for answerer in order}
+        order = rotate(self.answerers, place)
+        every = {answerer.method.name: answerer.answer(questions) for answerer in order}
         return [
             answer_row(sample, turn, answerer, every[answerer.method.name], every.get(PLAIN))
             for answerer in order
@@ -131,10 +131,10 @@ def prepare(
     progress("warming up")
     runner.warm_up()
     progress("comparing rows and samples")
-    done = runner.drop_partial(rows)
+    old_rows = runner.drop_partial(rows)
     if settings.memory:  # opened now, so that the warm-up is not remembered
         runner = replace(runner, answerers=[each.with_memory() for each in answerers])
-    return runner, done
+    return runner, old_rows
 
 
 def _samples(engine: Engine, settings: SuiteSettings) -> list[SuiteSample]:

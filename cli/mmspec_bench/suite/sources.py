@@ -49,7 +49,7 @@ CLIP_TASKS: Tasks = {"clip8": None, "clip16": None}
 """Tasks of moving scenes in eight and sixteen frames, for a target that was trained on them."""
 _PAPER_PROMPTS = {"spot": "difference", "edit": "edit", "video": "video"}
 """The world's names of the prompts for tasks for which it has several, the papers' first."""
-_REASONED = ("chart", "text", "general", "hallucination")
+_REASONING_TASKS = ("chart", "text", "general", "hallucination")
 """Tasks whose questions follow the papers' request for reasoning."""
 SYNTHETIC = {"offline": OFFLINE_TASKS, "offline-text": TEXT_TASKS, "offline-clips": CLIP_TASKS}
 """Tasks of the synthetic world by the name of their suite."""
@@ -116,30 +116,30 @@ def offline(
     numbers = range(seed, seed + (limit or SAMPLES))
     samples: list[SuiteSample] = []
     for task, follow_up in tasks.items():
-        worded = partial(_as_in_papers, task)
-        reads = ((n, partial(world_questions, task, n, size, worded)) for n in numbers)
-        own = [SuiteSample(f"{task}/{n}", task, read) for n, read in reads]
-        samples += with_follow_up(own, follow_up)
+        reword = partial(_as_in_papers, task)
+        reads = ((n, partial(world_questions, task, n, size, reword)) for n in numbers)
+        firsts = [SuiteSample(f"{task}/{n}", task, read) for n, read in reads]
+        samples += with_follow_up(firsts, follow_up)
     return samples
 
 
 def _as_in_papers(task: str, question: str) -> str:
-    if task in _REASONED:
+    if task in _REASONING_TASKS:
         request = prompts("reasoned")[0]
         return request + question.removeprefix(request)
     return prompts(_PAPER_PROMPTS[task])[0] if task in _PAPER_PROMPTS else question
 
 
-def _numbered(task: str, reads: Iterable[Read]) -> list[SuiteSample]:
+def _number(task: str, reads: Iterable[Read]) -> list[SuiteSample]:
     return [SuiteSample(f"{task}/{number}", task, read) for number, read in enumerate(reads)]
 
 
 def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
     if path.is_file() and path.suffix == ".jsonl":
-        own = read_prompts(path)[:limit]
-        return _numbered(path.stem, [alone(prompt.message) for prompt in own])
+        prompts_of_file = read_prompts(path)[:limit]
+        return _number(path.stem, [alone(prompt.message) for prompt in prompts_of_file])
     if films := sorted(f for f in path.rglob("*") if f.suffix.lower() in CLIP_SUFFIXES):
-        return _numbered(path.resolve().name, [partial(_captioning, f) for f in films[:limit]])
+        return _number(path.resolve().name, [partial(_captioning, f) for f in films[:limit]])
     if path.exists():
         raise UsageError(
             f"--suite {path}: this is no .jsonl file of prompts and no folder of clips; for a "
@@ -155,7 +155,7 @@ def _captioning(film: Path) -> tuple[Message, ...]:
 def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> list[SuiteSample]:
     """The samples of a dataset, in its folder of `folders` or in the hub's cache."""
     dataset = DATASETS[name]
-    samples = _numbered(name, dataset.reads(_tables(name, dataset, folders.get(name)), limit))
+    samples = _number(name, dataset.reads(_tables(name, dataset, folders.get(name)), limit))
     if dataset.after:
         firsts = cycle(_of_dataset(dataset.after, folders, None))
         return list(map(two_turns, samples, firsts, samples))
