@@ -69,8 +69,8 @@ def choose_colours(rng: random.Random, count: int, background: str) -> list[str]
 
 def allowed_colours(background: str, present: set[str]) -> list[str]:
     """Return the colours that clash neither with the background nor with `present`."""
-    taken = present | {background}
-    return [colour for colour in COLOURS if not CLASHES[colour] & taken]
+    names = present | {background}
+    return [colour for colour in COLOURS if not CLASHES[colour] & names]
 
 
 def tint(rng: random.Random, rgb: Rgb, amount: int = 12) -> Rgb:
@@ -183,9 +183,9 @@ def _per_cell(layer: Image.Image, classes: int, grid: int) -> npt.NDArray[np.int
     row = np.arange(side) * grid // side
     cell = row[:, None] * grid + row[None, :]
     counts = np.bincount((cell * classes + pixels).ravel(), minlength=grid * grid * classes)
-    covered = counts.reshape(grid, grid, classes)[..., 1:]
-    enough = covered.max(axis=-1) >= LEAST_COVER * (side / grid) ** 2
-    return np.where(enough, 1 + covered.argmax(axis=-1), 0)
+    cover = counts.reshape(grid, grid, classes)[..., 1:]
+    is_labelled = cover.max(axis=-1) >= LEAST_COVER * (side / grid) ** 2
+    return np.where(is_labelled, 1 + cover.argmax(axis=-1), 0)
 
 
 @functools.cache

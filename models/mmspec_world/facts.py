@@ -27,8 +27,8 @@ class Query:
 
     `clause` answers the question. `evidence` describes the picture; `steps` are the conclusions
     between evidence and clause. `about` is the shape that a follow-up question may call "it";
-    `verdict` is "yes" or "no". Parts that a question lacks are empty. `derived` is True if the
-    clause needs reasoning, such as a count or a comparison.
+    `verdict` is "yes" or "no". Parts that a question lacks are empty. `needs_reasoning` is True if
+    the clause is a conclusion, such as a count or a comparison.
     """
 
     question: str
@@ -37,7 +37,7 @@ class Query:
     fact: Fact
     about: str = ""
     verdict: str = ""
-    derived: bool = False
+    needs_reasoning: bool = False
     steps: str = ""
 
 

@@ -63,7 +63,7 @@ class Scene:
         names = [thing.traits[trait] for thing in self.things]
         return [thing for thing in self.things if names.count(thing.traits[trait]) == 1]
 
-    def recoloured(self, rng: random.Random, thing: Thing) -> Thing:
+    def recolour(self, rng: random.Random, thing: Thing) -> Thing:
         """Return one of the scene's things in another colour that the others allow."""
         present = {other.colour for other in self.things if other is not thing}
         choices = set(allowed_colours(self.background, present)) - {thing.colour}
@@ -79,9 +79,9 @@ class Scene:
 
     def marks(self, rng: random.Random) -> list[Mark]:
         """Return the scene as marks, with random offsets of place, size, angle and shade."""
-        outlined = rng.random() < 0.3
+        has_outline = rng.random() < 0.3
         alone = len(self.things) == 1
-        return [_thing_mark(rng, thing, outlined, alone) for thing in self.things]
+        return [_thing_mark(rng, thing, has_outline, alone) for thing in self.things]
 
 
 def scene_of(background: str, things: Iterable[Thing]) -> Scene:
@@ -119,7 +119,7 @@ def two_apart(rng: random.Random) -> Scene:
     return scene
 
 
-def _thing_mark(rng: random.Random, thing: Thing, outlined: bool, alone: bool) -> Mark:
+def _thing_mark(rng: random.Random, thing: Thing, has_outline: bool, alone: bool) -> Mark:
     radius = rng.uniform(15, 20.5) / 144
     if alone and thing.place == 4 and rng.random() < 0.5:
         radius *= rng.uniform(1.2, 2.4)
@@ -132,7 +132,7 @@ def _thing_mark(rng: random.Random, thing: Thing, outlined: bool, alone: bool) -
     )
     shade = tint(rng, COLOURS[thing.colour])
     labels = {"colour": thing.colour, "shape": thing.shape}
-    return Mark(points, shade, DARK if outlined else None, labels)
+    return Mark(points, shade, DARK if has_outline else None, labels)
 
 
 def _round(corners: int, radii: tuple[float, ...]) -> tuple[Point, ...]:

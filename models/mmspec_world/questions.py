@@ -27,18 +27,18 @@ SIDES = ("left of", "right of", "above", "below")
 
 
 def single_query(
-    known: str, trait: str, category: str, section: str, rng: Narrator, scene: Scene
+    identity: str, trait: str, category: str, section: str, rng: Narrator, scene: Scene
 ) -> Query | None:
-    """Ask for a trait of a thing whose trait `known` occurs once; section: of the phrases."""
-    if not (singles := scene.singles(known)):
+    """Ask for a trait of a thing whose trait `identity` occurs once; section: of the phrases."""
+    if not (singles := scene.singles(identity)):
         return None
     thing = rng.choice(singles)
     question = rng.say(f"{section}.question", **thing_slots(thing))
     there = rng.place_phrase(thing.place) if trait == "place" else ""
     clause = rng.say(f"{section}.clause", **thing_slots(thing), there=there)
-    stated = thing_fact(category, trait, section, thing)
-    about = thing.shape if known == "shape" else ""
-    return Query(question, clause, _look(rng, scene, thing), stated, about)
+    answer_fact = thing_fact(category, trait, section, thing)
+    about = thing.shape if identity == "shape" else ""
+    return Query(question, clause, _look(rng, scene, thing), answer_fact, about)
 
 
 colour_query = partial(single_query, "shape", "colour", "colour", "colour")
@@ -46,10 +46,10 @@ shape_query = partial(single_query, "colour", "shape", "shape", "shape")
 place_query = partial(single_query, "shape", "place", "position", "where")
 
 
-def _query(rng: Narrator, section: str, stated: Fact, **slots: str) -> Query:
+def _query(rng: Narrator, section: str, answer_fact: Fact, **slots: str) -> Query:
     """Return a query with clause and question of a section of phrases.toml."""
     clause = rng.say(f"{section}.clause", **slots)
-    return Query(rng.say(f"{section}.question", **slots), clause, "", stated)
+    return Query(rng.say(f"{section}.question", **slots), clause, "", answer_fact)
 
 
 def count_query(rng: Narrator, scene: Scene) -> Query | None:
@@ -58,17 +58,17 @@ def count_query(rng: Narrator, scene: Scene) -> Query | None:
     count, shapes = scene.count(shape), plural(shape)
     number = NUMBERS[count - 1]
     be, name = ("are", shapes) if count > 1 else ("is", shape)
-    stated = fact("count", number, NUMBERS, "number", shape=shape, shapes=shapes)
-    query = _query(rng, "number", stated, shapes=shapes, be=be, n=number, s=name)
-    return replace(query, derived=True, steps=tally(rng, scene, {shape}))
+    answer_fact = fact("count", number, NUMBERS, "number", shape=shape, shapes=shapes)
+    query = _query(rng, "number", answer_fact, shapes=shapes, be=be, n=number, s=name)
+    return replace(query, needs_reasoning=True, steps=tally(rng, scene, {shape}))
 
 
 def thing_at_query(rng: Narrator, scene: Scene) -> Query | None:
     """Ask for the shape in a place."""
     thing = rng.choice(scene.things)
     there = rng.place_phrase(thing.place)
-    stated = thing_fact("position", "shape", "what", thing)
-    query = _query(rng, "what", stated, **thing_slots(thing), there=there)
+    answer_fact = thing_fact("position", "shape", "what", thing)
+    query = _query(rng, "what", answer_fact, **thing_slots(thing), there=there)
     return replace(query, evidence=_look(rng, scene, thing))
 
 
@@ -80,10 +80,10 @@ def relation_query(rng: Narrator, scene: Scene) -> Query | None:
     first, second = rng.choice(pairs)
     side, shapes = relation(first, second), {"a": first.shape, "b": second.shape}
     to = "to the " if side.endswith("of") else ""
-    stated = fact("relation", side, SIDES, "relation", **shapes)
-    query = _query(rng, "relation", stated, **shapes, side=side, to=to)
+    answer_fact = fact("relation", side, SIDES, "relation", **shapes)
+    query = _query(rng, "relation", answer_fact, **shapes, side=side, to=to)
     places = "; ".join(BY_SHAPE.format(**thing.traits) for thing in (first, second))
-    return replace(query, derived=True, steps=sentence(places))
+    return replace(query, needs_reasoning=True, steps=sentence(places))
 
 
 def background_query(rng: Narrator, drawing: Drawing) -> Query | None:
@@ -124,9 +124,9 @@ def extreme_bar_query(rng: Narrator, chart: Chart) -> Query | None:
     """Ask which bar is the tallest or the shortest."""
     word, pick = rng.choice((("tallest", max), ("shortest", min)))
     bar = pick(chart.bars, key=lambda bar: bar.value)
-    stated = fact("chart", bar.colour, tuple(COLOURS), "extreme_bar", word=word)
-    query = _query(rng, "extreme_bar", stated, word=word, colour=bar.colour)
-    return replace(query, evidence=rng.describe(chart), derived=True)
+    answer_fact = fact("chart", bar.colour, tuple(COLOURS), "extreme_bar", word=word)
+    query = _query(rng, "extreme_bar", answer_fact, word=word, colour=bar.colour)
+    return replace(query, evidence=rng.describe(chart), needs_reasoning=True)
 
 
 def bar_value_query(rng: Narrator, chart: Chart) -> Query | None:
@@ -140,8 +140,8 @@ def bar_value_query(rng: Narrator, chart: Chart) -> Query | None:
 def word_query(rng: Narrator, word: Word) -> Query | None:
     """Ask what word is written."""
     clause = rng.say("word.clause", w=word.text)
-    question, stated = rng.say("word.question"), rng.word_fact(word)
-    return Query(question, clause, rng.describe(word), stated, derived=True)
+    question, answer_fact = rng.say("word.question"), rng.word_fact(word)
+    return Query(question, clause, rng.describe(word), answer_fact, needs_reasoning=True)
 
 
 def ink_query(rng: Narrator, word: Word) -> Query | None:
@@ -167,16 +167,16 @@ def presence_query(rng: Narrator, scene: Scene) -> Query | None:
     is_present = rng.random() < 0.25
     if is_present:
         question = rng.say("presence.question", name=an(thing.name))
-        trait, asked = _colour_or_shape(rng), thing
+        trait, subject = _colour_or_shape(rng), thing
     else:
         trait = _colour_or_shape(rng)
-        asked = _missing(rng, scene, thing, trait)
-        question = rng.say("presence.question", name=an(asked.name))
-    verdict, other = "yes" if is_present else "no", thing_slots(asked)
+        subject = _missing(rng, scene, thing, trait)
+        question = rng.say("presence.question", name=an(subject.name))
+    verdict, other = "yes" if is_present else "no", thing_slots(subject)
     o = other["colour" if trait == "colour" else "a_shape"]
     clause = rng.say(f"presence.{verdict}_{trait}", **thing_slots(thing), o=o)
-    stated = thing_fact(trait, trait, trait, thing)
-    return Query(question, clause, rng.describe(scene), stated, verdict=verdict)
+    answer_fact = thing_fact(trait, trait, trait, thing)
+    return Query(question, clause, rng.describe(scene), answer_fact, verdict=verdict)
 
 
 def _colour_or_shape(rng: Narrator) -> str:
@@ -198,22 +198,22 @@ def puzzle_query(rng: Narrator, scene: Scene) -> Query | None:
 
 def _outermost(rng: Narrator, scene: Scene) -> Query | None:
     end = rng.choice(tuple(ENDS))
-    ranked = sorted(scene.things, key=ENDS[end])
-    if len(ranked) < 2 or ENDS[end](ranked[0]) == ENDS[end](ranked[1]):
+    things = sorted(scene.things, key=ENDS[end])
+    if len(things) < 2 or ENDS[end](things[0]) == ENDS[end](things[1]):
         return None
-    first = ranked[0]
+    first = things[0]
     clause = rng.say("outermost.clause", end=end, **thing_slots(first))
-    stated = fact("relation", first.shape, SHAPES, "outermost", end=end)
+    answer_fact = fact("relation", first.shape, SHAPES, "outermost", end=end)
     evidence, question = rng.describe(scene), rng.say("outermost.question", end=end)
-    return Query(question, clause, evidence, stated, derived=True)
+    return Query(question, clause, evidence, answer_fact, needs_reasoning=True)
 
 
 def _left_over(rng: Narrator, scene: Scene) -> Query | None:
     shape = rng.choice(scene.things).shape
-    left = len(scene.things) - scene.count(shape)
-    if not left:
+    count = len(scene.things) - scene.count(shape)
+    if not count:
         return None
-    number, objects = NUMBERS[left - 1], "object" if left == 1 else "objects"
-    stated = fact("count", number, NUMBERS, "left_over")
-    query = _query(rng, "left_over", stated, n=number, objects=objects, shape=shape)
-    return replace(query, derived=True, steps=tally(rng, scene, {*SHAPES} - {shape}))
+    number, objects = NUMBERS[count - 1], "object" if count == 1 else "objects"
+    answer_fact = fact("count", number, NUMBERS, "left_over")
+    query = _query(rng, "left_over", answer_fact, n=number, objects=objects, shape=shape)
+    return replace(query, needs_reasoning=True, steps=tally(rng, scene, {*SHAPES} - {shape}))

@@ -44,7 +44,7 @@ def _after(rng: random.Random, kind: str, scene: Scene, thing: Thing | None) -> 
         return Thing(colour, scene.new_shape(rng), scene.free_place(rng))
     match kind:
         case "recolour":
-            return scene.recoloured(rng, thing)
+            return scene.recolour(rng, thing)
         case "reshape":
             return replace(thing, shape=scene.new_shape(rng))
         case "move":
@@ -81,7 +81,7 @@ def draw_story(rng: random.Random, frames: int) -> Story:
     scenes = [scene_of(background, [hero]) for hero in heroes]
     ending, friend = rng.choice(ENDINGS), None
     if ending == "recolour":
-        heroes[-1] = scenes[-1].recoloured(rng, heroes[-1])
+        heroes[-1] = scenes[-1].recolour(rng, heroes[-1])
     if ending == "meet":
         colour = rng.choice(allowed_colours(background, {colours[0]}))
         friend = Thing(colour, shapes[1], scenes[-1].free_place(rng))
@@ -181,8 +181,10 @@ def _moving_thing(
     if event == "move":
         steps = _path(first, last)[: frames - start]
         after = [*steps, *[steps[-1]] * (frames - start - len(steps))]
-    shown = (None if at is None else replace(thing, place=at) for at in (*before, *after))
-    return MovingThing(event, tuple(shown))
+    places = (*before, *after)
+    return MovingThing(
+        event, tuple(None if at is None else replace(thing, place=at) for at in places)
+    )
 
 
 def _path(first: int, last: int) -> list[int]:
@@ -200,5 +202,5 @@ def _path(first: int, last: int) -> list[int]:
 def _collide(things: list[MovingThing]) -> bool:
     """Return whether two things are in one place in a frame."""
     frames = zip(*(moving.frames for moving in things), strict=True)
-    places = ([thing.place for thing in shown if thing] for shown in frames)
-    return any(len(taken) > len(set(taken)) for taken in places)
+    places = ([thing.place for thing in frame if thing] for frame in frames)
+    return any(len(numbers) > len(set(numbers)) for numbers in places)

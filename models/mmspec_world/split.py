@@ -11,7 +11,7 @@ HELD_OUT_ONE_IN = 8
 KEY_SEPARATOR = " / "
 
 
-class Keyed(Protocol):
+class Content(Protocol):
     """The content of one or more pictures, with a canonical key."""
 
     @property
@@ -19,7 +19,7 @@ class Keyed(Protocol):
         """Canonical name of the content, the same for all its renderings."""
 
 
-K = TypeVar("K", bound=Keyed)
+K = TypeVar("K", bound=Content)
 R = TypeVar("R", bound=random.Random)
 
 

@@ -13,7 +13,7 @@ from mmspec_world.drawing import LETTERS, Labels, label, render
 from mmspec_world.facts import Fact, JudgedTurn, Sample
 from mmspec_world.sequences import MovingScene, Pair, Story
 from mmspec_world.split import KEY_SEPARATOR, Split, draw_in_split, seed_of
-from mmspec_world.wording import Narrator, fact, join_sentences, lettered, prompts, sentence
+from mmspec_world.wording import Narrator, fact, join_sentences, letter_choices, prompts, sentence
 
 Scenes = MovingScene | Pair | Story
 Facts = tuple[Fact, ...]
@@ -65,16 +65,17 @@ def science(rng: Narrator, split: Split) -> Script:
     others = rng.sample([option for option in query.fact.options if option != query.fact.value], 3)
     choices = rng.sample([query.fact.value, *others], 4)
     letter = LETTERS[choices.index(query.fact.value)]
-    question = f"Question: {query.question}\nChoices: {lettered(choices)}\n{prompts('steps')[0]}"
+    listing = letter_choices(choices)
+    question = f"Question: {query.question}\nChoices: {listing}\n{prompts('steps')[0]}"
     final = rng.say("answer.choice", a=letter)
-    chosen = fact(query.fact.category, letter, LETTERS[:4], "answer")
-    return _one_turn(drawing, question, f"{rng.explain(query)} {final}", (query.fact, chosen))
+    letter_fact = fact(query.fact.category, letter, LETTERS[:4], "answer")
+    return _one_turn(drawing, question, f"{rng.explain(query)} {final}", (query.fact, letter_fact))
 
 
 def two_images(kind: str, rng: Narrator, split: Split) -> Script:
     """Ask about two images that differ in one thing."""
-    pair, (published, *others) = draw_in_split(split, sequences.changed_pair, rng), prompts(kind)
-    prompt = published if rng.random() < 0.5 else rng.choice(others)
+    pair, (first_prompt, *others) = draw_in_split(split, sequences.changed_pair, rng), prompts(kind)
+    prompt = first_prompt if rng.random() < 0.5 else rng.choice(others)
     return _one_turn(pair, prompt, *sequence_texts.pair_answer(kind, rng, pair))
 
 
@@ -103,8 +104,8 @@ def _text_only_scene(rng: Narrator, split: Split) -> Script:
 def _text_only_pair(rng: Narrator, split: Split) -> Script:
     pair = draw_in_split(split, sequences.changed_pair, rng)
     kind = rng.choice(("difference", "edit"))
-    both = sequence_texts.describe_both(rng, pair)
-    question = f"{both} {rng.choice(prompts(kind)[1:])}"
+    descriptions = sequence_texts.describe_both(rng, pair)
+    question = f"{descriptions} {rng.choice(prompts(kind)[1:])}"
     answer = sequence_texts.change_text(kind, rng, pair)
     return Script((), (JudgedTurn(question, answer),), (pair.key,))
 

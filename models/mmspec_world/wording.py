@@ -118,8 +118,8 @@ class Narrator(random.Random):
         """Return the facts that a long or short description states, without the background."""
         match drawing:
             case Scene():
-                stated = (thing_colour,) if short else (thing_colour, thing_place)
-                return tuple(fact(thing) for thing in drawing.singles("shape") for fact in stated)
+                makers = (thing_colour,) if short else (thing_colour, thing_place)
+                return tuple(make(thing) for thing in drawing.singles("shape") for make in makers)
             case Chart():
                 return tuple(map(bar_fact, [drawing.tallest] if short else drawing.bars))
             case Word():
@@ -136,8 +136,8 @@ class Narrator(random.Random):
                 return self.say("caption.word", w=drawing.text, c=drawing.colour)
 
     def explain(self, query: Query) -> str:
-        """Answer with the evidence: before a derived answer, before or after any other."""
-        if query.derived or self.random() < 0.65:
+        """Answer with the evidence: before a conclusion, before or after any other answer."""
+        if query.needs_reasoning or self.random() < 0.65:
             opening = self.maybe_sentence(0.4, "answer.opening")
             parts = [opening, query.evidence, self.conclude(query)]
         else:
@@ -151,8 +151,8 @@ class Narrator(random.Random):
         return join_sentences(query.steps, self.say_sentence(link, c=query.clause, v=query.verdict))
 
     def reply(self, query: Query) -> str:
-        """Answer as in a chat: mostly one sentence, or with reasons if the answer is derived."""
-        if query.derived or self.random() < 0.3:
+        """Answer as in a chat: mostly one sentence, or with reasons if the answer needs them."""
+        if query.needs_reasoning or self.random() < 0.3:
             return self.explain(query)
         clause = self.say_sentence("answer.short", c=query.clause)
         return join_sentences(clause, query.evidence if self.random() < 0.25 else "")
@@ -189,7 +189,7 @@ def join_with_and(items: Sequence[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def lettered(choices: Sequence[str]) -> str:
+def letter_choices(choices: Sequence[str]) -> str:
     """Return choices in a row, each after its letter: "(A) red (B) blue"."""
     pairs = zip(LETTERS, choices, strict=False)
     return " ".join(f"({letter}) {choice}" for letter, choice in pairs)
