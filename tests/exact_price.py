@@ -1,19 +1,23 @@
-"""What exact decoding costs: target forwards with exact rows and without, in turns.
+"""Writes docs/results/exact_price.csv: target forwards with exact rows and without, in turns.
 
-    python tests/exact_price.py --model mini [--backend mlx] [--dtype bfloat16] [--quantize int4]
-    python tests/exact_price.py --layers DIRECTORY llama-7b-layer qwen3-8b-layer
+    python tests/exact_price.py [NAME...] > FILE
 
-The second form writes each layer's random weights to DIRECTORY (1.1 GB, and 0.3 GB in 4 bits) and
-times forwards on MLX, which a CPU probes for long, by blocks of up to 64 rows; it does not probe
-whether they are exact.
+The models are `mini` and one layer of LLaVA-1.5-7B's and of Qwen3-8B's size with random weights,
+which need 3 GB of temporary files; NAME measures those named alone.  A CPU would probe these layers
+on MLX for long: there forwards go by blocks of up to 64 rows, and nobody asks whether they are
+exact.
 """
 
-import argparse
+import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from mmspec.chat.engine import Engine, load
 from mmspec.decoding.draft import HostDraft
@@ -22,12 +26,26 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.diagnostics.single_turn import prefilled_target
 from mmspec_bench.measure.calibrate import seconds_of
 from mmspec_bench.prompts import prompts_for
+from mmspec_bench.table import csv_text
 from mmspec_cli.main import main as mmspec
 from support.random_checkpoints import write_pair
 
 GAMMAS = (0, 1, 3, 5, 7)
 """Draft lengths of the rounds that are timed; 0 is a plain token."""
+LAYERS = ("llama-7b-layer", "qwen3-8b-layer")
 LAYER_ROWS = ExactRows(1, 64)
+REPEATS, LAYER_REPEATS = 20, 5
+"""Forwards of each kind whose median counts."""
+
+
+def line(engine: Engine, repeats: int, **case: str) -> dict[str, Any]:
+    """The cost of exact rows by draft length, and a plain token's milliseconds."""
+    prices, plain = {}, 0.0
+    for gamma in GAMMAS:
+        exact, ordinary = seconds(engine, gamma, repeats)
+        plain = plain or ordinary
+        prices[f"gamma_{gamma}" if gamma else "plain"] = round(exact / ordinary, 3)
+    return case | prices | {"plain_token_ms": round(1e3 * plain, 2)}
 
 
 def seconds(engine: Engine, gamma: int, repeats: int) -> list[float]:
@@ -43,40 +61,35 @@ def seconds(engine: Engine, gamma: int, repeats: int) -> list[float]:
     return [median(column) for column in zip(*turns[2:], strict=True)]  # two warm up
 
 
-def layers(directory: Path, names: list[str]) -> Iterator[tuple[str, Engine]]:
-    """Yield every layer's engine, in bfloat16 and in 4 bits, with its title."""
-    for name in names:
-        whole, quantized = write_pair(name, directory)[0], directory / f"{name}-4-bits"
-        if not quantized.exists():
-            mmspec(["models", "quantize", str(whole), str(quantized)])
-        for place, kind in ((whole, "bfloat16"), (quantized, "4 bits")):
-            engine = load(str(place), "none", backend="mlx", dtype="bfloat16", threads=1)
-            yield f"{name}, {kind}", replace(engine, exactness={"on": LAYER_ROWS, "off": None})
+def mini() -> Iterator[dict[str, Any]]:
+    """Both backends in both number types."""
+    for backend, dtype in product(("torch", "mlx"), ("float32", "bfloat16")):
+        engine = load("mini", "none", backend=backend, dtype=dtype, threads=1)
+        yield line(engine, REPEATS, model="mini", backend=backend, weights=dtype)
 
 
-def main() -> None:
-    """Measure as the command line says, and print a line for each draft length."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--model", default="mini")
-    parser.add_argument("--backend", default="torch")
-    parser.add_argument("--dtype", default="auto")
-    parser.add_argument("--quantize", default="none")
-    parser.add_argument("--layers", nargs="+", metavar=("DIRECTORY", "NAME"))
-    parser.add_argument("--repeats", type=int)
-    given = parser.parse_args()
-    if given.layers:
-        engines = layers(Path(given.layers[0]), given.layers[1:])
-    else:
-        places = {name: getattr(given, name) for name in ("backend", "dtype", "quantize")}
-        engines = iter([(given.model, load(given.model, "none", **places))])
-    for title, engine in engines:
-        for gamma in GAMMAS:
-            exact, ordinary = seconds(engine, gamma, given.repeats or (3 if given.layers else 20))
-            print(  # noqa: T201
-                f"{title}, gamma {gamma}: {exact * 1e3:.2f} ms exact, "
-                f"{ordinary * 1e3:.2f} ms ordinary, {exact / ordinary:.2f}"
-            )
+def layer(name: str, directory: Path) -> Iterator[dict[str, Any]]:
+    """Both backends in bfloat16 and in 4 bits."""
+    whole, quantized = write_pair(name, directory)[0], directory / f"{name}-4-bits"
+    for quantize, weights in (("none", "bfloat16"), ("int4", "4 bits")):
+        engine = load(str(whole), "none", backend="torch", quantize=quantize, threads=1)
+        yield line(engine, LAYER_REPEATS, model=name, backend="torch", weights=weights)
+    with redirect_stdout(sys.stderr):
+        mmspec(["models", "quantize", str(whole), str(quantized)])
+    for place, weights in ((whole, "bfloat16"), (quantized, "4 bits")):
+        engine = load(str(place), "none", backend="mlx", dtype="bfloat16", threads=1)
+        exact = replace(engine, exactness={"on": LAYER_ROWS, "off": None})
+        yield line(exact, LAYER_REPEATS, model=name, backend="mlx", weights=weights)
+
+
+def main(*names: str) -> None:
+    """Measure the models named, or all, and print the table."""
+    lines: list[dict[str, Any]] = []
+    with TemporaryDirectory() as directory:
+        for name in names or ("mini", *LAYERS):
+            lines += mini() if name == "mini" else layer(name, Path(directory))
+    sys.stdout.write(csv_text(lines))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

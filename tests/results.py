@@ -4,25 +4,21 @@
 
 Each command's report stays in FOLDER and is not measured again; a table is written to docs/results
 when its reports are complete.  Tables, with hours on two idle cores: speed 0.1, peers 0.2, auto
-0.5, simulated 0.1, heads 2, views 2, which need nothing but the bundled models and are measured if
-none is named; replay 0.6 and photographs 0.1 (MMSPEC_BENCHMARK and MMSPEC_WITHOUT_WEIGHTS, as
-real/benchmark_files.py says); peers_smollm2 0.2 (MMSPEC_SMOLLM2, the directory of real/smollm2.py,
-and MMSPEC_LLAMA_CPP, a Python for `bench peers --llama-cpp`).  docs/results/commands.txt says how
-the others are measured.
+0.5, heads 0.5, with_lookup 0.3, views 2, exact_price 0.2, simulated 0.1, which need nothing but the
+bundled models and are measured if none is named; replay 0.6 and photographs 0.1 (MMSPEC_BENCHMARK
+and MMSPEC_WITHOUT_WEIGHTS, as real/benchmark_files.py says); peers_smollm2 0.2 (MMSPEC_SMOLLM2, the
+directory of real/smollm2.py, and MMSPEC_LLAMA_CPP, a Python for `bench peers --llama-cpp`).
+docs/results/commands.txt says how the others are measured.
 """
 
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from itertools import product
 from pathlib import Path
 from shutil import copytree, ignore_patterns
-from statistics import median
 from subprocess import run
 from typing import Any
-
-from safetensors.numpy import load_file
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "real"))
@@ -31,31 +27,14 @@ from benchmark_files import ANSWERED
 from prompts import prompts
 from replay import lines as replayed
 from smollm2 import FILE, write_float32
+from suite_tables import Line, heads, mmspec, views, with_lookup
 
-from mmspec_bench.report.bench_run import BenchRun, read_run
-from mmspec_bench.suite.metrics import (
-    Interval,
-    acceptance_by_position,
-    block_efficiency,
-    difference,
-    pairs,
-    ratio,
-    summarise,
-    throughput,
-    tokens_per_round,
-)
-from mmspec_bench.suite.rows import PLAIN, AnswerRow
 from mmspec_bench.table import csv_text
 
 TESTS = Path(__file__).parent
 PAGES = TESTS.parent / "docs" / "results"
 NAMES = {"torch": "PyTorch", "mlx": "MLX"}
 BACKENDS = tuple(NAMES)
-HEADS = ("msd", "eagle", "dspark", "eagle3", "flash", "hydra", "medusa")
-SHAPES = {"chain": "", "tree 12": "tree12w4:", "tree 24": "tree24w6:", "tree 60": "tree:"}
-"""Methods' prefixes by the names of the table of heads."""
-VIEWS = "M,T,C,P,MT,MTC,MTCP,adaptive:MTC,adaptive:MTCP,lookup,M/pool,M/drop,M/run"
-VIEWS += ",adaptive:MTC/pool"
 LENGTHS = "auto,1,2,3,4,5,7"
 ROUNDS = {
     "one image": f"--drafting M --gammas {LENGTHS} --repeats 3 --count 30",
@@ -66,8 +45,6 @@ ROUNDS = {
     "drafting loses": "--draft mini --drafting T --gammas auto,1,3,5 --repeats 2 --count 16",
 }
 """Options of `bench speed` by the kind of prompt."""
-
-Line = dict[str, Any]
 
 
 def measured(place: Path, command: str, *more: str) -> dict[str, Any]:
@@ -81,18 +58,6 @@ def measured(place: Path, command: str, *more: str) -> dict[str, Any]:
         partial.rename(place)
     report: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
     return report
-
-
-def suite(place: Path, command: str) -> BenchRun:
-    """The rows of a `bench run`, which goes on where it was interrupted."""
-    assert mmspec(f"{command} --plain --resume", "--out", str(place)) == 0
-    return read_run(place)
-
-
-def mmspec(command: str, *more: str) -> int:
-    """Run a command in a process of its own; returns its exit status."""
-    words = [sys.executable, "-m", "mmspec_cli", *command.split(), *more]
-    return run(words, stdout=sys.stderr, check=False).returncode
 
 
 def speeds(report: Mapping[str, Any], **place: object) -> Iterator[Line]:
@@ -187,88 +152,6 @@ def peer_lines(report: Mapping[str, Any]) -> Iterator[Line]:
             }
 
 
-def heads(folder: Path) -> Iterator[Line]:
-    """Chains and trees of each head and of the draft: text alone has T of the draft."""
-    for kind in (*HEADS, "draft"):
-        name = f"mini-{kind}"
-        images, text = (
-            answers(folder / f"{name} {where}", name, view if kind == "draft" else kind, options)
-            for where, view, options in (
-                ("offline", "M", "--suite offline --limit 4"),
-                ("text", "T", "--suite offline-text --limit 20"),
-            )
-        )
-        chain, texts = images["chain"], [block_efficiency(text[s]) for s in ("chain", "tree 60")]
-        seconds = sum(round_.draft_seconds for row in chain for round_ in row.rounds)
-        parts = ([row for row in chain if row.images == count] for count in (1, 2, 4, 5))
-        yield {
-            "drafter": "mini-draft, M (text: T)" if kind == "draft" else name,
-            "million parameters": f"{parameters(name) / 1e6:.1f}",
-            "ms a drafted token": f"{1e3 * seconds / sum(row.drafted for row in chain):.2f}",
-            **{
-                shape: cell(rows, images["plain"])
-                for shape, rows in images.items()
-                if shape in SHAPES
-            },
-            "accepted at positions 1 to 5": " ".join(
-                f"{100 * share:.0f}" for share in acceptance_by_position(chain)[:5]
-            )
-            + " %",
-            "chain with 1, 2, 4, 5 images": " ".join(f"{block_efficiency(p):.2f}" for p in parts),
-            "text alone: chain, tree 60": ", ".join(f"{value:.2f}" for value in texts),
-            "the target's forwards a token": f"{1 / block_efficiency(chain):.3f}",
-            "same texts": f"{sum(row.identical is True for row in chain)} of {len(chain)}",
-        }
-
-
-def answers(place: Path, name: str, kind: str, options: str) -> dict[str, list[AnswerRow]]:
-    """The answers of a drafter by shape, and plain ones."""
-    methods = {"plain": PLAIN} | {shape: prefix + kind for shape, prefix in SHAPES.items()}
-    command = f"bench run --model mini --draft {name} --threads 1 {options}"
-    found = suite(place, f"{command} --methods {','.join(methods.values())}")
-    return {shape: found.of(method) for shape, method in methods.items()}
-
-
-def cell(rows: list[AnswerRow], plain: list[AnswerRow]) -> str:
-    """Tokens per round, and the median over answers of the speed in times plain decoding."""
-    times = [ratio(throughput([own]), throughput([other])) for own, other in pairs(rows, plain)]
-    return f"{block_efficiency(rows):.2f}, {median(times):.2f} \N{MULTIPLICATION SIGN}"
-
-
-def parameters(name: str) -> int:
-    """The count of numbers in a bundled model's files."""
-    files = (TESTS.parent / "models" / "mmspec_models" / name).glob("*.safetensors")
-    return sum(array.size for file in files for array in load_file(file).values())
-
-
-def views(folder: Path) -> Iterator[Line]:
-    """Views and mixtures by the images of a conversation, beside the first of VIEWS."""
-    parts = sorted(folder.glob("part*"))  # of --shard, one for each core
-    command = f"bench run --model mini --threads 1 --methods {PLAIN},{VIEWS}"
-    found = read_run(*parts) if parts else suite(folder / "whole", command)
-    for method, images in product(found.drafting, ("all", 1, 2, 4, 5)):
-        rows, others = (
-            [row for row in found.of(name) if images in ("all", row.images)]
-            for name in (method, VIEWS.partition(",")[0])
-        )
-        yield {
-            "method": method,
-            "images": images,
-            "answers": len(rows),
-            **ends("tokens_per_round", tokens_per_round(rows)),
-            **(ends("difference", difference(rows, others)) if method != others[0].method else {}),
-            "acceptance_rate": round(summarise(rows, [])["acceptance_rate"], 3),
-            "identical": sum(row.identical is True for row in rows),
-        }
-
-
-def ends(name: str, interval: Interval | None) -> Line:
-    """A value of samples and the ends of its interval."""
-    _, *values = interval or (0, 0.0, 0.0, 0.0)
-    names = (name, f"{name}_low", f"{name}_high")
-    return {each: round(value or 0.0, 4) for each, value in zip(names, values, strict=True)}
-
-
 def replay(folder: Path) -> Iterator[Line]:
     """Recorded answers of real models, drafted by lookup."""
     return (line for model in ANSWERED for line in replayed(model, folder / model))
@@ -281,14 +164,25 @@ def script(table: str, words: str) -> None:
     (PAGES / f"{table}.csv.partial").rename(PAGES / f"{table}.csv")
 
 
-TABLES = {"speed": speed, "peers": peers, "auto": auto, "heads": heads, "views": views}
+TABLES = {
+    "speed": speed,
+    "peers": peers,
+    "auto": auto,
+    "heads": heads,
+    "with_lookup": with_lookup,
+    "views": views,
+}
 WITH_FILES = {"replay": replay, "peers_smollm2": peers_smollm2}
-SCRIPTS = {"simulated": "simulate.py --runs 20", "photographs": "real/photographs.py"}
+SCRIPTS = {
+    "exact_price": "exact_price.py",
+    "photographs": "real/photographs.py",
+    "simulated": "simulate.py --runs 20",
+}
 
 
 def main(folder: str, *names: str) -> None:
     """Measure the tables named, or all that need no other files."""
-    for name in names or (*TABLES, "simulated"):
+    for name in names or (*TABLES, "exact_price", "simulated"):
         if name in SCRIPTS:
             script(name, SCRIPTS[name])
         else:
