@@ -26,7 +26,7 @@ from mmspec_terminal.setup import Setup, with_screen
 @LOADING
 @EXACT
 @with_screen(JSON)
-def calibrate(screen: Screen, exact: str, **where: Any) -> int:
+def calibrate(screen: Screen, exact: str, **models: Any) -> int:
     """Measure the cost of target forwards and drafted tokens by context, and write it to a file.
 
     Contexts are 64, 512, 2,048 and 8,192 tokens, as far as the models have positions. `--gamma
@@ -35,7 +35,7 @@ def calibrate(screen: Screen, exact: str, **where: Any) -> int:
     cheap enough to be used from then on. A measurement that other programs disturb ends early, and
     nothing is written. Exits with 1 if nothing is written.
     """
-    engine = Setup(screen, where, Options(exact=exact)).load()
+    engine = Setup(screen, models, Options(exact=exact)).load()
     screen.note(*engine.notes)
     if engine.target.model.device == "cpu" and (problem := busy_already()):
         screen.note(f"not measured: the machine is busy: {problem}")
@@ -45,17 +45,23 @@ def calibrate(screen: Screen, exact: str, **where: Any) -> int:
     rows = engine.exact_rows(exact, measure=True)
     file = calibration_file(engine.backend, engine.target, engine.drafts, rows)
     _announce(screen, file)
-    measured = measure(engine, screen.progress, exact=exact)
-    calibration = measured.calibration
-    written = _write(screen, file, measured)
-    names = {"model": engine.target.name, "draft": engine.drafts and engine.drafts.name}
-    report = names | engine.exact_fields(exact) | {"key": file.key} | asdict(calibration)
-    report |= {"steadiness": asdict(measured.steadiness), "problem": measured.problem}
-    report["file"] = str(file.path) if written else None
+    measurement = measure(engine, screen.progress, exact=exact)
+    calibration = measurement.calibration
+    is_written = _write(screen, file, measurement)
+    report = {
+        "model": engine.target.name,
+        "draft": engine.drafts and engine.drafts.name,
+        **engine.exact_fields(exact),
+        "key": file.key,
+        **asdict(calibration),
+        "steadiness": asdict(measurement.steadiness),
+        "problem": measurement.problem,
+        "file": str(file.path) if is_written else None,
+    }
     screen.report(report, lambda: _show(screen, engine, calibration, rows))
-    if written and not screen.as_json:
+    if is_written and not screen.as_json:
         screen.say(f"written to {file.path}")
-    return 0 if written else 1
+    return 0 if is_written else 1
 
 
 def _announce(screen: Screen, file: CalibrationFile) -> None:
@@ -68,13 +74,13 @@ def _announce(screen: Screen, file: CalibrationFile) -> None:
         )
 
 
-def _write(screen: Screen, file: CalibrationFile, measured: Measurement) -> bool:
+def _write(screen: Screen, file: CalibrationFile, measurement: Measurement) -> bool:
     """Write the file; if that fails, show why and return False."""
-    if measured.problem:
-        screen.note(f"not written: the machine was busy: {measured.problem}")
+    if measurement.problem:
+        screen.note(f"not written: the machine was busy: {measurement.problem}")
         return False
     try:
-        file.write(measured.calibration)
+        file.write(measurement.calibration)
     except WriteError as error:
         screen.note(f"not written: {error}")
         return False
@@ -98,10 +104,8 @@ def _show(
 
 
 def _show_costs(screen: Screen, title: str, curves: Curves) -> None:
-    columns = curves.values()
-    numbers = sorted({number for seconds in columns for number in seconds})
-    rows = [
-        (str(number), *(f"{1e3 * each[number]:.2f}" if number in each else "" for each in columns))
-        for number in numbers
-    ]
+    rows = []
+    for number in sorted({number for seconds in curves.values() for number in seconds}):
+        times = (seconds.get(number) for seconds in curves.values())
+        rows.append((str(number), *("" if time is None else f"{1e3 * time:.2f}" for time in times)))
     screen.table((title, *(f"at {context:,}" for context in curves)), rows)

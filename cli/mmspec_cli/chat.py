@@ -14,9 +14,9 @@ from mmspec_cli.chat_commands.files import go_on
 from mmspec_cli.chat_commands.table import COMMANDS, is_command, run_command
 from mmspec_cli.terminal.absent_models import load_or_pull
 from mmspec_cli.terminal.answer import introduction
+from mmspec_cli.terminal.conversation_store import ConversationStore, remember
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_at_terminal
-from mmspec_cli.terminal.kept_conversations import KeptConversations, remember
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM, is_typed
 from mmspec_terminal.setup import Setup, shared_options
@@ -24,7 +24,7 @@ from mmspec_terminal.wording import with_flags
 
 BLOCK = '"""'
 
-Read = Callable[[str], str]
+ReadLine = Callable[[str], str]
 """Function that shows a prompt and returns one line; raises EOFError or KeyboardInterrupt."""
 
 HINT = "/help lists the commands; Ctrl-C stops an answer, Ctrl-D leaves."
@@ -62,14 +62,13 @@ def chat(
     terminal are kept in ~/.local/state/mmspec, where only their owner can read them; /sessions
     lists them.
     """
-    listed = KeptConversations().listed() if resume else []
-    if resume and not listed:
+    last = next(iter(ConversationStore().files()), None) if resume else None
+    if resume and not last:
         raise UsageError("--resume: no conversation was kept yet; start without it")
-    last = listed[0] if listed else None
     if last and (setup.models["model"] == "auto" or not is_typed("model")):
-        fitting = is_typed("draft") or setup.models["model"] == last.model
-        own = {"model": last.model} | ({} if fitting else {"draft": "auto"})
-        setup = replace(setup, models={**setup.models, **own})
+        keeps_draft = is_typed("draft") or setup.models["model"] == last.model
+        choices = {"model": last.model} | ({} if keeps_draft else {"draft": "auto"})
+        setup = replace(setup, models={**setup.models, **choices})
     screen = setup.screen
     pictures = open_images(images, setup.sampling)
     if STANDARD_INPUT in images:
@@ -85,40 +84,40 @@ def chat(
         engine.chat(setup.options, Conversation(system, thinking=thinking)),
         setup,
         interactive=interactive,
-        kept=KeptConversations() if interactive and not private else None,
+        store=ConversationStore() if interactive and not private else None,
         previews=interactive and preview == "auto",
     )
-    if dialogue.kept:
+    if dialogue.store:
         remember(engine, screen)
     screen.note(*introduction(engine))
     if last:
-        go_on(dialogue, last.file, last.name, last.file)
+        go_on(dialogue, last.path, last.name, last.path)
         if is_typed("system"):
             dialogue.chat.conversation.system = system
     dialogue.stage(pictures)
     if interactive:
         screen.note(HINT)
-    obeyed = converse(dialogue, _line_editor(private) if interactive else read_pipe)
-    return 0 if obeyed or interactive else MmspecError.exit_code
+    has_failed = converse(dialogue, _line_editor(private) if interactive else read_pipe)
+    return MmspecError.exit_code if has_failed and not interactive else 0
 
 
-def _line_editor(private: bool) -> Read:
+def _line_editor(private: bool) -> ReadLine:
     from mmspec_cli.terminal.line_editor import LineEditor
 
     return LineEditor(list(COMMANDS), private=private)
 
 
-def converse(dialogue: Dialogue, read: Read) -> bool:
+def converse(dialogue: Dialogue, read: ReadLine) -> bool:
     """Run commands and answer questions until the end of the input or /quit.
 
-    An empty line takes what was offered; after an error the next line is read.  Returns True if no
+    An empty line takes what was offered; after an error the next line is read.  Returns True if a
     line was refused.
     """
-    obeyed, screen = True, dialogue.screen
-    for typed in questions(read, lambda: dialogue.prompt):
-        line = typed.strip()
+    has_failed, screen = False, dialogue.screen
+    for entry in questions(read, lambda: dialogue.prompt):
+        line = entry.strip()
         try:
-            if is_command(line) and not typed.startswith("\n"):  # as a block does
+            if is_command(line) and not entry.startswith("\n"):  # as a block does
                 run_command(dialogue, line)
             elif line:
                 dialogue.ask(line)
@@ -129,7 +128,7 @@ def converse(dialogue: Dialogue, read: Read) -> bool:
                 raise
             screen.note("stopped")
         except (MmspecError, OSError) as error:
-            obeyed, reason = False, with_flags(str(error), COMMANDS)
+            has_failed, reason = True, with_flags(str(error), COMMANDS)
             if isinstance(error, OSError):
                 if error.filename is None:  # it is the output that cannot be written
                     raise
@@ -137,9 +136,9 @@ def converse(dialogue: Dialogue, read: Read) -> bool:
             screen.error(reason)
             if screen.as_json:
                 screen.json({"error": reason, "line": line})
-        if dialogue.leaving:
+        if dialogue.is_leaving:
             break
-    return obeyed
+    return has_failed
 
 
 def is_interactive() -> bool:
@@ -158,7 +157,7 @@ def read_pipe(_prompt: str) -> str:
     return line.removesuffix("\n")
 
 
-def questions(read: Read, prompt: Callable[[], str]) -> Iterator[str]:
+def questions(read: ReadLine, prompt: Callable[[], str]) -> Iterator[str]:
     """Yield each question that is entered: a line, or after a newline a block in triple quotes.
 
     Ctrl-C drops the line or block being entered. prompt: returns what to show before the next one.
@@ -175,7 +174,7 @@ def questions(read: Read, prompt: Callable[[], str]) -> Iterator[str]:
         yield question
 
 
-def _block(first: str, read: Read) -> str:
+def _block(first: str, read: ReadLine) -> str:
     """Read up to the closing quotes, or to the end of the input."""
     text = first.lstrip().removeprefix(BLOCK)
     while not text.rstrip().endswith(BLOCK):

@@ -38,7 +38,11 @@ DEFAULT_PROMPTS, ACROSS_PROMPTS = 6, 4
     help="A question; may be given several times. Default: questions about synthetic pictures.",
 )
 @click.option(
-    "--prompts", type=Path, metavar="FILE", help='Lines {"prompt": TEXT, "images": [FILE, ...]}.'
+    "--prompts",
+    "prompt_file",
+    type=Path,
+    metavar="FILE",
+    help='Lines {"prompt": TEXT, "images": [FILE, ...]}.',
 )
 @click.option(
     "--across",
@@ -62,7 +66,7 @@ def check(
     setup: Setup,
     images: tuple[str, ...],
     questions: tuple[str, ...],
-    prompts: Path | None,
+    prompt_file: Path | None,
     backends: str | None,
     stages: bool,
     reference: str | None,
@@ -74,11 +78,10 @@ def check(
     """
     if (stages or reference) and not backends:
         raise click.UsageError("--stages and --reference compare backends: add --across torch,mlx")
-    chosen = typed_prompts(questions, images, setup.sampling) + (
-        read_prompts(prompts) if prompts else []
-    )
+    prompts = typed_prompts(questions, images, setup.sampling)
+    prompts += read_prompts(prompt_file) if prompt_file else []
     if backends:
-        return _check_across(setup, chosen, backends, reference, stages=stages)
+        return _check_across(setup, prompts, backends, reference, stages=stages)
     screen = setup.screen
     if (setup.options.drafting or setup.models["draft"]) == PLAIN.spec:
         raise click.UsageError(
@@ -87,23 +90,23 @@ def check(
     engine = setup.load()
     screen.note(*([] if screen.as_json else engine.notes))
     screen.progress("decoding")
-    asked = chosen or prompts_for(engine.target.model.config, DEFAULT_PROMPTS)
-    report = compare_all(engine, asked, setup.options)
+    prompts = prompts or prompts_for(engine.target.model.config, DEFAULT_PROMPTS)
+    report = compare_all(engine, prompts, setup.options)
     screen.report(report.as_dict(), lambda: _show(screen, report))
     return report.exit_code
 
 
-next(each for each in check.params if each.name == "gamma").default = GAMMA
+next(option for option in check.params if option.name == "gamma").default = GAMMA
 
 
 def _show(screen: Screen, report: CheckReport) -> None:
     columns = ("prompt", "tokens", "drafted", "drafting", "tokens per round", "outcome")
     rows = [
         (
-            *(each.prompt, str(each.tokens), str(each.drafted), each.drafting),
-            *(f"{each.block_efficiency:.2f}", each.outcome),
+            *(row.prompt, str(row.tokens), str(row.drafted), row.drafting),
+            *(f"{row.block_efficiency:.2f}", row.outcome),
         )
-        for each in report.comparisons
+        for row in report.comparisons
     ]
     screen.table(columns, rows)
     screen.say("Outcome: of drafted against plain decoding.")
@@ -144,13 +147,13 @@ def _check_across(
     _, directory, draft = resolve_pair(models.pop("model"), models.pop("draft"), names[-1])
     models["dtype"] = "float32" if models["dtype"] == "auto" else models["dtype"]
 
-    def loaded(backend: str, path: Path) -> Engine:
-        where = models | {"backend": backend, "draft": str(draft or PLAIN.spec)}
-        return load(str(path), **where, ready=False, progress=screen.progress)
+    def load_engine(backend: str, path: Path) -> Engine:
+        options = models | {"backend": backend, "draft": str(draft or PLAIN.spec)}
+        return load(path, **options, ready=False, progress=screen.progress)
 
     screen.progress("comparing")
     report = across(
-        loaded,
+        load_engine,
         directory,
         names,
         prompts or prompts_for(read_config(directory), ACROSS_PROMPTS),
@@ -163,9 +166,9 @@ def _check_across(
 
 
 def _show_across(screen: Screen, report: AcrossReport) -> None:
-    port = {f"port: {report.backends[0]}, {name}": each for name, each in report.port.items()}
-    compared = port | {"quantization": report.quantization}
-    rows = [(what, *_stage_row(stage)) for what, stages in compared.items() for stage in stages]
+    comparisons = {f"port: {report.backends[0]}, {name}": report.port[name] for name in report.port}
+    comparisons["quantization"] = report.quantization
+    rows = [(title, *_stage_row(stage)) for title in comparisons for stage in comparisons[title]]
     screen.table(("compared", "prompt", "stage", "largest", "relative", ""), rows)
     screen.say("Largest, relative: differences of a stage.")
     verdict = "passed" if report.passed else "FAILED"

@@ -43,21 +43,21 @@ def _wrong_defaults() -> str:
 
 def _summarize(screen: Screen, report: dict[str, Any]) -> None:
     """The verdict, then a line for each thing that matters."""
-    needed = [part for part in report["missing"] if part["needed"]]
-    optional = len(report["missing"]) - len(needed)
-    screen.say("mmspec works here." if not needed else "mmspec does not work here yet.")
+    obstacles = [part for part in report["missing"] if part["needed"]]
+    optional = len(report["missing"]) - len(obstacles)
+    screen.say("mmspec works here." if not obstacles else "mmspec does not work here yet.")
     rows = [("machine", _machine(report))]
     rows += [
         (f"backend {name}", state.get("error") or in_words(state.get("devices") or "works"))
         for name, state in report["backends"].items()
     ]
-    here = [model["name"] for model in report["models"] if model["found"]]
-    rows += [("models here", ", ".join(here)), ("next", report["advice"])]
+    names = [model["name"] for model in report["models"] if model["found"]]
+    rows += [("models here", ", ".join(names)), ("next", report["advice"])]
     with suppress(UsageError):  # a file that is no TOML is among what is needed
         config = _without_secret(read_config())
-        own = ", ".join(f"{key} = {value}" for key, value in config.items()) or "none"
-        rows += [("defaults", f"{own} ({config_file()})")]
-    rows += [(f"needed: {part['what']}", part["fix"]) for part in needed]
+        values = ", ".join(f"{key} = {value}" for key, value in config.items()) or "none"
+        rows += [("defaults", f"{values} ({config_file()})")]
+    rows += [(f"needed: {part['what']}", part["fix"]) for part in obstacles]
     rows += [("optional", f"{optional} more: mmspec doctor --full")] if optional else []
     screen.table(("", ""), rows)
 
@@ -65,7 +65,7 @@ def _summarize(screen: Screen, report: dict[str, Any]) -> None:
 def _without_secret(value: Any, key: str = "") -> Any:
     """The defaults without the API key: people send what doctor prints."""
     if isinstance(value, dict):
-        return {name: _without_secret(each, name) for name, each in value.items()}
+        return {name: _without_secret(item, name) for name, item in value.items()}
     return "…" if key.lower().replace("_", "-") == "api-key" else value
 
 
@@ -78,14 +78,14 @@ def _machine(report: dict[str, Any]) -> str:
 def _show(screen: Screen, report: dict[str, Any]) -> None:
     """The whole report, a table for each of its parts."""
     screen.say(_machine(report))
-    parts = {"": {name: version or "not installed" for name, version in report["versions"].items()}}
-    parts |= {f"backend {name}": state for name, state in report["backends"].items()}
-    parts["exact decoding"] = report["exact"] or {"not measured yet: `mmspec calibrate` does": ""}
-    for title, part in parts.items():
-        screen.table((title, ""), [(key, in_words(value)) for key, value in part.items()])
-    models = [(each["name"], each["kind"], in_words([*each["found"]])) for each in report["models"]]
-    screen.table(("model", "kind", "here on"), models)
-    missing = [
-        (each["what"], "yes" if each["needed"] else "no", each["fix"]) for each in report["missing"]
-    ]
-    screen.table(("missing", "needed", "get it with"), missing)
+    versions = {name: version or "not installed" for name, version in report["versions"].items()}
+    tables = {"": versions}
+    tables |= {f"backend {name}": state for name, state in report["backends"].items()}
+    tables["exact decoding"] = report["exact"] or {"not measured yet: `mmspec calibrate` does": ""}
+    for title, table in tables.items():
+        screen.table((title, ""), [(key, in_words(value)) for key, value in table.items()])
+    rows = [(card["name"], card["kind"], in_words([*card["found"]])) for card in report["models"]]
+    screen.table(("model", "kind", "here on"), rows)
+    parts = report["missing"]
+    rows = [(part["what"], "yes" if part["needed"] else "no", part["fix"]) for part in parts]
+    screen.table(("missing", "needed", "get it with"), rows)

@@ -6,7 +6,7 @@ import click
 
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Conversation
-from mmspec_cli.main import INTERRUPTED
+from mmspec_cli.main import INTERRUPT_STATUS
 from mmspec_cli.terminal.answer import (
     answer_report,
     ending,
@@ -60,4 +60,4 @@ def generate(
             screen.note(*remarks(chat.answer, details=setup.details))
             screen.note(*ending(chat, ENDINGS))
             screen.note(footer(chat, first, details=setup.details))
-    return INTERRUPTED if chat.answer.finish_reason == "interrupted" else 0
+    return INTERRUPT_STATUS if chat.answer.finish_reason == "interrupted" else 0

@@ -19,7 +19,7 @@ from mmspec.ground.entry_points import blaming_installed
 from mmspec.ground.errors import MmspecError, UsageError, choice
 from mmspec.ground.escape import one_line, visible
 from mmspec.ground.input_files import is_there
-from mmspec_cli.terminal.interrupt import ending_handled
+from mmspec_cli.terminal.interrupt import handle_ending
 from mmspec_terminal.config_file import defaults, source
 from mmspec_terminal.wording import with_flags
 
@@ -41,10 +41,10 @@ COMMANDS = {
 ELSEWHERE = {"bench": "mmspec_bench.commands.group"}
 """Modules of commands in other packages, by the command's name."""
 
-INTERRUPTED, CLOSED_PIPE = 130, 141
+INTERRUPT_STATUS, PIPE_STATUS = 130, 141
 """A shell's statuses for SIGINT and SIGPIPE."""
 
-ERASED_LINE = "\r\x1b[K"
+ERASE_LINE = "\r\x1b[K"
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "show_default": True}
 
@@ -106,13 +106,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sys.stdin = sys.stdin or io.TextIOWrapper(io.BytesIO())  # closed: nothing to read
     sys.stderr = sys.stderr or io.StringIO()  # closed: rich would write remarks to stdout
     if not sys.stdout:
-        return _failed("standard output is closed: nothing could be shown", MmspecError.exit_code)
+        return _fail("standard output is closed: nothing could be shown", MmspecError.exit_code)
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Bytes that are no text reach the tokenizer, which refuses them.
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdin else "replace")
     try:
-        with ending_handled(), visible_messages(), blaming_installed():
+        with handle_ending(), visible_messages(), blaming_installed():
             status = cli.main(arguments, prog_name="mmspec", standalone_mode=False)
             sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
@@ -120,24 +120,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except click.UsageError as error:
         where = f"(see {error.ctx.command_path} --help)" if error.ctx else ""
-        return _failed(f"{error.format_message()} {where}", error.exit_code)
+        return _fail(f"{error.format_message()} {where}", error.exit_code)
     except click.ClickException as error:
-        return _failed(error.format_message(), error.exit_code)
+        return _fail(error.format_message(), error.exit_code)
     except MmspecError as error:
-        given = sys.argv[1:] if arguments is None else arguments
-        return _failed(f"{error}{source(str(error), given)}", error.exit_code)
+        words = sys.argv[1:] if arguments is None else arguments
+        return _fail(f"{error}{source(str(error), words)}", error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        return _failed("interrupted", INTERRUPTED)
+        return _fail("interrupted", INTERRUPT_STATUS)
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and end.code != 1:  # click's and rich's for a closed pipe
             raise
         _drop_output()
-        return CLOSED_PIPE
+        return PIPE_STATUS
     except OSError as error:
         if error.filename is None:
             _drop_output()  # it was the output that could not be written
         where = f"{error.filename}: " if error.filename else ""
-        return _failed(f"{where}{error.strerror or error}", MmspecError.exit_code)
+        return _fail(f"{where}{error.strerror or error}", MmspecError.exit_code)
     except Exception as error:  # noqa: BLE001 - a defect keeps its traceback, made safe to show
         click.echo(visible_traceback(error), err=True)
         return 1
@@ -158,10 +158,11 @@ def _fill_standard_descriptors() -> None:
     os.close(descriptor)
 
 
-def _failed(message: str, status: int) -> int:
+def _fail(message: str, status: int) -> int:
+    """Show the error of a command; returns the status."""
     # At a terminal the line may hold what a command was doing.
-    erased = ERASED_LINE * (sys.stderr.isatty() and os.environ.get("TERM") != "dumb")
-    click.echo(f"{erased}mmspec: {one_line(with_flags(message))}", err=True)
+    start = ERASE_LINE * (sys.stderr.isatty() and os.environ.get("TERM") != "dumb")
+    click.echo(f"{start}mmspec: {one_line(with_flags(message))}", err=True)
     return status
 
 
@@ -173,22 +174,24 @@ def _drop_output() -> None:
 @contextmanager
 def visible_messages() -> Iterator[None]:
     """Context in which log records and warnings are `visible`: a hub's answer may be in them."""
-    make, show = logging.getLogRecordFactory(), warnings.formatwarning
+    factory, format_warning = logging.getLogRecordFactory(), warnings.formatwarning
 
-    def record(*arguments: Any, **named: Any) -> logging.LogRecord:
-        made = make(*arguments, **named)
-        made.msg, made.args = visible(made.getMessage()), ()
-        if made.exc_info and made.exc_info[1]:
-            made.exc_text = visible_traceback(made.exc_info[1])
-        return made
+    def make_record(*arguments: Any, **keywords: Any) -> logging.LogRecord:
+        record = factory(*arguments, **keywords)
+        record.msg, record.args = visible(record.getMessage()), ()
+        if record.exc_info and record.exc_info[1]:
+            record.exc_text = visible_traceback(record.exc_info[1])
+        return record
 
-    logging.setLogRecordFactory(record)
-    warnings.formatwarning = lambda *arguments, **named: visible(show(*arguments, **named))
+    logging.setLogRecordFactory(make_record)
+    warnings.formatwarning = lambda *arguments, **keywords: visible(
+        format_warning(*arguments, **keywords)
+    )
     try:
         yield
     finally:
-        logging.setLogRecordFactory(make)
-        warnings.formatwarning = show
+        logging.setLogRecordFactory(factory)
+        warnings.formatwarning = format_warning
 
 
 def visible_traceback(error: BaseException) -> str:

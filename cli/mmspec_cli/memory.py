@@ -3,11 +3,11 @@
 import click
 
 from mmspec.ground.output_files import write_errors
-from mmspec_cli.terminal.kept_conversations import memory_files
+from mmspec_cli.terminal.conversation_store import memory_files
 from mmspec_terminal.options import JSON
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import with_screen
-from mmspec_terminal.wording import counted
+from mmspec_terminal.wording import quantity
 
 
 @click.command()
@@ -20,5 +20,5 @@ def memory(screen: Screen, clear: bool) -> None:
         with write_errors(file):
             file.unlink(missing_ok=True)
     lines = [f"{name}: {size:,} bytes" for name, size in sizes.items()]
-    whole = f"{counted(len(sizes), 'file')}, {sum(sizes.values()):,} bytes" + ", deleted" * clear
+    whole = f"{quantity(len(sizes), 'file')}, {sum(sizes.values()):,} bytes" + ", deleted" * clear
     screen.tell({"files": sizes, "deleted": clear}, [*lines, whole])

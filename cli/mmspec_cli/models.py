@@ -47,11 +47,11 @@ def list_models(screen: Screen, backend: str) -> None:
 
 
 def _row(card: dict[str, Any]) -> list[str]:
-    here = "yes" if card["present"] else "no"
+    presence = "yes" if card["present"] else "no"
     also = " and draft" if card["kind"] == "target" else ""
-    serves = f"{also} for {', '.join(card['for'])}" if card["for"] else ""
-    what = f"{card['kind']}{serves}: {card['description']}"
-    return [card["name"], here, amount(card["size"]) if card["size"] else "-", what]
+    purpose = f"{also} for {', '.join(card['for'])}" if card["for"] else ""
+    description = f"{card['kind']}{purpose}: {card['description']}"
+    return [card["name"], presence, amount(card["size"]) if card["size"] else "-", description]
 
 
 @models.command()
@@ -63,8 +63,8 @@ def show(screen: Screen, name: str, backend: str) -> None:
 
     `memory` is that of the weights, in bytes.
     """
-    known, reading = load_cards().get(name), reader(backend)
-    model = describe(known, reading) if known else describe_directory(resolve(name, reading))
+    card, backend = load_cards().get(name), reader(backend)
+    model = describe(card, backend) if card else describe_directory(resolve(name, backend))
     memory = {bits: amount(size) for bits, size in (model.get("memory") or {}).items()}
     rows = [(key, in_words(memory if key == "memory" else value)) for key, value in model.items()]
     screen.show(model, ["", ""], rows)
@@ -105,8 +105,8 @@ def _pull_and_quantize(
     screen.progress(f"quantizing {name}")
     quantizer.quantize(target, copy, bits=bits, group_size=GROUP_SIZE)
     screen.say(copy, *draft)
-    drafted = f" --draft {pair_of(name)}" if draft else ""
-    screen.note(f"`mmspec chat --backend mlx --model {copy}{drafted}` talks with it")
+    draft_option = f" --draft {pair_of(name)}" if draft else ""
+    screen.note(f"`mmspec chat --backend mlx --model {copy}{draft_option}` talks with it")
 
 
 @models.command("rm")
@@ -114,11 +114,11 @@ def _pull_and_quantize(
 @with_screen()
 def remove(screen: Screen, name: str) -> None:
     """Delete a pulled model from the hub's cache, in every format and revision."""
-    known = load_cards().get(name)
-    if known and known.bundled:
+    card = load_cards().get(name)
+    if card and card.bundled:
         raise UsageError(f"{name} is in the package: pip uninstall mmspec removes it")
-    freed = delete(known.sources.values() if known else [name])
-    screen.say(f"deleted {name}: {amount(freed)}")
+    deleted_bytes = delete(card.sources.values() if card else [name])
+    screen.say(f"deleted {name}: {amount(deleted_bytes)}")
 
 
 @models.command()
@@ -174,18 +174,18 @@ def export(
 
 def _target_of(head: str) -> str:
     """The target that a head's card names; raises UsageError if there is none."""
-    known = load_cards().get(head)
-    if known is None or not known.serves:
+    card = load_cards().get(head)
+    if card is None or not card.serves:
         raise click.UsageError(f"no card says what {head} drafts for: give --target")
-    return known.serves[0]
+    return card.serves[0]
 
 
 def _hub_id(target: str, directory: Path) -> str:
     """The repository of a target, or its directory if it came from none."""
-    known = load_cards().get(target)
-    if known and known.sources:
-        return known.repositories("torch")[0]
-    return str(directory.resolve()) if known or Path(target).exists() else target
+    card = load_cards().get(target)
+    if card and card.sources:
+        return card.repositories("torch")[0]
+    return str(directory.resolve()) if card or Path(target).exists() else target
 
 
 def reader(backend: str) -> str:
@@ -204,18 +204,18 @@ def describe_directory(directory: Path) -> dict[str, Any]:
         head = read_head_config(directory)
         return {"kind": f"head: {head.kind}", "target's width": head.hidden_size} | size
     config = read_config(directory)
-    text, packed = config.text, config.quantization
+    text, quantization = config.text, config.quantization
     alike = (card for card in load_cards().values() if card.model and card.model.text == text)
-    own = mtp.KIND if mtp.has_mtp(directory) else None
+    head_kind = mtp.KIND if mtp.has_mtp(directory) else None
     return {
         "kind": "model for images" if config.vision else "model for text",
         "family": model_type(directory),
-        "numbers": f"{packed.bits} bits (MLX)" if packed else config.dtype or "float32",
+        "numbers": f"{quantization.bits} bits (MLX)" if quantization else config.dtype or "float32",
         "layers": text.num_hidden_layers,
         "width": text.hidden_size,
         "vocabulary": text.vocab_size,
         "context": text.max_position_embeddings,
-        "draft": own or next((card.pair for card in alike if card.pair), LOOKUP.spec),
+        "draft": head_kind or next((card.pair for card in alike if card.pair), LOOKUP.spec),
         "memory": _memory(config),
     } | size
 

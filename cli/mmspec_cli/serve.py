@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from mmspec.ground.errors import UsageError, not_installed
 from mmspec_cli.terminal.answer import introduction
-from mmspec_cli.terminal.interrupt import ending_handled
+from mmspec_cli.terminal.interrupt import handle_ending
 from mmspec_server.settings import ServerSettings
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import CAPTIONER, DECODING, DRAFT_TEXT, LOADING, is_typed, together
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=EverydayCommand)
-@click.argument("named", required=False, metavar="[MODEL]")
+@click.argument("name", required=False, metavar="[MODEL]")
 @options_of(ServerSettings)
 @together(LOADING, CAPTIONER, DRAFT_TEXT, DECODING)
-def serve(named: str | None, **values: Any) -> None:
+def serve(name: str | None, **values: Any) -> None:
     """Answer browsers and programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 
     MODEL is a name, repository or directory, as `--model` of `mmspec chat`. System text,
@@ -34,33 +34,33 @@ def serve(named: str | None, **values: Any) -> None:
     names none.
     """
     context = click.get_current_context()
-    if named is not None:
-        if is_typed("model") and values["model"] != named:
-            raise UsageError(f"MODEL is {named} and --model {values['model']}: give one of them")
-        values["model"] = named
+    if name is not None:
+        if is_typed("model") and values["model"] != name:
+            raise UsageError(f"MODEL is {name} and --model {values['model']}: give one of them")
+        values["model"] = name
     try:
         from mmspec_server.app import Service
         from mmspec_server.decoding import DecodingQueue
         from mmspec_server.server import Server, addresses, listen
     except ModuleNotFoundError as error:
         raise not_installed("mmspec serve", error, "server") from error
-    chosen = choose(ServerSettings, values)
+    settings = choose(ServerSettings, values)
     screen = Screen()
     setup = read_setup(screen, values)
-    queue = DecodingQueue(chosen.queue)
+    queue = DecodingQueue(settings.queue)
     try:
-        with listen(chosen.host, chosen.port) as listener:
+        with listen(settings.host, settings.port) as listener:
             # On the decoding thread: a framework may tie arrays to a thread.
             engine = queue.call(partial(setup.load, ready=True))
             screen.note(*introduction(engine))
             has_seed = context.get_parameter_source("seed") != ParameterSource.DEFAULT
-            service = Service(engine, setup.options, chosen, queue, has_seed)
-            address, *others = addresses(chosen.host, listener.getsockname()[1])
+            service = Service(engine, setup.options, settings, queue, has_seed)
+            address, *remote = addresses(settings.host, listener.getsockname()[1])
             screen.note(
                 f"{service.model} answers at {address}/v1, and browsers at {address}; "
                 "Ctrl-C ends the server"
             )
-            screen.note(*(f"from other machines of the network: {other}" for other in others))
+            screen.note(*(f"from other machines of the network: {url}" for url in remote))
             _run(Server(service), listener)
     finally:
         queue.close()
@@ -68,13 +68,13 @@ def serve(named: str | None, **values: Any) -> None:
 
 def _run(server: "Server", listener: socket) -> None:
     """Serve until a signal: SIGTERM and SIGHUP let the running answer end, and set the status."""
-    received: list[int] = []
+    signals: list[int] = []
 
     def end(number: int, _frame: FrameType | None) -> None:
-        received.append(number)
+        signals.append(number)
         server.should_exit = True
 
-    with ending_handled(end):
+    with handle_ending(end):
         server.run(sockets=[listener])
-    if received:
-        raise SystemExit(128 + received[0])
+    if signals:
+        raise SystemExit(128 + signals[0])

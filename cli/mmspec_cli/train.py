@@ -103,8 +103,10 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     else:
         head_method = choose(HeadMethodSettings, options)
         score = distill_head(kind, choose(HeadShape, options), head_method, *common)
-    tokens, drafted = score.tokens_per_round, len(score.judged)
-    Screen().say(f"{options['out']}: {tokens:.3f} tokens per round, {drafted} drafted")
+    drafts = len(score.judged)
+    Screen().say(
+        f"{options['out']}: {score.tokens_per_round:.3f} tokens per round, {drafts} drafted"
+    )
 
 
 @train.command()

@@ -3,7 +3,7 @@
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -49,21 +49,21 @@ def defaults(root: click.Context, group: click.Group, name: str) -> dict[str, An
     return {name: _defaults(root, command, everywhere, config.get(name, {}))}
 
 
-def source(error: str, given: Sequence[str]) -> str:
+def source(error: str, arguments: Sequence[str]) -> str:
     """` (in FILE)` if an error names an option and the file's value for it, but not the file.
 
-    given: the words of the command line, whose options are not the file's.
+    arguments: the words of the command line, whose options are not the file's.
     """
-    config, flags = {}, {word.partition("=")[0] for word in given}
+    config, flags = {}, {word.partition("=")[0] for word in arguments}
     with suppress(UsageError):  # a file that is no TOML has no values
         config = {} if str(config_file()) in error else read_config()
-    tables = [config, *(each for each in config.values() if isinstance(each, dict))]
-    named = (
+    tables = [config, *(value for value in config.values() if isinstance(value, dict))]
+    is_named = any(
         f"--{key}" not in flags and key.replace("-", "_") in error and str(value) in error
         for table in tables
         for key, value in table.items()
     )
-    return f" (in {config_file()})" * any(named)
+    return f" (in {config_file()})" * is_named
 
 
 def _defaults(
@@ -81,8 +81,8 @@ def _defaults(
         }
     options = _options(root, command)
     _require(f"option of {command.name}", table, options)
-    own = {key: value for key, value in (everywhere | table).items() if key in options}
-    return {options[key].name or "": _value(options[key], key, own[key]) for key in own}
+    values = {key: value for key, value in (everywhere | table).items() if key in options}
+    return {options[key].name or "": _value(options[key], key, values[key]) for key in values}
 
 
 def _parts(root: click.Context, group: click.Group) -> dict[str, click.Command]:
@@ -96,31 +96,35 @@ def _options(root: click.Context, command: click.Command) -> dict[str, click.Par
     if isinstance(command, click.Group):
         of_parts = [_options(root, part) for part in _parts(root, command).values()]
         return {key: option for options in of_parts for key, option in options.items()}
-    flags = [(flag, each) for each in command.params if each.expose_value for flag in each.opts]
-    return {flag[2:]: param for flag, param in flags if flag.startswith("--")}
+    return {
+        flag.removeprefix("--"): param
+        for param in command.params
+        for flag in param.opts
+        if param.expose_value and flag.startswith("--")
+    }
 
 
-def _require(kind: str, names: Iterable[str], allowed: Iterable[str]) -> None:
-    known = sorted(allowed)
-    for name in names:
-        if name not in known:
-            raise choice(f"{kind} in {config_file()}", name, known)
+def _require(kind: str, keys: Iterable[str], names: Collection[str]) -> None:
+    """Raise UsageError for the first key that is not among the names."""
+    for key in keys:
+        if key not in names:
+            raise choice(f"{kind} in {config_file()}", key, sorted(names))
 
 
 def _value(option: click.Parameter, key: str, value: Any) -> Any:
     """A value as the command line would have it; raises UsageError for one that it would refuse."""
     is_flag, is_list = getattr(option, "is_flag", False), option.multiple or option.nargs != 1
     context = click.Context(click.Command(key))
-    typed = [*map(str, value)] if isinstance(value, list) else str(value)
+    words = [*map(str, value)] if isinstance(value, list) else str(value)
     kinds = isinstance(value, bool), isinstance(value, list)
     try:
         if kinds != (is_flag, is_list):
-            one = "true or false" if is_flag else option.make_metavar(context)
-            raise click.BadParameter(f"give {'a list of ' * is_list}{one}")
-        if "\0" in "".join(typed):
+            form = "true or false" if is_flag else option.make_metavar(context)
+            raise click.BadParameter(f"give {'a list of ' * is_list}{form}")
+        if "\0" in "".join(words):
             raise click.BadParameter("leave the zero byte out")
-        option.type_cast_value(context, typed)
+        option.type_cast_value(context, words)
     except click.BadParameter as error:
         got = json.dumps(value, default=str)
         raise UsageError(f"{key} = {got} in {config_file()}: {error.message}") from error
-    return typed
+    return words

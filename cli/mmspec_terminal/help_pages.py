@@ -38,7 +38,7 @@ class EverydayCommand(click.Command):
         options = [param for param in self.get_params(ctx) if param.opts[-1] in EVERYDAY]
         with formatter.section("Options"):
             formatter.write_dl(
-                [_line(each, ctx) for each in options if isinstance(each, click.Option)]
+                [_line(option, ctx) for option in options if isinstance(option, click.Option)]
             )
 
 
@@ -50,8 +50,8 @@ def _line(option: click.Option, ctx: click.Context) -> tuple[str, str]:
     return f"{', '.join(option.opts)} {first}".rstrip(), f"{sentence}."
 
 
-def _show_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
         ctx.meta[ALL] = True
         click.echo(ctx.get_help())
         ctx.exit()

@@ -18,7 +18,7 @@ GAP = 2
 
 _STYLES = {"strong": BOLD, "em": ITALIC, "code_inline": CODE}
 _MARKERS = r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*"
-_UNDECIDED = re.compile(
+_AMBIGUOUS = re.compile(
     _MARKERS + r"(?:\#{1,6}|([-*_])(?:[ \t]*\1)*|[+>]|[`~\\$|].*|\d{1,9}[.)]?)?[ \t]*"
 )
 """Matches the beginning of a line of which later text says what it is."""
@@ -37,58 +37,58 @@ class Markdown:
         """columns: returns the width beyond which a table is written row by row."""
         self._columns = columns
         self._source = ""  # from the beginning of the last block
-        self._read = 0  # the letters of the source that have been parsed
-        self._written = 0  # the letters of what is shown for the source that are written
+        self._input_length = 0  # letters of the source that are parsed
+        self._output_length = 0  # letters of what is shown for the source that are written
         self._in_fence = False
 
     def push(self, text: str) -> Iterator[Run]:
         """Yield what can be written after `text` arrived."""
         self._source += text
-        stop = self._decided()
-        if stop > self._read:
-            yield from self._show(stop, ended=False)
+        stop = self._stable_length()
+        if stop > self._input_length:
+            yield from self._show(stop, is_end=False)
 
     def end(self) -> Iterator[Run]:
         """Yield the rest of the answer."""
-        yield from self._show(len(self._source), ended=True)
+        yield from self._show(len(self._source), is_end=True)
 
-    def _decided(self) -> int:
+    def _stable_length(self) -> int:
         """The number of letters of the source that later ones leave in their blocks."""
         source = self._source
         stop = start = source.rfind("\n") + 1
         if not self._in_fence:
             whole = _LAST_MARKERS.search(source, start).start()  # type: ignore[union-attr]
-            is_undecided = _UNDECIDED.fullmatch(source, start, whole)
-            stop = start if is_undecided or _UNDECIDED.fullmatch(source, start) else whole
-        while held := _PIPES.search(source[:stop]) or _FORMULA.search(source[:stop]):
-            stop = held.start()
+            is_ambiguous = _AMBIGUOUS.fullmatch(source, start, whole)
+            stop = start if is_ambiguous or _AMBIGUOUS.fullmatch(source, start) else whole
+        while match := _PIPES.search(source[:stop]) or _FORMULA.search(source[:stop]):
+            stop = match.start()
         return stop
 
-    def _show(self, stop: int, *, ended: bool) -> Iterator[Run]:
+    def _show(self, stop: int, *, is_end: bool) -> Iterator[Run]:
         """Write what is new in what is shown for the source up to `stop`."""
-        shown = _Shown(self._source[:stop], ended=ended, columns=self._columns)
-        yield from shown.after(self._written)
-        self._written = max(self._written, shown.length)
-        self._read, self._in_fence = stop, shown.in_fence
-        if shown.last_length <= self._written:
-            earlier_lines = self._source.split("\n")[: shown.last_line]
+        rendering = _Rendering(self._source[:stop], is_end=is_end, columns=self._columns)
+        yield from rendering.after(self._output_length)
+        self._output_length = max(self._output_length, rendering.length)
+        self._input_length, self._in_fence = stop, rendering.in_fence
+        if rendering.last_length <= self._output_length:
+            earlier_lines = self._source.split("\n")[: rendering.last_line]
             start = sum(len(line) + 1 for line in earlier_lines)
             self._source = self._source[start:]
-            self._read -= start
-            self._written -= shown.last_length
+            self._input_length -= start
+            self._output_length -= rendering.last_length
 
 
-class _Shown:
+class _Rendering:
     """What is shown for a source: a line for each of its own, but for fences and dividers."""
 
-    def __init__(self, source: str, *, ended: bool, columns: Callable[[], int]) -> None:
+    def __init__(self, source: str, *, is_end: bool, columns: Callable[[], int]) -> None:
         self.runs: list[Run] = []
         self.length = 0
         self.in_fence = False
         """True if the source ends within a fence."""
         self.last_line = self.last_length = 0
         """The line at which the last block starts, and the length of what is before it."""
-        self._ended = ended
+        self._is_end = is_end
         self._columns = columns
         self._whole_lines = source.count("\n")
         self._lines = self._whole_lines + (not source.endswith("\n"))
@@ -97,15 +97,15 @@ class _Shown:
         """What the next line and later ones of each quote and list item begin with."""
         for block in SyntaxTreeNode(grammar().parse(source)).children:
             self._show(block)
-        if ended:
+        if is_end:
             self._to_line(self._whole_lines)
 
-    def after(self, written: int) -> Iterator[Run]:
-        """The runs beyond the first letters."""
+    def after(self, start: int) -> Iterator[Run]:
+        """The runs from the letter `start` on."""
         for text, style in self.runs:
-            if written < len(text):
-                yield text[written:], style
-            written = max(written - len(text), 0)
+            if start < len(text):
+                yield text[start:], style
+            start = max(start - len(text), 0)
 
     def _show(self, node: SyntaxTreeNode) -> None:
         if node.map and (node.level == 0 or node.type == "list_item"):
@@ -139,12 +139,12 @@ class _Shown:
 
     @property
     def _at_marker(self) -> bool:
-        return any(first != then for first, then in self._containers)
+        return any(first != later for first, later in self._containers)
 
     def _to_line(self, line: int) -> None:
         """Show the blank lines before a line; behind a list item's marker there are none."""
         while self._line < line and not self._at_marker:
-            bars = "".join(then for _, then in self._containers).rstrip()
+            bars = "".join(later for _, later in self._containers).rstrip()
             self._put(bars, QUOTE)
             self._end_line()
         self._line = line
@@ -170,16 +170,16 @@ class _Shown:
         """A paragraph or heading; what may go on is shown up to what may become markup."""
         start, stop = _lines(inline)
         has_end = stop <= self._whole_lines
-        goes_on = not self._ended and stop == self._lines and not (style and has_end)
+        goes_on = not self._is_end and stop == self._lines and not (style and has_end)
         self._begin_line(start)
-        fixed = [*takewhile(_is_fixed, inline.children)] if goes_on else inline.children
-        for text, inner in _runs(fixed, style):
+        stable = [*takewhile(_is_stable, inline.children)] if goes_on else inline.children
+        for text, inner in _runs(stable, style):
             if text == "\n":
                 self._end_line()
                 self._begin_line(self._line)
             else:
                 self._put(text, inner)
-        if len(fixed) == len(inline.children):
+        if len(stable) == len(inline.children):
             self._line = stop - 1
             self._end_line()
 
@@ -192,7 +192,7 @@ class _Shown:
         self._line += token.type == "fence"
         self.in_fence = token.type == "fence" and stop - start == 1 + len(lines)
         for line in lines:
-            if not self._ended and self._line >= self._whole_lines:
+            if not self._is_end and self._line >= self._whole_lines:
                 return
             self._begin_line(self._line)
             self._put(indent * bool(line.strip()) + line.rstrip(), CODE)
@@ -217,9 +217,9 @@ def _lines(node: SyntaxTreeNode) -> tuple[int, int]:
     return node.map
 
 
-def _is_fixed(node: SyntaxTreeNode) -> bool:
+def _is_stable(node: SyntaxTreeNode) -> bool:
     """True for text that stays, whatever follows an opener: code in emphasis undoes that."""
-    return all(each.type != OPENER for each in node.walk())
+    return all(part.type != OPENER for part in node.walk())
 
 
 class _Cell(NamedTuple):
@@ -233,7 +233,7 @@ class _Cell(NamedTuple):
         """The columns of the terminal that the text takes."""
         return sum(cell_len(text) for text, _ in self.runs)
 
-    def padded(self, width: int) -> list[Run]:
+    def pad(self, width: int) -> list[Run]:
         """The text, padded to `width` columns."""
         spare = width - self.columns
         left = {"text-align:right": spare, "text-align:center": spare // 2}.get(self.align, 0)
@@ -262,7 +262,7 @@ def _row_line(row: list[_Cell], widths: list[int]) -> list[Run]:
     line: list[Run] = []
     for cell, width in zip(row, widths, strict=True):
         line += [(" " * GAP, None)] if line else []
-        line += cell.padded(width)
+        line += cell.pad(width)
     return line
 
 

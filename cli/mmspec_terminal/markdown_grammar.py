@@ -38,8 +38,8 @@ _FORMULA_OPENER = re.compile(r"\\[(\[]|\$\$|\$(?=[^\s\d$])")
 _ESCAPE = re.compile(r"\\(?:\\|([*_`#+.>|~$-]))")
 _ADDRESS = re.compile(r"://[^\s<>*`|]*[^\s<>*`|.,;:!?)\"'_]")
 _NAME = re.compile(r"__[a-z0-9]+(?:_[a-z0-9]+)*__(?![^\W_])")
-_HIDDEN = {ord(letter): 0xFDD0 + place for place, letter in enumerate(_SEPARATORS)}
-_SHOWN = {hidden: letter for letter, hidden in _HIDDEN.items()}
+_SUBSTITUTES = {ord(letter): 0xFDD0 + place for place, letter in enumerate(_SEPARATORS)}
+_SEPARATOR_OF = {substitute: letter for letter, substitute in _SUBSTITUTES.items()}
 """Whitespace by the characters, which no text has, that stand for it while blocks are parsed."""
 _DISPLAY = ("\\[", "\\]"), ("$$", "$$")
 
@@ -71,19 +71,19 @@ def _hide_separators(state: StateCore) -> None:
     There rows of tables end in a pipe alone.
     """
     text = re.sub(r"(?m)(?<=\|)[^\S\n]+$", "", state.src.replace("\r\n", "\n"))
-    state.src = text.translate(_HIDDEN)
+    state.src = text.translate(_SUBSTITUTES)
 
 
 def _show_separators(state: StateCore) -> None:
     for token in state.tokens:
-        token.content = token.content.translate(_SHOWN)
+        token.content = token.content.translate(_SEPARATOR_OF)
 
 
 def _shallow(rule: Rule) -> Rule:
-    def limited(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    def shallow_rule(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         return state.level < DEEPEST and rule(state, start, end, silent)
 
-    return limited
+    return shallow_rule
 
 
 def _line(state: StateBlock, number: int) -> str:
@@ -108,13 +108,13 @@ def _formula(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     closing = next((closing for opening, closing in _DISPLAY if first.startswith(opening)), None)
     if closing is None or state.is_code_block(start):
         return False
-    last, rest = start, first[2:]
-    while closing not in rest:
+    last, text = start, first[2:]
+    while closing not in text:
         last += 1
         if last >= end or state.isEmpty(last) or state.sCount[last] < state.blkIndent:
             return False
-        rest = _line(state, last)
-    if rest.rstrip() != rest[: rest.index(closing) + 2]:
+        text = _line(state, last)
+    if text.rstrip() != text[: text.index(closing) + 2]:
         return False
     if not silent:
         token = state.push("formula", "", 0)
@@ -129,8 +129,8 @@ def _verbatim(state: StateInline, silent: bool) -> bool:
     source, start = state.src, state.pos
     if code := _CODE.match(source, start):
         inner = code[2]
-        padded = inner[0] == inner[-1] == " " and bool(inner.strip())
-        return _take(state, code, "code_inline", inner[1:-1] if padded else inner, silent)
+        is_padded = inner[0] == inner[-1] == " " and bool(inner.strip())
+        return _take(state, code, "code_inline", inner[1:-1] if is_padded else inner, silent)
     if formula := _FORMULA.match(source, start):
         return _take(state, formula, "text", formula[0], silent)
     if opener := re.compile("`+").match(source, start) or _FORMULA_OPENER.match(source, start):

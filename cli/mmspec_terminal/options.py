@@ -18,12 +18,12 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def together(*options: Decorator) -> Decorator:
     """Decorator that adds several options to a command, listed in this order."""
 
-    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             command = option(command)
         return command
 
-    return decorated
+    return decorate
 
 
 def is_typed(name: str) -> bool:
@@ -52,10 +52,10 @@ def parse_gamma(value: Any) -> Gamma:
 def _completing(use: str, *words: str) -> Callable[..., list[CompletionItem]]:
     """What a shell completes: words and cards of a use, or directories if none begins so."""
 
-    def complete(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    def complete(_: click.Context, __: click.Parameter, start: str) -> list[CompletionItem]:
         names = [*words, *(name for name, card in load_cards().items() if use in card.uses)]
-        fitting = [CompletionItem(name) for name in names if name.startswith(typed)]
-        return fitting or [CompletionItem(typed, type="dir")]
+        fitting = [CompletionItem(name) for name in names if name.startswith(start)]
+        return fitting or [CompletionItem(start, type="dir")]
 
     return complete
 
@@ -115,22 +115,22 @@ HELP = {
     "system": "System text, which says how to answer. Default: none.",
     "thinking": "Whether the model thinks before it answers. Default: as its chat template has it.",
     "details": "Show all figures of an answer, not the short line.",
-    "plain": "No colour, no boxes. Also where NO_COLOR is set or output is piped.",
-    "accepted": "Mark the drafted tokens that were kept.",
+    "plain": "A plain screen: no colour, boxes, previews, progress or Markdown. Also where "
+    "NO_COLOR is set or output is piped.",
+    "accepted": "Mark the drafted tokens that were kept; answers keep their Markdown signs.",
 }
 """The help of each option, by its name."""
 
 
 def option(name: str, default: Any = None, metavar: str | None = None, **more: Any) -> Decorator:
     """An option with its help; without a type it takes values like its default."""
-    shown = None if default != "" else False
-    more = {"default": default, "show_default": shown, "metavar": metavar, **more}
-    return click.option(f"--{name}", help=HELP[name], **more)
+    more = {"show_default": None if default != "" else False, **more}
+    return click.option(f"--{name}", help=HELP[name], default=default, metavar=metavar, **more)
 
 
-def flag(name: str) -> Decorator:
-    """An option without a value."""
-    return click.option(f"--{name}", is_flag=True, help=HELP[name])
+def flag(name: str, argument: str | None = None) -> Decorator:
+    """An option without a value; argument: the command's, if it has another name."""
+    return click.option(f"--{name}", argument or name, is_flag=True, help=HELP[name])
 
 
 FILES = "NAME|REPO|DIR"
@@ -189,7 +189,8 @@ SYSTEM = together(
     ),
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-DETAILS, PLAIN, ACCEPTED = flag("details"), flag("plain"), flag("accepted")
+DETAILS, PLAIN = flag("details"), flag("plain")
+ACCEPTED = flag("accepted", "marks_accepted")
 FRAMES = together(option("fps", 2.0), option("max-frames", None, "N", type=int))
 
 

@@ -54,10 +54,10 @@ def _pixels(protocol: str) -> Callable[[Image.Image, int, int], RenderableType]:
     """What draws by a protocol: imported as if there were no terminal, which it would ask."""
     terminal, sys.__stdout__ = sys.__stdout__, None  # type: ignore[misc]
     try:
-        drawn = import_module(f"textual_image.renderable.{protocol}").Image
+        renderer = import_module(f"textual_image.renderable.{protocol}").Image
     finally:
         sys.__stdout__ = terminal  # type: ignore[misc]
-    return cast(Callable[[Image.Image, int, int], RenderableType], drawn)
+    return cast(Callable[[Image.Image, int, int], RenderableType], renderer)
 
 
 def half_blocks(image: Image.Image, columns: int, rows: int) -> Text:

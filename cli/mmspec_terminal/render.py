@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import groupby, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from mmspec_terminal.preview import preview
 from mmspec_terminal.wording import with_flags
 from mmspec_terminal.wrapping import Run, Wrap
 
-ACCEPTED, QUIET, WRONG = "green", "dim", "bold red"
+DRAFT_STYLE, NOTE_STYLE, ERROR_STYLE = "green", "dim", "bold red"
 OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
 CLOSING = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 WHOLE_WORD = 15
@@ -48,30 +48,30 @@ class Screen:
     """Writes text without markup; on a terminal it spells out control characters.
 
     plain: no colour, boxes or temporary lines; also set if stdout is not a terminal, NO_COLOR is
-    set, or the terminal is dumb.  accepted: mark accepted draft tokens, by colour or, if plain, by
-    angle quotes.  as_json: results are JSON.  report_file: gets the JSON of results too.
+    set, or the terminal is dumb.  marks_accepted: mark accepted draft tokens, by colour or, if
+    plain, by angle quotes.  as_json: results are JSON.  report_file: gets the JSON of results too.
     """
 
     def __init__(
         self,
         *,
         plain: bool = False,
-        accepted: bool = False,
+        marks_accepted: bool = False,
         as_json: bool = False,
         report_file: Path | None = None,
     ) -> None:
         self.terminal = sys.stdout.isatty()
         dumb = os.environ.get("TERM") == "dumb"
         self.plain = plain or dumb or not self.terminal or bool(os.environ.get("NO_COLOR"))
-        self.accepted, self.as_json, self.report_file = accepted, as_json, report_file
+        self.marks_accepted, self.as_json, self.report_file = marks_accepted, as_json, report_file
         self._out = self._console(sys.stdout)
         self._err = self._console(sys.stderr)
         self._progress = False
         self._in_line = False
         self._wrap = Wrap()
         self.markdown = self.terminal and not self.plain
-        """True if answers are shown as Markdown."""
-        self._markdown, self._letters = self._new_markdown(), AcceptedLetters()
+        """True if answers are shown as Markdown, unless accepted tokens are marked."""
+        self._markdown = self._new_markdown()
 
     def _new_markdown(self) -> Markdown:
         return Markdown(lambda: _width(self._out))
@@ -82,22 +82,18 @@ class Screen:
     def piece(self, piece: Piece) -> None:
         """Write one round's text without ending the line."""
         self.clear_progress()
-        if self.markdown:
-            if self.accepted:
-                self._letters.add(piece)
-            self._stream_markdown(self._markdown.push(piece.text))
-        elif piece.accepted and self.accepted:
-            marked = f"{OPENING}{piece.accepted}{CLOSING}" if self.plain else piece.accepted
-            self._stream(marked, ACCEPTED)
+        if self.marks_accepted and piece.accepted:
+            text = f"{OPENING}{piece.accepted}{CLOSING}" if self.plain else piece.accepted
+            self._stream(text, DRAFT_STYLE)
             self._stream(piece.own)
+        elif self.markdown and not self.marks_accepted:
+            self._stream_runs(self._markdown.push(piece.text))
         else:
             self._stream(piece.text)
 
-    def _stream_markdown(self, runs: Iterator[Run]) -> None:
+    def _stream_runs(self, runs: Iterator[Run]) -> None:
         for text, style in runs:
-            parts = self._letters.parts(text) if self.accepted else [(text, False)]
-            for part, is_accepted in parts:
-                self._stream(part, f"{style or ''} {ACCEPTED}".strip() if is_accepted else style)
+            self._stream(text, style)
 
     def _stream(self, text: str, style: str | None = None) -> None:
         """Write text without ending the line; on a terminal lines break between words."""
@@ -119,8 +115,7 @@ class Screen:
         """Write the rest of a streamed text, and end the line of stdout if it has text."""
         self.clear_progress()
         markdown, self._markdown = self._markdown, self._new_markdown()
-        self._stream_markdown(markdown.end())
-        self._letters = AcceptedLetters()
+        self._stream_runs(markdown.end())
         for run in self._wrap.end(_width(self._out)):
             self._write(*run)
         if self._in_line:
@@ -163,11 +158,11 @@ class Screen:
     def note(self, *remarks: str) -> None:
         """Write remarks to stderr, a line each; on a terminal they wrap between words."""
         for text in remarks:
-            self._remark(text, QUIET)
+            self._remark(text, NOTE_STYLE)
 
     def error(self, text: str) -> None:
         """Write an error on one line of stderr; on a terminal it wraps between words."""
-        self._remark(text, WRONG)
+        self._remark(text, ERROR_STYLE)
 
     def _remark(self, text: str, style: str) -> None:
         self.end_line()
@@ -187,7 +182,7 @@ class Screen:
         if self.plain or not self._err.is_terminal:
             return
         self.clear_progress()
-        self._err.out(one_line(text)[: _width(self._err) - 1], style=QUIET, end="")
+        self._err.out(one_line(text)[: _width(self._err) - 1], style=NOTE_STYLE, end="")
         self._progress = True
 
     def clear_progress(self) -> None:
@@ -197,8 +192,8 @@ class Screen:
             self._progress = False
 
     @contextmanager
-    def bar(self, total: int, *, done: int = 0) -> Iterator[Callable[[str], None]]:
-        """Show a progress bar from `done` to `total` with the remaining time; nothing if plain.
+    def bar(self, total: int, *, start: int = 0) -> Iterator[Callable[[str], None]]:
+        """Show a progress bar from `start` to `total` with the remaining time; nothing if plain.
 
         Yields a function that advances it by one and shows a remark.
         """
@@ -207,9 +202,9 @@ class Screen:
             *(BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)),
             *(TimeRemainingColumn(), TextColumn("left")),
         )
-        hidden = self.plain or not self._err.is_terminal
-        with Progress(*columns, console=self._err, transient=True, disable=hidden) as progress:
-            task = progress.add_task("", total=total, completed=done)
+        disable = self.plain or not self._err.is_terminal
+        with Progress(*columns, console=self._err, transient=True, disable=disable) as progress:
+            task = progress.add_task("", total=total, completed=start)
             yield lambda text: progress.update(task, advance=1, description=one_line(text))
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -235,57 +230,28 @@ class Screen:
     def _plain_table(self, rows: Sequence[Sequence[str]]) -> None:
         widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
         for row in rows:
-            padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-            self._write("  ".join(padded).rstrip() + "\n")
+            texts = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+            self._write("  ".join(texts).rstrip() + "\n")
 
 
 def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
     """Widths that break no word, the first columns whole; empty if `room` is too narrow."""
     widths = [
-        max((min(cell_len(word), WHOLE_WORD) for word in " ".join(each).split()), default=0)
-        for each in columns
+        max((min(cell_len(word), WHOLE_WORD) for word in " ".join(cells).split()), default=0)
+        for cells in columns
     ]
     spare = room - GAP * len(widths) - sum(widths)
     if spare < 0:
         return []
     for place, texts in enumerate(columns):
-        more = min(spare, max(map(cell_len, texts)) - widths[place])
-        widths[place] += more
-        spare -= more
+        growth = min(spare, max(map(cell_len, texts)) - widths[place])
+        widths[place] += growth
+        spare -= growth
     return widths
 
 
 def in_words(value: Any) -> str:
     """A value for a table: a mapping or a list with commas, and - for nothing."""
     if isinstance(value, dict):
-        value = [f"{key}: {each}" for key, each in value.items()]
+        value = [f"{key}: {item}" for key, item in value.items()]
     return (", ".join(map(str, value)) if isinstance(value, list) else str(value)) or "-"
-
-
-class AcceptedLetters:
-    """The letters of an answer that are not shown yet, each with whether a draft had it.
-
-    Markdown shows them in order, without its marks and with blanks and bars of its own.
-    """
-
-    def __init__(self) -> None:
-        self._letters: list[tuple[str, bool]] = []
-
-    def add(self, piece: Piece) -> None:
-        """Take the letters of one round."""
-        self._letters += [(letter, True) for letter in piece.accepted]
-        self._letters += [(letter, False) for letter in piece.own]
-
-    def parts(self, shown: str) -> Iterator[tuple[str, bool]]:
-        """Yield `shown` in parts of accepted letters and of others."""
-        marked = [(letter, self._take(letter)) for letter in shown]
-        for is_accepted, part in groupby(marked, key=lambda pair: pair[1]):
-            yield "".join(letter for letter, _ in part), is_accepted
-
-    def _take(self, letter: str) -> bool:
-        letters = self._letters[:1] if letter.isspace() else self._letters
-        for place, (other, is_accepted) in enumerate(letters):
-            if other == letter:
-                del self._letters[: place + 1]
-                return is_accepted
-        return False

@@ -10,7 +10,7 @@ import click
 from mmspec.ground.settings import Settings
 from mmspec_terminal.options import Decorator, together
 
-Chosen = TypeVar("Chosen", bound=Settings)
+Kind = TypeVar("Kind", bound=Settings)
 
 
 class Number(click.FloatRange):
@@ -26,10 +26,10 @@ class Number(click.FloatRange):
 
 def options_of(*settings: type[Settings], **defaults: Any) -> Decorator:
     """Declare the fields of settings as options, each name once; `defaults` replace theirs."""
-    every = (field for group in settings for field in fields(group))
-    declared = {field.name: field for field in every if "help" in field.metadata}
+    all_fields = (field for group in settings for field in fields(group))
+    by_name = {field.name: field for field in all_fields if "help" in field.metadata}
     return together(
-        *(_option(field, defaults.get(name, field.default)) for name, field in declared.items())
+        *(_option(field, defaults.get(name, field.default)) for name, field in by_name.items())
     )
 
 
@@ -71,7 +71,7 @@ def _type(field: Field[Any]) -> Any:
     return kind
 
 
-def choose(settings: type[Chosen], options: dict[str, Any]) -> Chosen:
+def choose(settings: type[Kind], options: dict[str, Any]) -> Kind:
     """Settings from a command's options; raises UsageError if one is invalid."""
     return settings(
         **{field.name: options[field.name] for field in fields(settings) if field.name in options}

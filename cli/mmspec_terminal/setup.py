@@ -35,8 +35,8 @@ class Setup:
         ready: time a few rounds, so that the first answer drafts from its first round.
         """
         self.screen.progress("loading")
-        named: dict[str, Any] = {"options": self.options, "progress": self.screen.progress}
-        return load(**self.models, **named, ready=ready)
+        options, progress = self.options, self.screen.progress
+        return load(**self.models, options=options, progress=progress, ready=ready)
 
     def load_other(self, model: str, options: Options) -> Engine:
         """Load another target with the draft that its card names; raises MmspecError."""
@@ -49,17 +49,17 @@ def with_screen(*output: Decorator) -> Decorator:
 
     output: --json, --accepted and --out, as far as a command has them.
     """
-    names = ("plain", "as_json", "accepted", "report_file")
+    names = ("plain", "as_json", "marks_accepted", "report_file")
 
-    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
-        def shown(**values: Any) -> Any:
+        def run(**values: Any) -> Any:
             screen = Screen(**{name: values.pop(name) for name in names if name in values})
             return command(screen, **values)
 
-        return together(*output, options.PLAIN)(shown)
+        return together(*output, options.PLAIN)(run)
 
-    return decorated
+    return decorate
 
 
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,8 +67,9 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_setup(screen: Screen, fps: float, max_frames: int, **values: Any) -> Any:
-        chosen = {"details": values.pop("details"), "sampling": FrameSampling(fps, max_frames)}
-        return command(replace(read_setup(screen, values), **chosen), **values)
+        details, sampling = values.pop("details"), FrameSampling(fps, max_frames)
+        setup = replace(read_setup(screen, values), details=details, sampling=sampling)
+        return command(setup, **values)
 
     models = together(options.LOADING, options.CAPTIONER, options.DRAFT_TEXT, options.DECODING)
     output = with_screen(options.JSON, options.ACCEPTED)
@@ -85,13 +86,13 @@ def decoding_options(values: dict[str, Any]) -> Options:
     """Decoding options from `values`, which loses them; raises UsageError for one out of range."""
     sampling = Sampling(values.pop("temperature"), values.pop("top_k"), values.pop("top_p"))
     tree = _tree(values)
-    names = [each.name for each in fields(Options) if each.name in values]
-    named = {name: values.pop(name) for name in names}
-    chosen = Options(sampling=sampling, tree=tree, **named)
-    for name in ("adaptive", "tree", "weights", "pool") if chosen.drafting == "none" else ():
-        if getattr(chosen, name) not in (None, False, (), "auto"):
+    names = [field.name for field in fields(Options) if field.name in values]
+    choices = {name: values.pop(name) for name in names}
+    decoding = Options(sampling=sampling, tree=tree, **choices)
+    for name in ("adaptive", "tree", "weights", "pool") if decoding.drafting == "none" else ():
+        if getattr(decoding, name) not in (None, False, (), "auto"):
             raise UsageError(f"--{name} needs a --drafting other than none, which drafts nothing")
-    return chosen
+    return decoding
 
 
 def _tree(values: dict[str, Any]) -> Tree | Literal["auto"] | None:

@@ -15,14 +15,13 @@ def with_flags(text: str, commands: Container[str] = ()) -> str:
 
     def flag(match: re.Match[str]) -> str:
         name, value = match.groups()
-        of_tree = "tree-" * (name in ("width", "nodes"))
-        option = of_tree + name.replace("_", "-")
-        dashed = f"/{option}" if f"/{option}" in commands else f"--{option}"
-        return " ".join(filter(None, [dashed, value]))
+        option = "tree-" * (name in ("width", "nodes")) + name.replace("_", "-")
+        prefix = "/" if f"/{option}" in commands else "--"
+        return f"{prefix}{option} {value or ''}".rstrip()
 
     return _ARGUMENT.sub(flag, text)
 
 
-def counted(number: int, noun: str) -> str:
+def quantity(number: int, noun: str) -> str:
     """`3 questions`, `1 question`."""
     return f"{number} {noun}{'s' * (number != 1)}"

@@ -50,13 +50,13 @@ class Wrap:
             self._is_cut = self._is_cut or _columns(self._word) > limit
             if self._is_cut:
                 self._write_word(limit)
-        return self._taken()
+        return self._take_runs()
 
     def end(self, width: int) -> list[Run]:
         """The runs that are still to be written when the text has ended."""
         self._end_word(max(width - 1, 1))
         self._column, self._start = 0, ""
-        return self._taken()
+        return self._take_runs()
 
     def _end_word(self, limit: int) -> None:
         if self._column and self._column + _columns(self._word) > limit and not self._is_cut:
@@ -89,8 +89,8 @@ class Wrap:
         hanging = _HANGING.match(self._start)[0]  # type: ignore[index]  # it may be empty
         self._column = cell_len(hanging) if cell_len(hanging) <= limit // 2 else 0
         if self._column:
-            kept = re.sub(rf"{BAR}|.", lambda each: BAR if each[0] == BAR else " ", hanging)
-            self._runs.append((kept, "dim"))
+            indent = re.sub(rf"{BAR}|.", lambda mark: BAR if mark[0] == BAR else " ", hanging)
+            self._runs.append((indent, "dim"))
 
     def _put(self, text: str, style: str | None) -> None:
         if len(self._start) < HANGING and text != "\n":
@@ -99,7 +99,7 @@ class Wrap:
             text = self._runs.pop()[0] + text
         self._runs.append((text, style))
 
-    def _taken(self) -> list[Run]:
+    def _take_runs(self) -> list[Run]:
         runs, self._runs = self._runs, []
         return runs
 

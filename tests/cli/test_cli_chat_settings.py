@@ -34,11 +34,18 @@ def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):
 def test_the_drafting_can_be_changed_and_changes_no_token(chat):
     lines = ["/drafting none", "/spec on", "/drafting auto", "/drafting"]
     result = chat("one", "/drafting lookup", "/retry", *lines)
-    assert "/drafting none drafts nothing: /drafting auto drafts again" in result.err
+    assert "nothing is drafted in this chat: /drafting auto drafts" in result.err
     answers = result.answers
     assert [answer["drafting"] for answer in answers] == ["T+lookup", "lookup"]
     assert answers[0]["token_ids"] == answers[1]["token_ids"]
     assert result.notices[-1] == "drafting auto; the last answer: lookup"
+
+
+def test_spec_names_a_drafting_that_drafts_in_a_chat_without_a_draft(chat, pair_paths):
+    models = ["--model", str(pair_paths[0]), "--draft", "none", "--backend", "torch"]
+    result = chat("/spec on", "/drafting lookup", "/spec on", models=models)
+    assert "nothing is drafted in this chat: /drafting lookup drafts" in result.err
+    assert result.notices[-1] == "speculative decoding"
 
 
 def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_path):

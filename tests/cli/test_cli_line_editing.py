@@ -10,7 +10,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from mmspec_cli.chat_commands.table import COMMANDS
-from mmspec_cli.terminal.line_editor import ChatCompleter, LineEditor, kept_history
+from mmspec_cli.terminal.line_editor import ChatCompleter, LineEditor, open_history
 
 
 def completed(line: str) -> list[str]:
@@ -31,7 +31,7 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("/im", ["/image", "/images"]),
+        ("/im", ["/image"]),
         ("/zz", []),
         ("/image r", ["/image red.png"]),
         ("/image b", [r"/image blue\ one.png"]),
@@ -49,14 +49,14 @@ def test_tab(line, offered):
 def test_history_is_kept_under_the_state_directory_for_its_owner_alone(monkeypatch, here):
     monkeypatch.setenv("XDG_STATE_HOME", str(here / "state"))
     question = "a question\nof two lines"
-    kept_history().store_string(question)
-    assert list(kept_history().load_history_strings()) == [question]
+    open_history().store_string(question)
+    assert list(open_history().load_history_strings()) == [question]
     file = here / "state" / "mmspec" / "history"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.unlink()
     file.mkdir()
-    kept_history().store_string(question)
-    assert not list(kept_history().load_history_strings())
+    open_history().store_string(question)
+    assert not list(open_history().load_history_strings())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -136,7 +136,7 @@ def _run(screen: Screen, runner: Runner, old_rows: Sequence[AnswerRow], out: Pat
     samples = len({row.sample for row in old_rows})
     with (
         note_when_stopped(screen, f"the rows so far are in {out}; go on with --resume"),
-        screen.bar(len(runner.samples), done=samples) as advance,
+        screen.bar(len(runner.samples), start=samples) as advance,
     ):
         for new_rows in runner.run(old_rows):
             rows += [row for row in new_rows if row.drafted]

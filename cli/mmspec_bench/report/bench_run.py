@@ -11,7 +11,7 @@ from mmspec.ground.errors import UsageError
 from mmspec_bench.suite.metrics import Summary, summarise, tokens_per_round
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, ROWS, AnswerRow, read_rows
 from mmspec_bench.suite.run_folder import SHARED, read_provenance
-from mmspec_terminal.wording import counted
+from mmspec_terminal.wording import quantity
 
 ALL = "all"
 """The task that stands for all tasks in a table."""
@@ -77,9 +77,10 @@ class BenchRun:
             for name in self.settings["methods"]
         }
         lacking = ", ".join(f"{name} {number}" for name, number in missing.items() if number)
+        number = quantity(len(questions), "question")
         unequal = (
-            f"methods do not compare: of {counted(len(questions), 'question')} answers are missing "
-            f"({lacking}); `bench run --resume` adds them"
+            f"methods do not compare: of {number} answers are missing ({lacking}); "
+            "`bench run --resume` adds them"
         )
         return "; ".join(filter(None, [self.settings.get("problem"), lacking and unequal]))
 

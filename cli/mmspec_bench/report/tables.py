@@ -10,7 +10,7 @@ from mmspec_bench.suite.methods import is_single_view
 from mmspec_bench.suite.metrics import DRAWS, LEVEL, Summary
 from mmspec_bench.suite.rows import PLAIN, PROVENANCE, AnswerRow
 from mmspec_bench.table import Table, number, percent, positive
-from mmspec_terminal.wording import counted
+from mmspec_terminal.wording import quantity
 
 Column = tuple[str, str, Callable[[Any], str]]
 """The heading of a column, the measure in it, and how its values are shown."""
@@ -66,7 +66,7 @@ def by_images(run: BenchRun) -> Table:
         return positive(value) + ("" if low is None else f" [{low:.2f}..{high:.2f}]")
 
     lines = [(name, *(cell(name, count) for count in counts)) for name in run.drafting]
-    columns = ("method", *(counted(count, "image") for count in counts))
+    columns = ("method", *(quantity(count, "image") for count in counts))
     note = (
         "Tokens per round (micro) by images in the conversation so far, all tasks and turns, and "
         f"{percent(LEVEL, '.0%')} of {DRAWS:,} resamples."
@@ -113,7 +113,7 @@ def _ends(counts: Sequence[int], drawn: str) -> str:
     if not counts:
         return "All samples are of one image: there is no interval."
     few, most = min(counts), max(counts)
-    samples = counted(most, "sample") if few == most else f"{few} to {most} samples"
+    samples = quantity(most, "sample") if few == most else f"{few} to {most} samples"
     text = f"From, to: {percent(LEVEL, '.0%')} of {DRAWS:,} {drawn} of {samples}."
     if few < FEW_SAMPLES:
         text += f" With fewer than {FEW_SAMPLES} samples the interval is too narrow to rely on."
@@ -146,10 +146,10 @@ def title(run: BenchRun) -> str:
     names = " + ".join(model["name"] for model in models.values() if model)
     kind = computed(run.settings["dtype"], run.settings.get("quantize", "none"))
     place = f"{names} on {run.settings['backend']}, {run.settings['device']}, {kind}"
-    questions = counted(len({row.key for row in run.rows}), "question")
-    tasks, methods = counted(len(run.tasks), "task"), counted(len(run.methods), "method")
+    questions = quantity(len({row.key for row in run.rows}), "question")
+    tasks, methods = quantity(len(run.tasks), "task"), quantity(len(run.methods), "method")
     absent = len(run.settings["skipped"])
-    left_out = f" {counted(absent, 'sample')} left out, as {PROVENANCE} says." if absent else ""
+    left_out = f" {quantity(absent, 'sample')} left out, as {PROVENANCE} says." if absent else ""
     note = " The target repeats given answers: no seconds are shown." if run.is_replay else ""
     return f"{place}: {questions} of {tasks}, {methods}.{left_out}{note}"
 

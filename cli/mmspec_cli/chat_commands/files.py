@@ -12,31 +12,31 @@ from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
 from mmspec_cli.chat_commands.turns import BACK, whole_number
 from mmspec_cli.terminal.attachments import folder_offer, is_file, typed_path, typed_paths
+from mmspec_cli.terminal.conversation_store import ConversationStore
 from mmspec_cli.terminal.dialogue import Dialogue
 from mmspec_cli.terminal.image_sources import clipboard_picture
-from mmspec_cli.terminal.kept_conversations import KeptConversations
-from mmspec_terminal.wording import counted
+from mmspec_terminal.wording import quantity
 
-MOST_LISTED = 20
+MOST_SESSIONS = 20
 """The most conversations that /sessions lists, the latest."""
 
-MOST_SHOWN = 60
+MOST_LETTERS = 60
 """The most letters of a first question that /sessions shows."""
 
 
-def image(dialogue: Dialogue, typed: str) -> None:
-    """Send images with the next question; *.png works. Alone: as /images."""
-    if not typed:
-        images(dialogue)
+def image(dialogue: Dialogue, argument: str) -> None:
+    """Send images with the next question; *.png works. Alone: list them, also those asked about."""
+    if not argument:
+        _list_images(dialogue)
         return
-    alone = typed_path(typed)
-    named = [alone] if is_file(alone, Path.exists) else typed_paths(typed)
-    files = [file for name in named for file in _matching(name)]
+    whole = typed_path(argument)
+    names = [whole] if is_file(whole, Path.exists) else typed_paths(argument)
+    files = [file for name in names for file in _matching(name)]
     try:
         dialogue.stage([open_visual(file, dialogue.setup.sampling) for file in files])
     except ImageError as error:
-        others = f"; none of the {len(files)} was added" if len(files) > 1 else ""
-        raise ImageError(f"{error}{others}") from error
+        end = f"; none of the {len(files)} was added" if len(files) > 1 else ""
+        raise ImageError(f"{error}{end}") from error
 
 
 def _matching(name: str) -> list[str]:
@@ -47,9 +47,9 @@ def _matching(name: str) -> list[str]:
     if not glob.has_magic(file) or Path(file).exists():
         return [name]
     matches = sorted(
-        each
-        for each in glob.glob(file, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
-        if each.lower().endswith(VISUAL_SUFFIXES)
+        match
+        for match in glob.glob(file, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+        if match.lower().endswith(VISUAL_SUFFIXES)
     )
     if not matches:
         raise UsageError(f"{name} matches no image: nothing was added")
@@ -62,31 +62,30 @@ def paste(dialogue: Dialogue) -> None:
 
 
 def unstage(dialogue: Dialogue, name: str) -> None:
-    """Take back an image that is waiting."""
-    names = [picture.name for picture in dialogue.staged]
+    """Take back an image that would go with the next question, the last or the named one."""
+    names = [picture.name for picture in dialogue.next_images]
     if not names:
         raise UsageError("no image is waiting for the next question")
     if name and typed_path(name) not in names:
         raise UsageError(f"{name} is not waiting: {', '.join(names)}")
     place = len(names) - 1 - names[::-1].index(typed_path(name)) if name else -1
-    dialogue.notice(f"took back {dialogue.staged.pop(place).name}")
+    dialogue.notice(f"took back {dialogue.next_images.pop(place).name}")
 
 
-def images(dialogue: Dialogue) -> None:
-    """List the images, asked about and waiting."""
+def _list_images(dialogue: Dialogue) -> None:
+    """Show the images of the conversation, then those of the next question."""
     rows = [
-        (f"question {number}", picture)
+        (f"question {number}", picture.name, picture.shape)
         for number, turn in enumerate(dialogue.chat.conversation.turns, 1)
         for picture in turn.question.pictures
     ]
-    rows += [("next question", picture) for picture in dialogue.staged]
+    rows += [("next question", image.name, image.shape) for image in dialogue.next_images]
     if not rows:
         dialogue.notice("no images yet: /image PATH")
         return
     columns = ["with", "image", "size"]
-    cells = [[where, picture.name, picture.shape] for where, picture in rows]
-    records = [dict(zip(columns, row, strict=True)) for row in cells]
-    dialogue.screen.show({"images": records}, columns, cells)
+    records = [dict(zip(columns, row, strict=True)) for row in rows]
+    dialogue.screen.show({"images": records}, columns, rows)
 
 
 def save(dialogue: Dialogue, name: str) -> None:
@@ -111,13 +110,13 @@ def save(dialogue: Dialogue, name: str) -> None:
 def _check_overwriting(dialogue: Dialogue, name: str, file: Path) -> None:
     """Raise UsageError for a file of others, unless .json or .md and the command is repeated."""
     line = f"/save {name}"
-    repeated, dialogue.refused = dialogue.refused == line, ""
+    is_repeated, dialogue.refused_line = dialogue.refused_line == line, ""
     if not file.exists() or file.resolve() == dialogue.file:
         return
     if file.suffix.lower() not in (".json", ".md"):
         raise UsageError(f"{name} exists: name a new file, or one that ends in .json or .md")
-    if not repeated:
-        dialogue.refused = line
+    if not is_repeated:
+        dialogue.refused_line = line
         raise UsageError(f"{name} exists: overwrite it? {line} again does, another name does not")
 
 
@@ -132,40 +131,40 @@ def load(dialogue: Dialogue, name: str) -> None:
 
 
 def sessions(dialogue: Dialogue, argument: str) -> None:
-    """List the conversations kept, or go on with one."""
-    listed = KeptConversations().listed()
-    if not listed:
+    """List the conversations of earlier chats, or go on with one."""
+    files = ConversationStore().files()
+    if not files:
         dialogue.notice("no conversation was kept yet")
     elif argument:
-        chosen = listed[whole_number("/sessions", argument, len(listed)) - 1]
-        go_on(dialogue, chosen.file, chosen.name, chosen.file)
+        file = files[whole_number("/sessions", argument, len(files)) - 1]
+        go_on(dialogue, file.path, file.name, file.path)
     else:
         rows = [
-            (str(number), kept.when, kept.model, str(kept.questions), kept.first[:MOST_SHOWN])
-            for number, kept in enumerate(listed[:MOST_LISTED], 1)
+            (str(number), file.when, file.model, str(file.questions), file.first[:MOST_LETTERS])
+            for number, file in enumerate(files[:MOST_SESSIONS], 1)
         ]
         columns = ("", "written", "model", "questions", "first question")
         records = [dict(zip(("number", *columns[1:]), row, strict=True)) for row in rows]
         dialogue.screen.show({"sessions": records}, columns, rows)
 
 
-def go_on(dialogue: Dialogue, file: Path, name: str, kept: Path | None = None) -> bool:
+def go_on(dialogue: Dialogue, file: Path, name: str, store_file: Path | None = None) -> bool:
     """Replace the conversation; False if an image is lost, so that `file` alone still names it.
 
-    kept: the file in which it goes on, unless an image is lost.
+    store_file: the file in which it goes on, unless an image is lost.
     """
     if file.suffix.lower() == ".md":
         raise UsageError(f"{name} is Markdown, which is not read back: name a .json of /save")
-    lost: list[ImageError] = []
+    errors: list[ImageError] = []
     try:
-        conversation = Conversation.from_json(read_text(file, LINES_BYTES), lost)
-        undoable = dialogue.resume(conversation, None if lost else kept)
+        conversation = Conversation.from_json(read_text(file, LINES_BYTES), errors)
+        is_undoable = dialogue.resume(conversation, None if errors else store_file)
     except OSError as error:
         raise UsageError(f"{name} cannot be read ({error.strerror})") from error
     except MmspecError as error:
         raise UsageError(f"{name} was not loaded: {error}") from error
-    dialogue.screen.note(*(f"without an image: {reason}" for reason in lost))
-    questions = counted(len(conversation.turns), "question")
-    without = f", without {counted(len(lost), 'image')}" if lost else ""
-    dialogue.notice(f"went on from {name}: {questions}{without}" + BACK * undoable)
-    return not lost
+    dialogue.screen.note(*(f"without an image: {reason}" for reason in errors))
+    questions = quantity(len(conversation.turns), "question")
+    loss = f", without {quantity(len(errors), 'image')}" if errors else ""
+    dialogue.notice(f"went on from {name}: {questions}{loss}" + BACK * is_undoable)
+    return not errors

@@ -8,13 +8,14 @@ from mmspec.ground.errors import UsageError, choice
 from mmspec_cli.chat_commands import files, turns
 from mmspec_cli.terminal.dialogue import Dialogue
 
-LEAVING = ("exit", "quit")
+EXIT_WORDS = ("exit", "quit")
 """Lines that leave the chat as /quit does."""
 
 ALIASES = {
-    **dict.fromkeys((*LEAVING, "/exit", "/bye"), "/quit"),
+    **dict.fromkeys((*EXIT_WORDS, "/exit", "/bye"), "/quit"),
     **dict.fromkeys(("?", "help", "/?"), "/help"),
     "/clear": "/reset",
+    "/images": "/image",
 }
 """Commands by other lines that people type for them."""
 
@@ -27,37 +28,36 @@ def is_command(line: str) -> bool:
 def run_command(dialogue: Dialogue, line: str) -> None:
     """Run the line's command; raises UsageError with the nearest name for an unknown one."""
     dialogue.offer = None
-    typed, *rest = line.split(maxsplit=1)
-    argument = "".join(rest).rstrip()
-    name = ALIASES.get(typed.lower(), typed.lower())
+    word = line.split()[0]
+    argument = line.removeprefix(word).strip()
+    name = ALIASES.get(word.lower(), word.lower())
     if name not in COMMANDS:
-        raise choice("command", typed, COMMANDS)
-    takes, run = COMMANDS[name]
-    if argument and not takes:
+        raise choice("command", word, COMMANDS)
+    parameter, run = COMMANDS[name]
+    if argument and not parameter:
         raise UsageError(f"{name} takes nothing after it: leave {argument!r} out")
-    run(dialogue, *([argument] if takes else []))
+    run(dialogue, *([argument] if parameter else []))
 
 
 def _help(dialogue: Dialogue) -> None:
     """Show this; also ?."""
-    rows = [(f"{name} {takes}", getdoc(run) or "") for name, (takes, run) in COMMANDS.items()]
+    rows = [(f"{name} {value}", getdoc(run) or "") for name, (value, run) in COMMANDS.items()]
     rows += [
         ("a path in a question", "Sends that image with it."),
         ('"""', "Starts and ends a question of several lines."),
         ("Ctrl-C", "Stops the answer."),
-        (f"{' or '.join(LEAVING)}, alone", "Leaves, as /quit and Ctrl-D do."),
+        (f"{' or '.join(EXIT_WORDS)}, alone", "Leaves, as /quit and Ctrl-D do."),
     ]
     dialogue.screen.show({"help": {name.strip(): text for name, text in rows}}, ["", ""], rows)
 
 
 def _quit(dialogue: Dialogue) -> None:
     """Leave."""
-    dialogue.leaving = True
+    dialogue.is_leaving = True
 
 
 COMMANDS: dict[str, tuple[str, Callable[..., None]]] = {
     "/image": ("[PATH...]", files.image),
-    "/images": ("", files.images),
     "/paste": ("", files.paste),
     "/unstage": ("[NAME]", files.unstage),
     "/retry": ("", Dialogue.retry),
@@ -75,7 +75,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., None]]] = {
     "/temperature": ("[T]", turns.temperature),
     "/drafting": ("[SPEC]", turns.drafting),
     "/spec": ("[on|off]", turns.spec),
-    "/accepted": ("[on|off]", turns.accepted),
+    "/accepted": ("[on|off]", turns.mark_accepted),
     "/markdown": ("[on|off]", turns.markdown),
     "/stats": ("", turns.stats),
     "/help": ("", _help),

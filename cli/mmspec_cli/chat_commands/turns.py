@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from mmspec.chat.answer import Answer
-from mmspec.drafters.views import PLAIN
+from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError, choice
 from mmspec.prompt.conversation import Conversation
 from mmspec_cli.terminal.answer import stats_report
 from mmspec_cli.terminal.dialogue import Dialogue
-from mmspec_terminal.wording import counted
+from mmspec_terminal.wording import quantity
 
 BACK = "; /undo brings the conversation back"
 """End of a notice that the conversation has been replaced."""
@@ -25,10 +25,10 @@ def whole_number(name: str, argument: str, most: int | None = None) -> int:
     return number
 
 
-def _switch(name: str, argument: str, *, now: bool) -> bool:
-    """What `on` or `off` after the command `name` means; `now` without a word."""
+def _switch(name: str, argument: str, *, current: bool) -> bool:
+    """What `on` or `off` after the command `name` means; `current` without a word."""
     if not argument:
-        return now
+        return current
     if argument not in ("on", "off"):
         raise choice(f"setting of {name}", argument, ["on", "off"])
     return argument == "on"
@@ -36,19 +36,19 @@ def _switch(name: str, argument: str, *, now: bool) -> bool:
 
 def reset(dialogue: Dialogue) -> None:
     """Forget the conversation; also /clear."""
-    undoable = dialogue.resume(Conversation(dialogue.chat.conversation.system))
-    dialogue.notice("started again" + BACK * undoable)
+    is_undoable = dialogue.resume(Conversation(dialogue.chat.conversation.system))
+    dialogue.notice("started again" + BACK * is_undoable)
 
 
 def drop(dialogue: Dialogue, argument: str) -> None:
     """Forget the first N questions; alone: how many there are."""
-    asked = len(dialogue.chat.conversation.turns)
+    number = len(dialogue.chat.conversation.turns)
     if not argument:
-        dialogue.notice(f"{counted(asked, 'question')} so far; /drop N forgets the first N")
+        dialogue.notice(f"{quantity(number, 'question')} so far; /drop N forgets the first N")
         return
-    if not asked:
+    if not number:
         raise UsageError(f"/drop {argument}: there is no question yet")
-    dialogue.forget(whole_number("/drop", argument, asked), BACK)
+    dialogue.forget(whole_number("/drop", argument, number), BACK)
 
 
 def system(dialogue: Dialogue, text: str) -> None:
@@ -56,8 +56,8 @@ def system(dialogue: Dialogue, text: str) -> None:
     conversation = dialogue.chat.conversation
     if text:
         conversation.system = None if text == "clear" else text
-    now = conversation.system
-    dialogue.notice("no system text" if now is None else f"system text: {now}")
+    is_set = conversation.system is not None
+    dialogue.notice(f"system text: {conversation.system}" if is_set else "no system text")
 
 
 def history(dialogue: Dialogue) -> None:
@@ -68,20 +68,20 @@ def history(dialogue: Dialogue) -> None:
         return
     records, lines = [], []
     for number, turn in enumerate(turns, 1):
-        asked = " ".join(part for part in turn.question.parts if isinstance(part, str))
+        text = " ".join(part for part in turn.question.parts if isinstance(part, str))
         images = [picture.name for picture in turn.question.pictures]
-        records.append({"question": asked, "images": images, "answer": turn.answer_text})
+        records.append({"question": text, "images": images, "answer": turn.answer_text})
         names = f" [{', '.join(images)}]" if images else ""
-        lines += [f"{number}>{names} {asked}", turn.answer_text]
+        lines += [f"{number}>{names} {text}", turn.answer_text]
     dialogue.screen.tell({"history": records}, lines)
 
 
 def stats(dialogue: Dialogue) -> None:
-    """Show what the last answer cost."""
+    """Show the time and tokens of the last answer, and what its draft gained."""
     statistics, weights = dialogue.chat.answer.statistics, dialogue.chat.answer.weights
     rows = [
         ("drafting", dialogue.chat.answer.drafting.spec),
-        *([("weights", " ".join(f"{each:.2f}" for each in weights))] if weights else []),
+        *([("weights", " ".join(f"{weight:.2f}" for weight in weights))] if weights else []),
         ("rounds", str(statistics.rounds)),
         ("tokens", str(statistics.tokens)),
         *_gamma(dialogue),
@@ -93,7 +93,7 @@ def stats(dialogue: Dialogue) -> None:
         ("tokens per second", f"{statistics.tokens_per_second:.1f}"),
         *_plain(dialogue.chat.answer),
         ("prompt, cached", f"{statistics.prompt_tokens}, {statistics.cached_tokens}"),
-        *((f"{stage}, s", f"{spent:.3f}") for stage, spent in statistics.seconds.items()),
+        *((f"{stage}, s", f"{seconds:.3f}") for stage, seconds in statistics.seconds.items()),
         ("peak memory, GB", f"{statistics.peak_memory_bytes / 1e9:.2f}"),
     ]
     dialogue.screen.show(stats_report(dialogue.chat), ["last answer", ""], rows)
@@ -126,27 +126,27 @@ def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:
 
 
 def spec(dialogue: Dialogue, argument: str) -> None:
-    """Decode speculatively, or plainly."""
+    """Answer with the draft, or off: without it; the text is the same."""
     chat = dialogue.chat
-    if chat.options.drafting == PLAIN.spec:
-        raise UsageError("`drafting=none` drafts nothing: /drafting auto drafts again")
     if chat.plain:
-        raise UsageError("there is no draft to speculate with: start with --draft NAME")
-    chat.speculate = _switch("/spec", argument, now=chat.speculate)
+        spec = "auto" if chat.models.drafts else LOOKUP.spec
+        raise UsageError(f"nothing is drafted in this chat: /drafting {spec} drafts")
+    chat.speculate = _switch("/spec", argument, current=chat.speculate)
     dialogue.notice("speculative decoding" if dialogue.chat.speculate else "plain decoding")
 
 
-def accepted(dialogue: Dialogue, argument: str) -> None:
-    """Mark drafted tokens that were kept."""
+def mark_accepted(dialogue: Dialogue, argument: str) -> None:
+    """Mark the parts of answers that the draft proposed."""
     screen = dialogue.screen
-    screen.accepted = _switch("/accepted", argument, now=screen.accepted)
-    dialogue.notice(f"drafted tokens that were kept are {'' if screen.accepted else 'not '}marked")
+    screen.marks_accepted = _switch("/accepted", argument, current=screen.marks_accepted)
+    negation = "" if screen.marks_accepted else "not "
+    dialogue.notice(f"drafted tokens that were kept are {negation}marked")
 
 
 def markdown(dialogue: Dialogue, argument: str) -> None:
-    """Show answers as Markdown, or as they are."""
+    """Show answers as Markdown, or off: with its signs."""
     screen = dialogue.screen
-    screen.markdown = _switch("/markdown", argument, now=screen.markdown)
+    screen.markdown = _switch("/markdown", argument, current=screen.markdown)
     dialogue.notice(f"answers are shown {'as Markdown' if screen.markdown else 'as they are'}")
 
 
@@ -164,9 +164,9 @@ def max_new_tokens(dialogue: Dialogue, argument: str) -> None:
     """Show or set the most tokens of an answer."""
     chat = dialogue.chat
     if argument:
-        asked = whole_number("/max-new-tokens", argument)
-        chat.change(replace(chat.options, max_new_tokens=asked))
-    dialogue.notice(f"an answer has at most {counted(chat.options.max_new_tokens, 'token')}")
+        number = whole_number("/max-new-tokens", argument)
+        chat.change(replace(chat.options, max_new_tokens=number))
+    dialogue.notice(f"an answer has at most {quantity(chat.options.max_new_tokens, 'token')}")
 
 
 def temperature(dialogue: Dialogue, argument: str) -> None:
@@ -184,10 +184,9 @@ def temperature(dialogue: Dialogue, argument: str) -> None:
 
 
 def drafting(dialogue: Dialogue, argument: str) -> None:
-    """Show or set what is drafted from, such as M, MT, lookup, auto."""
+    """Show or set what drafts: auto, none, lookup, or views such as M or MT."""
     chat = dialogue.chat
     if argument:
         chat.change(replace(chat.options, drafting=argument))
-    chosen = chat.options.drafting or "auto"
     last = f"; the last answer: {chat.answer.drafting.spec}" * bool(chat.answer.rounds)
-    dialogue.notice(f"drafting {chosen}{last}")
+    dialogue.notice(f"drafting {chat.options.drafting or 'auto'}{last}")

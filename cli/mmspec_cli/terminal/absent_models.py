@@ -10,7 +10,7 @@ from mmspec.checkpoints.hub import pull
 from mmspec.checkpoints.recommendation import pair_size
 from mmspec.ground.errors import AbsentError
 from mmspec.ground.progress import Progress
-from mmspec_cli.terminal.interrupt import ending_handled
+from mmspec_cli.terminal.interrupt import handle_ending
 from mmspec_terminal.render import Screen
 
 
@@ -22,7 +22,7 @@ def pull_pair(
     backend: in whose format.  source: the same for the model alone; empty: `backend`.
     """
     draft = pair_of(name)
-    with ending_handled(signal.SIG_DFL):  # the hub's threads would first finish their files
+    with handle_ending(signal.SIG_DFL):  # the hub's threads would first finish their files
         target = pull(name, source or backend, revision, note)
         return [target, pull(draft, backend, note=note)] if draft else [target]
 

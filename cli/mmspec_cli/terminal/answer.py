@@ -14,7 +14,7 @@ from mmspec.checkpoints.cards import bundled_note
 from mmspec.decoding.tree import Tree
 from mmspec_cli.terminal.interrupt import Interrupt
 from mmspec_terminal.render import Screen
-from mmspec_terminal.wording import counted
+from mmspec_terminal.wording import quantity
 
 FASTER = 1.05
 """The least ratio to plain decoding that the short line under an answer calls faster."""
@@ -35,7 +35,7 @@ def stream(answering: Stream, screen: Screen, interrupt: Interrupt) -> float | N
     The first Ctrl-C ends the answer after the current round, a second one at once; later ones are
     ignored.  Returns the seconds to the first piece, None without one.
     """
-    started = perf_counter()
+    start = perf_counter()
     first = None
     screen.progress("looking")
     try:
@@ -45,12 +45,12 @@ def stream(answering: Stream, screen: Screen, interrupt: Interrupt) -> float | N
                     screen.progress(f"reading {item.done} of {item.total} tokens")
                 else:
                     if first is None:
-                        first = perf_counter() - started
+                        first = perf_counter() - start
                     if not screen.as_json:
                         screen.piece(item)
-                if interrupt.requested:
+                if interrupt.is_requested:
                     break
-            interrupt.settled = True
+            interrupt.is_settled = True
     finally:
         screen.end_line()  # also after an error or SIGTERM, so that no word is lost
     return first
@@ -61,12 +61,12 @@ def remarks(answer: Answer, *, details: bool) -> list[str]:
     return [note for note in answer.notes if details or note != answer.plain_reason]
 
 
-def ending(chat: Chat, said: Mapping[str, str]) -> list[str]:
+def ending(chat: Chat, texts: Mapping[str, str]) -> list[str]:
     """The remark on how the last answer ended, if there is one: 'full' is of a full context."""
-    tokens, ended = len(chat.answer.token_ids), chat.answer.finish_reason
-    if ended == "length" and tokens < chat.options.max_new_tokens:
-        ended = "full"
-    return [said[ended].format(tokens)] if ended in said else []
+    tokens, reason = len(chat.answer.token_ids), chat.answer.finish_reason
+    if reason == "length" and tokens < chat.options.max_new_tokens:
+        reason = "full"
+    return [texts[reason].format(tokens)] if reason in texts else []
 
 
 def short_footer(answer: Answer, first_token: float | None, context: int) -> str:
@@ -78,17 +78,17 @@ def short_footer(answer: Answer, first_token: float | None, context: int) -> str
     """
     statistics, gain = answer.statistics, answer.speed_up
     speed = statistics.tokens_per_second
-    parts = [f"{counted(statistics.tokens, 'token')}, {speed:.{0 if speed >= 10 else 1}f}/s"]
+    parts = [f"{quantity(statistics.tokens, 'token')}, {speed:.{0 if speed >= 10 else 1}f}/s"]
     if first_token is not None:
         parts.append(f"first after {first_token:.1f} s")
     parts.append(f"{statistics.seconds['total']:.1f} s in all")
     if gain is not None:
-        known = ", repeating earlier text" * (2 * statistics.lookup_rounds > statistics.rounds)
-        faster = f"{gain:.1f} × faster{known}"  # noqa: RUF001
+        repeats = ", repeating earlier text" * (2 * statistics.lookup_rounds > statistics.rounds)
+        faster = f"{gain:.1f} × faster{repeats}"  # noqa: RUF001
         parts.append(faster if gain >= FASTER else "no faster")
-    used = (statistics.prompt_tokens + statistics.tokens) / context
-    if used > MUCH:
-        parts.append(f"{used:.0%} of the context used")
+    share = (statistics.prompt_tokens + statistics.tokens) / context
+    if share > MUCH:
+        parts.append(f"{share:.0%} of the context used")
     return " · ".join(parts)
 
 

@@ -16,13 +16,13 @@ from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES, conversion
 from mmspec.prompt.images import Picture
 from mmspec.prompt.saved_conversation import FILE_URL
-from mmspec_terminal.wording import counted
+from mmspec_terminal.wording import quantity
 
 AGAIN = "; nothing was sent, and the same again is sent as text"
 """End of a refusal after which the message can be entered again."""
 
 _STARTS = ("/", "~/", "./", "../")
-_FETCHED = ("http", "https", "ftp")
+_WEB_SCHEMES = ("http", "https", "ftp")
 _OPENING = "([{<`*\"'\u201c\u201e\u00ab"
 _CLOSING = ")]}>`*\"'"
 
@@ -44,7 +44,7 @@ _BEGINS = re.compile(rf"(?<![^\s,;:{re.escape(_OPENING)}])(?!//)\S")
 _LONGEST = 1024
 _LABEL = re.compile(r"!?\[[^\]\n]*\]\($")  # of an image or link in Markdown
 _PARTS = re.compile(r"[^\s,;]+")
-_TAKEN = "\ufdd0"  # in place of a path: no text has this character
+_PLACEHOLDER = "\ufdd0"  # in place of a path: no text has this character
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class _Word:
     """A word of a message as a path or address, and the punctuation behind it."""
 
     name: str
-    rest: str = ""
-    protected: bool = False
+    punctuation: str = ""
+    is_protected: bool = False
     """True if quotes, backslashes or a file: URL say that its spaces belong to it."""
 
 
@@ -75,36 +75,37 @@ def take_images(
     for the address of an image and for a picture in a format that is not read.  words: treat
     those as text.
     """
-    taken = Attachments()
+    attachments = Attachments()
 
     def without_path(match: re.Match[str]) -> str:
         if not re.search("[./:]", match[0]):  # as most words of a long text
             return match[0]
-        word = _read(match[0])
+        word = _parse_word(match[0])
         try:
             if _is_image(word, words=words):
-                taken.pictures.append(open_visual(Path(word.name), sampling))
-                return _TAKEN + word.rest
+                attachments.pictures.append(open_visual(Path(word.name), sampling))
+                return _PLACEHOLDER + word.punctuation
         except ImageError as error:
             if not words:
                 raise ImageError(f"{error}{AGAIN}") from error
         remarks = _remark(word)
-        one = remarks or word.protected or "://" in word.name or _PARTS.fullmatch(match[0])
-        taken.remarks += remarks
-        return match[0] if one else _PARTS.sub(without_path, match[0])  # at commas, other spaces
+        is_whole = remarks or word.is_protected or "://" in word.name or _PARTS.fullmatch(match[0])
+        attachments.remarks += remarks
+        # Else it is split at commas and at spaces of other kinds.
+        return match[0] if is_whole else _PARTS.sub(without_path, match[0])
 
     text = _WORD.sub(without_path, _with_quotes(message))
-    taken.text = _tidied(text) if taken.pictures else message
-    return taken
+    attachments.text = _tidy(text) if attachments.pictures else message
+    return attachments
 
 
-def unseen_images(prompt: str, shown: Iterable[str]) -> list[str]:
+def unseen_images(prompt: str, images: Iterable[str]) -> list[str]:
     """A remark on the images that a prompt names, there or not, where a command takes none from it.
 
-    shown: the images that the command is given; the remark leaves their names out.
+    images: those that the command is given; the remark leaves their names out.
     """
-    known = {name for path in shown for name in (path, Path(path).name)}
-    names = [name for name in dict.fromkeys(_image_names(prompt)) if name not in known]
+    given_names = {name for path in images for name in (path, Path(path).name)}
+    names = [name for name in dict.fromkeys(_image_names(prompt)) if name not in given_names]
     remark = "the model reads the name alone; name an image before --prompt to show it"
     return [f"{', '.join(names)}: {remark}"] if names else []
 
@@ -112,12 +113,12 @@ def unseen_images(prompt: str, shown: Iterable[str]) -> list[str]:
 def _image_names(message: str) -> Iterator[str]:
     """The paths and addresses of images among the words, and between the commas of a word."""
     for match in filter(_has_suffix, _WORD.finditer(_with_quotes(message))):
-        word = _read(match[0])
-        is_one = word.protected or "://" in word.name
-        for each in [word] if is_one else map(_read, _PARTS.findall(match[0])):
-            is_named = _address(each.name).scheme in _FETCHED or _is_path(each)
-            if is_named and Path(each.name).suffix.lower() in VISUAL_SUFFIXES:
-                yield each.name
+        word = _parse_word(match[0])
+        is_whole = word.is_protected or "://" in word.name
+        for part in [word] if is_whole else map(_parse_word, _PARTS.findall(match[0])):
+            is_image = _address(part.name).scheme in _WEB_SCHEMES or _is_path(part)
+            if is_image and Path(part.name).suffix.lower() in VISUAL_SUFFIXES:
+                yield part.name
 
 
 def _has_suffix(word: re.Match[str]) -> bool:
@@ -126,52 +127,53 @@ def _has_suffix(word: re.Match[str]) -> bool:
 
 def _with_quotes(message: str) -> str:
     """The message with quotes around images that exist, also names with spaces or in brackets."""
-    pieces, done = [], 0
+    pieces, end = [], 0
     for word in _WORD.finditer(message) if _SUFFIX.search(message) else ():
-        if _PROTECTING.search(word[0]) and _read(word[0]).protected:
-            pieces += [_quoted(message[done : word.start()]), word[0]]
-            done = word.end()
-    return "".join([*pieces, _quoted(message[done:])])
+        if _PROTECTING.search(word[0]) and _parse_word(word[0]).is_protected:
+            pieces += [_quote_names(message[end : word.start()]), word[0]]
+            end = word.end()
+    return "".join([*pieces, _quote_names(message[end:])])
 
 
-def _quoted(text: str) -> str:
+def _quote_names(text: str) -> str:
     """The same of a text in which nothing is protected."""
-    pieces, done, ends = [], 0, [suffix.end() for suffix in _SUFFIX.finditer(text)]
+    pieces, place, ends = [], 0, [suffix.end() for suffix in _SUFFIX.finditer(text)]
     for earlier, end in zip([0, 0, *ends], ends, strict=False):  # a name has two suffixes at most
-        far = max(done, earlier, end - _LONGEST)
+        far = max(place, earlier, end - _LONGEST)
         first = max(far, text.rfind("\n", far, end) + 1)
         for start in (begin.start() for begin in _BEGINS.finditer(text, first, end)):
             if is_file(text[start:end]):
                 name = re.sub(r"""(["\\$`])""", r"\\\1", text[start:end])
-                before, behind = text[done:start], text[end : end + _LONGEST]
+                before, behind = text[place:start], text[end : end + _LONGEST]
                 pieces += [_LABEL.sub("", before).rstrip(_OPENING), f' "{name}" ']
-                done = end + len(behind) - len(behind.lstrip(_CLOSING))
+                place = end + len(behind) - len(behind.lstrip(_CLOSING))
                 break
-    return "".join([*pieces, text[done:]])
+    return "".join([*pieces, text[place:]])
 
 
-def typed_path(typed: str) -> str:
+def typed_path(argument: str) -> str:
     """The path in an argument, in which quotes or backslashes may protect characters."""
-    return _PIECE.sub(lambda piece: _unescaped(piece[1]) or "".join(piece.groups("")[1:]), typed)
+
+    def unprotect(piece: re.Match[str]) -> str:
+        in_double_quotes, *others = piece.groups("")
+        return re.sub(r"""\\(["\\$`])""", r"\1", in_double_quotes) or "".join(others)
+
+    return _PIECE.sub(unprotect, argument)
 
 
-def _unescaped(quoted: str | None) -> str:
-    return re.sub(r"""\\(["\\$`])""", r"\1", quoted or "")
-
-
-def typed_paths(typed: str) -> list[str]:
+def typed_paths(argument: str) -> list[str]:
     """The paths in an argument, separated by spaces; quotes or backslashes protect spaces."""
-    return [typed_path(match[0]) for match in _WORD.finditer(typed)]
+    return [typed_path(match[0]) for match in _WORD.finditer(argument)]
 
 
-def _read(typed: str) -> _Word:
+def _parse_word(text: str) -> _Word:
     """A word as a path or address; its last characters are punctuation unless a file has them."""
-    word = typed_path(typed)
+    word = typed_path(text)
     bare = word.rstrip("".join(filter(_closes, word)))
     inner = bare.lstrip(_OPENING)
     name = next(filter(is_file, (word, bare)), inner)
-    protected = len(word) < len(typed) or name.startswith(FILE_URL)
-    return _Word(local_path(name), word[word.index(name) + len(name) :], protected)
+    is_protected = len(word) < len(text) or name.startswith(FILE_URL)
+    return _Word(local_path(name), word[word.index(name) + len(name) :], is_protected)
 
 
 def _closes(letter: str) -> bool:
@@ -192,7 +194,7 @@ def _is_image(word: _Word, *, words: bool) -> bool:
     words: whether it is text then.
     """
     name, explicit = word.name, _is_explicit(word)
-    if _address(name).scheme in (*_FETCHED, "data"):
+    if _address(name).scheme in (*_WEB_SCHEMES, "data"):
         _refuse_address(name)
     elif Path(name).suffix.lower() in VISUAL_SUFFIXES and _is_path(word):
         if is_file(name, Path.exists):  # what is no regular file is refused when it is opened
@@ -201,7 +203,7 @@ def _is_image(word: _Word, *, words: bool) -> bool:
             return False  # before a search for the nearest name
         if glob.has_magic(name):
             raise ImageError(f"{name}: a question takes no pattern; /image {name} does")
-        quotes = "" if word.protected else "; a name with spaces needs quotes"
+        quotes = "" if word.is_protected else "; a name with spaces needs quotes"
         raise ImageError(f"{name}: there is no such file{_nearest(name)}{quotes}")
     elif (advice := conversion(name)) and _is_path(word):
         raise ImageError(f"{name}: {advice}")
@@ -224,7 +226,7 @@ def folder_offer(name: str) -> str:
     """The remark on a folder in place of an image."""
     number = len(_images_in(name))
     offer = f"/image {Path(name) / '*'} adds them" if number else "name an image"
-    return f"{name} is a folder with {counted(number, 'image')}: {offer}"
+    return f"{name} is a folder with {quantity(number, 'image')}: {offer}"
 
 
 def _refuse_address(address: str) -> None:
@@ -238,24 +240,25 @@ def _refuse_address(address: str) -> None:
 def _remark(word: _Word) -> list[str]:
     """The remark on an address, or on a file that is sent as its name."""
     name = word.name
-    if _address(name).scheme in _FETCHED:
+    if _address(name).scheme in _WEB_SCHEMES:
         return [f"{name}: nothing is fetched; the model reads the address alone"]
     if Path(name).suffix and is_file(name):
         return [f"{name}: not an image; the model reads the name alone"]
-    if word.protected and name.startswith(_STARTS) and not is_file(name, Path.exists):
+    if word.is_protected and name.startswith(_STARTS) and not is_file(name, Path.exists):
         return [f"{name}: there is no such file; the model reads the name alone"]
     return []
 
 
 def _is_path(word: _Word) -> bool:
     """True if a word with the suffix of a picture is its path, not a word of a sentence."""
-    named = word.protected or _NAME.fullmatch(word.name) is not None
-    return named or is_file(word.name) or _is_explicit(word)
+    is_name = word.is_protected or _NAME.fullmatch(word.name) is not None
+    return is_name or is_file(word.name) or _is_explicit(word)
 
 
 def _is_explicit(word: _Word) -> bool:
     """True if a word can only be a path."""
-    return "/" in word.name and "://" not in word.name and (word.protected or " " not in word.name)
+    is_one = word.is_protected or " " not in word.name
+    return "/" in word.name and "://" not in word.name and is_one
 
 
 def _nearest(name: str) -> str:
@@ -281,9 +284,9 @@ def is_file(path: str, is_it: Callable[[Path], bool] = Path.is_file) -> bool:
         return False
 
 
-def _tidied(text: str) -> str:
+def _tidy(text: str) -> str:
     """The text without the marks of paths, and without the gaps and commas that they leave."""
-    first, *between, last = (part.strip(" \t") for part in text.split(_TAKEN))
-    others = [*filter(lambda part: part.strip(",; \t"), between), last]
-    spaced = (part if part[:1] in ".,;:!?)\n" else f" {part}" for part in others)
-    return "".join([first, *spaced]).strip().lstrip(",;: ")
+    first, *between, last = (part.strip(" \t") for part in text.split(_PLACEHOLDER))
+    later = [*filter(lambda part: part.strip(",; \t"), between), last]
+    parts = (part if part[:1] in ".,;:!?)\n" else f" {part}" for part in later)
+    return "".join([first, *parts]).strip().lstrip(",;: ")

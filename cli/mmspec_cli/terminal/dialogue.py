@@ -1,4 +1,4 @@
-"""A chat on a screen: staged images, questions, answers and remarks."""
+"""A chat on a screen: images for the next question, questions, answers and remarks."""
 
 import re
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.absent_models import load_or_pull
 from mmspec_cli.terminal.answer import FASTER, answer_report, ending, footer, remarks, stream
 from mmspec_cli.terminal.attachments import Attachments, take_images
+from mmspec_cli.terminal.conversation_store import ConversationStore, remember
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
-from mmspec_cli.terminal.kept_conversations import KeptConversations, remember
 from mmspec_cli.terminal.room import first_questions, room_offers, to_forget
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup
-from mmspec_terminal.wording import counted
+from mmspec_terminal.wording import quantity
 
-UNFINISHED = {
+ENDINGS = {
     "length": "cut at {} tokens; /continue goes on, /max-new-tokens allows longer answers",
     "full": "cut at {} tokens: the context is full; /drop N forgets the first questions",
     "interrupted": "stopped; /retry answers again, /continue goes on",
@@ -44,6 +44,19 @@ SHARED = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """A conversation that another one replaced, for `undo`."""
+
+    conversation: Conversation
+    store_file: Path | None
+    """The file in which it is kept."""
+    file: Path | None
+    """What `Dialogue.file` was."""
+    turns: int
+    """The number of turns with which its successor began."""
+
+
 @dataclass
 class Dialogue:
     """A chat on a screen; a method that raises MmspecError leaves chat and images unchanged."""
@@ -52,14 +65,14 @@ class Dialogue:
     setup: Setup
     interactive: bool
     """True if Ctrl-C ends only an answer, not the command."""
-    kept: KeptConversations | None = None
+    store: ConversationStore | None = None
     """Where the conversation is written after every answer; None nowhere."""
     previews: bool = False
     """True if images that are added are shown."""
-    staged: list[Picture] = field(default_factory=list)
-    """Images for the next question."""
-    leaving: bool = False
-    refused: str = ""
+    next_images: list[Picture] = field(default_factory=list)
+    """Images and clips for the next question."""
+    is_leaving: bool = False
+    refused_line: str = ""
     """The last line that was refused, if entering it again does what it says."""
     offer: tuple[int, str] | None = None
     """The number of questions that an empty line forgets, and the question that it asks again.
@@ -72,12 +85,7 @@ class Dialogue:
     _decodes_plainly: bool = False
     """True if the last answer ended in plain decoding, because drafts do not pay."""
     _shown_notes: set[str] = field(default_factory=set)
-    _replaced: list[tuple[Conversation, Path | None, Path | None, int]] = field(
-        default_factory=list
-    )
-    """Replaced conversations, each with the file in which it is kept, the one of `file`, and the
-    number of turns that its successor began with.
-    """
+    _undo_stack: list[_Earlier] = field(default_factory=list)
 
     @property
     def screen(self) -> Screen:
@@ -86,52 +94,51 @@ class Dialogue:
 
     @property
     def prompt(self) -> str:
-        """The prompt, with the number of images and clips staged for the next question."""
-        return f"[{in_numbers(self.staged)}] > " if self.staged else "> "
+        """The prompt, with the number of images and clips for the next question."""
+        return f"[{in_numbers(self.next_images)}] > " if self.next_images else "> "
 
     def notice(self, text: str) -> None:
         """Show `text`, the result of a command."""
         self.screen.tell({"notice": text}, [text])
 
     def stage(self, pictures: Sequence[Picture]) -> None:
-        """Stage images for the next question; raises UsageError for a text-only target."""
+        """Add images to the next question; raises UsageError for a text-only target."""
         self.chat.models.target.require_sight(pictures)
-        there = {
-            each.digest: each.name for each in (*self.chat.conversation.pictures, *self.staged)
-        }
+        earlier = (*self.chat.conversation.pictures, *self.next_images)
+        names = {picture.digest: picture.name for picture in earlier}
         for picture in pictures:
             self.screen.note(f"Added {picture.kind} {picture.name} ({picture.shape})")
             if self.previews:
                 self.screen.picture(picture.image)
-            if same := there.get(picture.digest):
-                known = "known already" if same == picture.name else f"the same image as {same}"
-                self.screen.note(f"{picture.name} is {known}: it is sent again")
-            there[picture.digest] = picture.name
-        self.staged += pictures
+            if name := names.get(picture.digest):
+                fact = "known already" if name == picture.name else f"the same image as {name}"
+                self.screen.note(f"{picture.name} is {fact}: it is sent again")
+            names[picture.digest] = picture.name
+        self.next_images += pictures
 
     def ask(self, message: str) -> None:
-        """Answer a message, with the staged images and those whose paths it contains.
+        """Answer a message, with the next images and those whose paths it contains.
 
         A message that names a file which cannot be seen is refused once, and sent as text when it
         is repeated.
         """
-        staged, self.offer = list(self.staged), None
-        repeated, self.refused = message == self.refused, message
-        taken = Attachments(message)
-        if self.chat.models.target.features or not repeated:
-            taken = take_images(message, words=repeated, sampling=self.setup.sampling)
-        self.screen.note(*taken.remarks)
-        self.stage(taken.pictures)
-        self.refused = ""
-        if not taken.text:
+        earlier_images, self.offer = list(self.next_images), None
+        is_repeated, self.refused_line = message == self.refused_line, message
+        attachments = Attachments(message)
+        if self.chat.models.target.features or not is_repeated:
+            attachments = take_images(message, words=is_repeated, sampling=self.setup.sampling)
+        self.screen.note(*attachments.remarks)
+        self.stage(attachments.pictures)
+        self.refused_line = ""
+        if not attachments.text:
             return
-        images, self.staged = self.staged, []
-        asked = len(self.chat.conversation.turns)
+        images, self.next_images = self.next_images, []
+        turns = len(self.chat.conversation.turns)
         try:
-            self._show(self.chat.ask(taken.text, images))
+            self._show(self.chat.ask(attachments.text, images))
         except MmspecError as error:
-            if len(self.chat.conversation.turns) == asked:  # else it failed within the answer
-                self.staged = staged
+            if len(self.chat.conversation.turns) == turns:  # else it failed within the answer
+                self.next_images = earlier_images
             if isinstance(error, ContextError) and self.interactive:
                 self._offer(message, error)
             raise
@@ -165,14 +172,14 @@ class Dialogue:
         old, turns = self.chat.conversation, len(conversation.turns)
         self.chat.resume(replace(conversation, thinking=old.thinking))
         if old.turns:
-            kept = self.kept.file if self.kept else None
-            self._replaced.append((old, kept, self.file, turns))
-        elif self._replaced:
-            self._replaced.append((*self._replaced.pop()[:3], turns))
+            store_file = self.store.file if self.store else None
+            self._undo_stack.append(_Earlier(old, store_file, self.file, turns))
+        elif self._undo_stack:
+            self._undo_stack[-1] = replace(self._undo_stack[-1], turns=turns)
         self.file = None
-        if self.kept:
-            self.kept.go_on_in(file)
-        return bool(self._replaced)
+        if self.store:
+            self.store.go_on_in(file)
+        return bool(self._undo_stack)
 
     def switch(self, name: str) -> None:
         """Go on with another model; its tokenizer encodes the earlier answers anew.
@@ -188,11 +195,11 @@ class Dialogue:
         chat.resume(engine.target.translated(self.chat.conversation))
         self.chat.close()
         self.chat = chat
-        if self.kept:
+        if self.store:
             remember(engine, self.screen)
-        self._replaced = [
-            (engine.target.translated(old), kept, file, turns)
-            for old, kept, file, turns in self._replaced
+        self._undo_stack = [
+            replace(earlier, conversation=engine.target.translated(earlier.conversation))
+            for earlier in self._undo_stack
         ]
         self._decodes_plainly = False
 
@@ -204,16 +211,16 @@ class Dialogue:
 
     def undo(self) -> None:
         """Take back the last question and its answer, a /reset, /drop or /load."""
-        if self._replaced and len(self.chat.conversation.turns) <= self._replaced[-1][-1]:
-            conversation, kept, file, _ = self._replaced[-1]
-            self.chat.models.target.require_sight(conversation.pictures)
-            self._replaced.pop()
-            self.chat.conversation, self.file = conversation, file
-            if self.kept:
-                self.kept.file = kept
+        turns = self.chat.conversation.turns
+        if self._undo_stack and len(turns) <= self._undo_stack[-1].turns:
+            earlier = self._undo_stack[-1]
+            self.chat.models.target.require_sight(earlier.conversation.pictures)
+            self._undo_stack.pop()
+            self.chat.conversation, self.file = earlier.conversation, earlier.file
+            if self.store:
+                self.store.file = earlier.store_file
             self.notice("brought back the conversation before")
             return
-        turns = self.chat.conversation.turns
         pictures = turns[-1].question.pictures if turns else ()
         self.chat.conversation.undo()
         self._keep()
@@ -250,7 +257,7 @@ class Dialogue:
         if not answer.rounds and not answer.beginning and self.chat.conversation.turns[-1].answer:
             screen.note("stopped: the answer from before stays")
             return
-        screen.note(*ending(self.chat, UNFINISHED))
+        screen.note(*ending(self.chat, ENDINGS))
         for note in remarks(answer, details=details):
             self._note_once(note)
         screen.note(footer(self.chat, first_token, details=details))
@@ -279,10 +286,10 @@ class Dialogue:
 
     def _keep(self) -> None:
         """Write the conversation where it is kept; says so when that begins or ceases to fail."""
-        if self.kept is None:
+        if self.store is None:
             return
         try:
-            if self.kept.keep(self.chat):
+            if self.store.keep(self.chat):
                 self.screen.note(SHARED)
             if self.chat.models.memory:
                 self.chat.models.memory.save()
@@ -300,4 +307,4 @@ def in_numbers(pictures: Sequence[Picture]) -> str:
     """`2 images, 1 clip`."""
     clips = sum(picture.kind == "clip" for picture in pictures)
     kinds = ((len(pictures) - clips, "image"), (clips, "clip"))
-    return ", ".join(counted(number, kind) for number, kind in kinds if number)
+    return ", ".join(quantity(number, kind) for number, kind in kinds if number)

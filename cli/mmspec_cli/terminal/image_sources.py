@@ -25,10 +25,13 @@ def open_images(names: Sequence[str], sampling: FrameSampling) -> list[Picture]:
     """The images and clips called `names`; raises UsageError if two are on standard input."""
     if names.count(STANDARD_INPUT) > 1:
         raise UsageError("standard input holds one image: give - once")
-    return [_read() if name == STANDARD_INPUT else open_visual(name, sampling) for name in names]
+    return [
+        _read_standard_input() if name == STANDARD_INPUT else open_visual(name, sampling)
+        for name in names
+    ]
 
 
-def _read() -> Picture:
+def _read_standard_input() -> Picture:
     if sys.stdin.isatty():
         raise UsageError("- reads an image from a pipe, such as: pngpaste - | mmspec chat -")
     return decode_picture(sys.stdin.buffer.read(), "standard input")
@@ -58,10 +61,10 @@ def clipboard_picture(sampling: FrameSampling = EVENLY) -> Picture:
     """
     EpsImagePlugin.gs_binary = False  # Pillow opens any format, and EPS would start Ghostscript
     try:
-        copied = ImageGrab.grabclipboard()
-        if isinstance(copied, Image.Image):
-            return picture_from(copied, CLIPBOARD)
-        file = copied[0] if copied else _copied_text().strip()
+        content = ImageGrab.grabclipboard()
+        if isinstance(content, Image.Image):
+            return picture_from(content, CLIPBOARD)
+        file = content[0] if content else _clipboard_text().strip()
     except (OSError, NotImplementedError, ValueError, Image.DecompressionBombError) as error:
         raise UsageError(f"/paste found no image ({error}): use /image PATH") from error
     if file.lower().endswith(VISUAL_SUFFIXES) and "\n" not in file:
@@ -69,7 +72,7 @@ def clipboard_picture(sampling: FrameSampling = EVENLY) -> Picture:
     raise UsageError("the clipboard holds no image: copy one, or name a file with /image PATH")
 
 
-def _copied_text() -> str:
+def _clipboard_text() -> str:
     """The text on the clipboard, which Pillow does not read."""
     if sys.platform == "darwin":
         command = ["pbpaste"]

@@ -24,9 +24,9 @@ MARKED_PASTES, PLAIN_PASTES = b"\x1b[?2004h", b"\x1b[?2004l"
 class Interrupt:
     """The state of Ctrl-C during an answer."""
 
-    requested: bool = False
+    is_requested: bool = False
     """True if Ctrl-C was pressed."""
-    settled: bool = False
+    is_settled: bool = False
     """True if Ctrl-C is ignored, because the work that it would stop has ended."""
 
 
@@ -36,7 +36,7 @@ def leave(number: int, _frame: FrameType | None) -> None:
 
 
 @contextmanager
-def ending_handled(handler: Any = leave) -> Iterator[None]:
+def handle_ending(handler: Any = leave) -> Iterator[None]:
     """Context in which `handler` handles SIGTERM and SIGHUP; nohup's SIGHUP stays ignored.
 
     Only in the main thread, which alone receives signals.
@@ -45,7 +45,7 @@ def ending_handled(handler: Any = leave) -> Iterator[None]:
     with ExitStack() as stack:
         for number in ENDING if is_main else ():
             if signal.getsignal(number) is not signal.SIG_IGN:
-                stack.enter_context(handled(number, handler))
+                stack.enter_context(handle_signal(number, handler))
         yield
 
 
@@ -58,14 +58,14 @@ def deferred_interrupt() -> Iterator[Interrupt]:
     interrupt = Interrupt()
 
     def request(_signal: int, _frame: FrameType | None) -> None:
-        if interrupt.settled:
+        if interrupt.is_settled:
             return
-        if interrupt.requested:
-            interrupt.settled = True
+        if interrupt.is_requested:
+            interrupt.is_settled = True
             raise KeyboardInterrupt
-        interrupt.requested = True
+        interrupt.is_requested = True
 
-    with handled(signal.SIGINT, request):
+    with handle_signal(signal.SIGINT, request):
         yield interrupt
 
 
@@ -83,36 +83,36 @@ def hidden_typing() -> Iterator[None]:
         yield
         return
     terminal = sys.stdin.fileno()
-    visible = termios.tcgetattr(terminal)
-    hidden = [*visible]
-    hidden[LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON)
-    hidden[LOCAL_FLAGS] |= termios.NOFLSH  # Ctrl-C drops neither what was typed nor the output
+    original = termios.tcgetattr(terminal)
+    silent = [*original]
+    silent[LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON)
+    silent[LOCAL_FLAGS] |= termios.NOFLSH  # Ctrl-C drops neither what was typed nor the output
     has_modes = os.environ.get("TERM") != "dumb"
 
     def become(attributes: list[Any]) -> None:
-        pastes = MARKED_PASTES if attributes is hidden else PLAIN_PASTES
+        pastes = MARKED_PASTES if attributes is silent else PLAIN_PASTES
         with suppress(OSError, termios.error):  # a terminal that was closed
             if os.tcgetpgrp(terminal) == os.getpgrp():  # in the background it is another job's
                 termios.tcsetattr(terminal, termios.TCSANOW, attributes)
                 os.write(sys.stdout.fileno(), pastes * has_modes)
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        become(visible)
-        with handled(signal.SIGTSTP, signal.SIG_DFL):
+        become(original)
+        with handle_signal(signal.SIGTSTP, signal.SIG_DFL):
             signal.raise_signal(signal.SIGTSTP)  # suspended here until the shell continues it
-        become(hidden)
+        become(silent)
 
-    ignored = signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN
-    with handled(signal.SIGTSTP, signal.SIG_IGN if ignored else stop):
-        become(hidden)
+    is_ignored = signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN
+    with handle_signal(signal.SIGTSTP, signal.SIG_IGN if is_ignored else stop):
+        become(silent)
         try:
             yield
         finally:
-            become(visible)
+            become(original)
 
 
 @contextmanager
-def handled(number: int, handler: Any) -> Iterator[None]:
+def handle_signal(number: int, handler: Any) -> Iterator[None]:
     """Context in which `handler` handles the signal `number`."""
     previous = signal.signal(number, handler)
     try:

@@ -21,8 +21,8 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from mmspec.ground.escape import visible
 from mmspec.ground.input_files import require_file
 from mmspec.prompt.file_kinds import VISUAL_SUFFIXES
-from mmspec_cli.terminal.interrupt import ending_handled
-from mmspec_cli.terminal.kept_conversations import state_directory
+from mmspec_cli.terminal.conversation_store import state_directory
+from mmspec_cli.terminal.interrupt import handle_ending
 
 FILE_COMMANDS = ("/load", "/save")
 PATH_COMMANDS = ("/image", *FILE_COMMANDS)
@@ -37,7 +37,7 @@ class LineEditor:
         output.enable_cpr = False  # type: ignore[attr-defined]  # not every terminal answers
         self._session: PromptSession[str] = PromptSession(
             output=output,
-            history=InMemoryHistory() if private else kept_history(),
+            history=InMemoryHistory() if private else open_history(),
             completer=ChatCompleter(commands),
             complete_style=CompleteStyle.READLINE_LIKE,
             complete_while_typing=False,
@@ -49,7 +49,7 @@ class LineEditor:
 
     def __call__(self, prompt: str) -> str:
         """The typed question; raises EOFError, or KeyboardInterrupt on Ctrl-C."""
-        with ending_handled(self._leave):
+        with handle_ending(self._leave):
             line = self._session.prompt(prompt)
             if self._end:
                 raise self._end
@@ -70,7 +70,7 @@ def _exit(app: Application[str], end: SystemExit) -> None:
         app.exit(exception=end)
 
 
-def kept_history() -> History:
+def open_history() -> History:
     """The history of questions: in a file that only its owner can read, or in memory alone."""
     file = state_directory() / "history"
     try:
@@ -110,17 +110,17 @@ class ChatCompleter(Completer):
         if commands:
             yield from (Completion(name, start_position=-len(line)) for name in commands)
             return
-        typed = _started_path(line)
+        start = _path_start(line)
         files = self._files if line.startswith(FILE_COMMANDS) else self._images
-        unescaped = re.sub(r"\\(.)", r"\1", typed)
-        for completion in files.get_completions(Document(unescaped), event) if typed else ():
+        text = re.sub(r"\\(.)", r"\1", start)
+        for completion in files.get_completions(Document(text), event) if start else ():
             if visible(completion.display_text) != completion.display_text:
                 continue
             slash = "/" if completion.display_text.endswith("/") else ""
             yield Completion(re.sub(r"([\s\\\"'])", r"\\\1", completion.text) + slash)
 
 
-def _started_path(line: str) -> str:
+def _path_start(line: str) -> str:
     """The end of the line if it is the beginning of a path, else ''."""
     command, _, argument = line.partition(" ")
     if command in PATH_COMMANDS:

@@ -22,8 +22,8 @@ def room_offers(chat: Chat, excess: int) -> str:
     shorter = [f"/max-new-tokens {fitting} shortens the answer"] if fitting > 0 else []
     dropping = [
         f"/drop {number} forgets {first_questions(chat.conversation.turns[:number])} "
-        f"({freed} positions)"
-        for number, freed in to_forget(chat, excess)
+        f"({positions} positions)"
+        for number, positions in to_forget(chat, excess)
     ]
     return ", ".join([*shorter, *dropping, "/reset starts again"])
 
@@ -33,9 +33,10 @@ def to_forget(chat: Chat, excess: int) -> list[tuple[int, int]]:
     conversation, turns = chat.conversation, chat.conversation.turns
     whole = chat.positions(conversation)
 
-    def freed(number: int) -> int:
+    def count_positions(number: int) -> int:
         return whole - chat.positions(replace(conversation, turns=turns[number:]))
 
     numbers = range(1, len(turns) + 1)
-    place = bisect_left(numbers, excess, key=freed)  # few, for each renders a conversation
-    return [(number, freed(number)) for number in numbers[place : place + 1]]
+    # Few are counted, for each renders a conversation.
+    place = bisect_left(numbers, excess, key=count_positions)
+    return [(number, count_positions(number)) for number in numbers[place : place + 1]]

@@ -16,7 +16,7 @@ from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import open_picture, picture_from
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_cli.chat_commands import files
-from mmspec_cli.terminal import kept_conversations
+from mmspec_cli.terminal import conversation_store
 from support import factory_layouts, scripted_engine
 from support.films import film
 
@@ -85,7 +85,7 @@ def _scripted(folder: Path) -> Engine:
 
 def use_conversation(file: Path, _: str) -> None:
     """List it, read it, go on with it."""
-    kept_conversations.KeptConversations(file.parent).listed()
+    conversation_store.ConversationStore(file.parent).files()
     file = file.parent / "kept.json"
     chat, nothing = _scripted(file.parent.parent / "source").chat(OPTIONS), lambda *_: False
     dialogue = SimpleNamespace(

@@ -32,11 +32,11 @@ def state_directory() -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A conversation in a file: when it was written, its model, and its questions."""
+class ConversationFile:
+    """The file of a conversation: when it was written, its model, and its questions."""
 
-    file: Path
-    written: float
+    path: Path
+    timestamp: float
     model: str
     questions: int
     first: str
@@ -45,7 +45,7 @@ class Kept:
     @property
     def when(self) -> str:
         """When it was written, in local time."""
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(self.written))
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(self.timestamp))
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class KeptConversations:
+class ConversationStore:
     """The folder of this user's conversations, and the file of the one that goes on."""
 
     folder: Path = field(default_factory=lambda: state_directory() / "conversations")
@@ -93,10 +93,10 @@ class KeptConversations:
         self._stamps[self.file] = _stamp(self.file)
         return is_shared
 
-    def listed(self) -> list[Kept]:
+    def files(self) -> list[ConversationFile]:
         """The kept conversations, the latest first, without files that hold none."""
-        records = (_read(file) for file in self.folder.glob("*.json"))
-        return sorted((kept for kept in records if kept), key=lambda kept: -kept.written)
+        files = filter(None, map(_describe, self.folder.glob("*.json")))
+        return sorted(files, key=lambda file: -file.timestamp)
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:
@@ -123,14 +123,14 @@ class _Record:
     turns: Annotated[list[SavedTurn], Length(1, 1_000_000)]
 
 
-def _read(file: Path) -> Kept | None:
+def _describe(path: Path) -> ConversationFile | None:
     try:
-        record = read_value(_Record, parse_json(read_text(file, LINES_BYTES)))
-        written = file.stat().st_mtime
+        record = read_value(_Record, parse_json(read_text(path, LINES_BYTES)))
+        timestamp = path.stat().st_mtime
     except (OSError, ValueError):
         return None
     first = " ".join(part.text for part in record.turns[0].question if part.text is not None)
-    return Kept(file, written, record.model, len(record.turns), first)
+    return ConversationFile(path, timestamp, record.model, len(record.turns), first)
 
 
 def memory_files() -> list[Path]:
@@ -145,7 +145,7 @@ def remember(engine: Engine, screen: Screen) -> None:
     digest = sha256(tokenizer_file(target.directory).read_bytes()).hexdigest()[:24]
     file = state_directory() / "lookup" / f"{digest}.ids"
     try:
-        for old in [other for other in memory_files() if other != file][MOST_MEMORIES:]:
+        for old in [path for path in memory_files() if path != file][MOST_MEMORIES:]:
             old.unlink(missing_ok=True)
         engine.memory = Memory(target.model.config.text.vocab_size, file)
     except (CheckpointError, OSError) as error:
