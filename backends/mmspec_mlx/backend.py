@@ -7,7 +7,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.loading_progress import LoadingProgress
 from mmspec.checkpoints.safetensors_file import StoredTensor
@@ -24,7 +23,7 @@ from mmspec_mlx.device.devices import (
     limit_memory,
     stream,
 )
-from mmspec_mlx.device.weights import Files, Weights, evaluate
+from mmspec_mlx.device.weights import Files, Weights
 from mmspec_mlx.heads.load import load_head
 from mmspec_mlx.model import MlxModel
 from mmspec_mlx.save_quantized import quantize
@@ -62,12 +61,18 @@ class MlxBackend:
             limit_memory()
         reading, files = LoadingProgress(sources.values(), progress), Files()
 
-        def read(stored: StoredTensor) -> mx.array:
-            reading.count(stored)
-            return files(stored)
+        def read(entry: StoredTensor) -> mx.array:
+            reading.count(entry)
+            return files(entry)
 
-        weights = Weights(sources, kind, read, evaluate)
-        return build(weights, config, place, directory)
+        weights = Weights(sources, kind, read)
+        try:
+            model = MlxModel(weights, config, place)
+        except (RuntimeError, KeyError) as error:
+            raise CheckpointError(f"{directory}: cannot load: {error}") from error
+        if weights.remainder:
+            raise CheckpointError(f"{directory}: {weights.remainder[0]} is used by no module")
+        return model
 
     def load_head(self, directory: Path, model: Model) -> Head:
         """Load a head; a published pickle must be converted to safetensors first."""
@@ -101,17 +106,3 @@ class MlxBackend:
         place = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
         report |= {"device": place, "cores": os.cpu_count()}
         return report | blas.describe() | describe_memory()
-
-
-def build(weights: Weights, config: ModelConfig, device: str, directory: Path) -> MlxModel:
-    """Make a model of a checkpoint's tensors.
-
-    Raises CheckpointError, naming `directory`, if its modules do not use exactly these tensors.
-    """
-    try:
-        model = MlxModel(weights, config, device)
-    except (RuntimeError, KeyError) as error:
-        raise CheckpointError(f"{directory}: cannot load: {error}") from error
-    if weights.unused():
-        raise CheckpointError(f"{directory}: {weights.unused()[0]} is used by no module")
-    return model

@@ -34,9 +34,9 @@ SHARD_BYTES = 2 * 2**30
 """Number of bytes at which a shard is written to its file, which bounds memory use."""
 
 BITS, GROUPS = (2, 4, 8), (32, 64, 128)
-_COPIED = (".json", ".jinja", ".model", ".txt")
+_COPY_SUFFIXES = (".json", ".jinja", ".model", ".txt")
 
-Named = Iterator[tuple[str, mx.array]]
+NamedArrays = Iterator[tuple[str, mx.array]]
 
 
 def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> None:
@@ -48,9 +48,9 @@ def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> 
     a multiple stays float.  Raises UsageError for wrong options or a destination that is not
     empty, CheckpointError for an unreadable source, WriteError for a full disk.
     """
-    for name, given, allowed in ("number of bits", bits, BITS), ("group size", group_size, GROUPS):
-        if given not in allowed:
-            raise choice(name, str(given), list(map(str, allowed)))
+    for name, value, options in ("number of bits", bits, BITS), ("group size", group_size, GROUPS):
+        if value not in options:
+            raise choice(name, str(value), list(map(str, options)))
     config = stored_config(source)
     if config.quantization is not None:
         raise UsageError(f"{source} is already quantized ({config.quantization.bits} bits)")
@@ -60,7 +60,7 @@ def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> 
     packing = {"group_size": group_size, "bits": bits}
     with new_directory(destination) as partial:
         for file in source.iterdir():
-            if file.suffix in _COPIED and not file.name.endswith(".index.json"):
+            if file.suffix in _COPY_SUFFIXES and not file.name.endswith(".index.json"):
                 shutil.copyfile(file, partial / file.name)
         _write(_tensors(source, config, sources, packing), partial)
         _write_config(source, partial, config, packing)
@@ -68,17 +68,17 @@ def quantize(source: Path, destination: Path, *, bits: int, group_size: int) -> 
 
 def _tensors(
     source: Path, config: ModelConfig, sources: Mapping[str, TensorSource], packing: dict[str, int]
-) -> Named:
+) -> NamedArrays:
     """Yield every tensor of the source, including those that mmspec does not load.
 
-    Norms that are stored less one are written whole, as MLX expects beside its convolutions.
+    Norms that the files hold less one are written whole, as MLX expects beside its convolutions.
     """
-    shapes, read, group = manifest(config), Files(), packing["group_size"]
-    for stored in read_tensors(source).values():
-        name = canonical(stored.name, config)
-        if is_buffer(stored.name) or (name == LM_HEAD and name not in shapes):
+    shapes, files, group = manifest(config), Files(), packing["group_size"]
+    for entry in read_tensors(source).values():
+        name = canonical(entry.name, config)
+        if is_buffer(entry.name) or (name == LM_HEAD and name not in shapes):
             continue
-        array, public_name, shape = read(stored), hub_name(name, config), shapes.get(name, ())
+        array, public_name, shape = files(entry), hub_name(name, config), shapes.get(name, ())
         if name in sources and sources[name].less_one:
             yield public_name, (array.astype(mx.float32) + 1).astype(array.dtype)
         elif name == config.family.convolution or name.endswith(SHORT):
@@ -92,7 +92,7 @@ def _tensors(
             yield public_name, array
 
 
-def _write(tensors: Named, destination: Path) -> None:
+def _write(tensors: NamedArrays, destination: Path) -> None:
     """Write shards as they fill up, then rename them as on the hub, with an index if several."""
     parts: dict[Path, dict[str, int]] = {}
     shard: dict[str, mx.array] = {}
@@ -128,10 +128,10 @@ def _rename(parts: Mapping[Path, Mapping[str, int]], destination: Path) -> None:
 
 
 def _write_config(
-    source: Path, destination: Path, stored: ModelConfig, packing: dict[str, int]
+    source: Path, destination: Path, model: ModelConfig, packing: dict[str, int]
 ) -> None:
     config = read_json(source / CONFIG_FILE)
-    if not stored.text.tie_word_embeddings:
+    if not model.text.tie_word_embeddings:
         for block in (config, config.get("text_config")):
             if isinstance(block, dict) and block.get("tie_word_embeddings"):
                 block["tie_word_embeddings"] = False

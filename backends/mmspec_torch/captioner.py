@@ -49,20 +49,20 @@ class TransformersCaptioner:
     @torch.inference_mode()
     def caption(self, picture: Picture) -> str:
         """Return the likeliest caption that the kind's search finds, on one line."""
-        (model, processor), kind = self._loaded, self._kind
-        asked = processor(images=picture.image, text=kind.prompt, return_tensors="pt")
+        (model, processor), kind = self._parts, self._kind
+        inputs = processor(images=picture.image, text=kind.prompt, return_tensors="pt")
         search = {"do_sample": False, "num_beams": kind.beams, "max_new_tokens": kind.tokens}
-        ids = model.generate(**asked.to(model.device), **search)
+        ids = model.generate(**inputs.to(model.device), **search)
         text: str = processor.batch_decode(ids, skip_special_tokens=True)[0]
         return " ".join(text.split())
 
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
+    def _parts(self) -> tuple[Any, Any]:
         """Model and processor, loaded for the first caption."""
         auto, model_type = self._transformers, self._transformers.AutoModelForImageTextToText
         local = {"local_files_only": True, "trust_remote_code": False}
         logs = self._transformers.logging  # whose bar would stand between a chat's own lines
-        shown = logs.set_tqdm_hook(lambda _, given, named: logs.EmptyTqdm(*given, **named))
+        hook = logs.set_tqdm_hook(lambda _, values, names: logs.EmptyTqdm(*values, **names))
         try:
             processor = auto.AutoProcessor.from_pretrained(self._directory, **local)
             model = model_type.from_pretrained(self._directory, use_safetensors=True, **local)
@@ -70,5 +70,5 @@ class TransformersCaptioner:
             reason = " ".join(str(error).split())
             raise CheckpointError(f"{self._directory} is no captioner: {reason}") from error
         finally:
-            logs.set_tqdm_hook(shown)
+            logs.set_tqdm_hook(hook)
         return model.to(find_device("auto")).eval(), processor

@@ -40,7 +40,7 @@ def compiled(pair):
 
     ordinary = [model.language.framework for model in pair]
     for model in pair:
-        model.language.framework = framework(replace(CPU, compiled=compiling))
+        model.language.framework = framework(replace(CPU, compile=compiling))
     yield written
     for model, own in zip(pair, ordinary, strict=True):
         model.language.framework = own
@@ -84,7 +84,7 @@ def test_a_recurrent_layer_goes_back_by_the_formula_that_took_it_forward(tmp_pat
         run = mx.compile(formula)
         return counted
 
-    kernels = replace(CPU, compiled=compiling)
+    kernels = replace(CPU, compile=compiling)
     monkeypatch.setattr("mmspec_mlx.device.weights.kernels", lambda _: kernels)
     model = MlxBackend().load(tiny_qwen3_5(tmp_path / "recurrent", kinds="dad"))
     target = model.open_target(helpers.GREEDY)

@@ -21,10 +21,10 @@ def random(*shape, scale=1.0):
 def test_kernels_are_chosen_by_device_and_type(monkeypatch):
     assert kernels(mx.float32) is CPU_FLOAT32
     assert kernels(mx.float16) is CPU
-    assert CPU.compiled(len) is CPU_FLOAT32.compiled(len) is len
+    assert CPU.compile(len) is CPU_FLOAT32.compile(len) is len
     monkeypatch.setattr(mx, "default_device", lambda: mx.Device(mx.gpu))
     assert kernels(mx.float32) is kernels(mx.float16) is GPU
-    assert GPU.compiled is mx.compile
+    assert GPU.compile is mx.compile
 
 
 def test_the_norm_even_of_nothing_and_the_gate_even_where_it_saturates():
@@ -42,7 +42,7 @@ def test_the_norm_even_of_nothing_and_the_gate_even_where_it_saturates():
 def test_a_table_turns_as_the_kernel_does(starts, n, scaling):
     rotary = Rotary(32, 10000.0, mx.float32, scaling=scaling)
     x = random(len(starts), 4, n, 32)
-    kernel = rotary._roped(x, offset=mx.array(starts))
+    kernel = rotary._rope(x, offset=mx.array(starts))
     close(rotary.at(starts, n)(x), kernel, atol=2e-3 if max(starts) > 999 else 1e-5)
 
 
@@ -75,7 +75,7 @@ def test_tokens_turned_one_by_one_are_turned_as_by_the_table():
     rotary = Rotary(16, 10000.0, mx.float32)
     x = mx.random.normal((2, 3, 5, 16), key=mx.random.key(1))
     positions = mx.array([[7, 8, 8, 9, 9], [2, 3, 3, 3, 4]])
-    kernel, table = rotary._separately(x, positions), rotary.each(positions, 9)(x)
+    kernel, table = rotary._separately(x, positions), rotary.at_positions(positions, 9)(x)
     np.testing.assert_allclose(np.array(kernel), np.array(table), atol=1e-5)
     run = rotary.at([7, 2], 2)(x[:, :, :2])
     np.testing.assert_allclose(np.array(table[:, :, :2]), np.array(run), atol=1e-6)

@@ -14,7 +14,7 @@ from mmspec.diagnostics.check import check
 from mmspec.exactness.probe import find_exact_rows
 from mmspec_bench.prompts import prompts_for
 from mmspec_torch.backend import TorchBackend
-from mmspec_torch.device.quantized import Integers4, Integers8, Unpacked, quantized
+from mmspec_torch.device.quantized import Dequantizer, Integers4, Integers8, quantized
 from mmspec_torch.graphs.executor import ReplayedExecutor
 from mmspec_torch.network import attention
 from mmspec_torch.sequence.executor import Executor
@@ -82,9 +82,9 @@ def test_some_number_of_rows_is_exact(pair_paths, dtype, graphs, monkeypatch):
 def test_products_of_quantized_matrices_are_those_of_the_cpu(word, dtype):
     scheme, weight = read_scheme(word), torch.randn(1024, 2048, dtype=dtype, device="cuda")
     integers = Integers4.of(weight, scheme.group) if scheme.group else Integers8.of(weight)
-    there = Unpacked(type(integers)(*(tensor.cpu() for tensor in integers)))
+    there = Dequantizer(type(integers)(*(tensor.cpu() for tensor in integers)))
     here = quantized(weight, scheme, "w")
-    assert isinstance(here, Unpacked) == (dtype != torch.bfloat16)
+    assert isinstance(here, Dequantizer) == (dtype != torch.bfloat16)
     for rows in (1, 6, 600):
         x = torch.randn(rows, 2048, dtype=dtype)
         expected = there(x).float()
@@ -113,13 +113,13 @@ def test_drafting_does_not_wait_for_the_device(pair, views):
 
 
 def test_attention_outside_graphs_plans_for_no_shape(monkeypatch):
-    attended, plans = attention._attended, []
+    attended, plans = attention._attention, []
 
     def observed(queries, keys, values, step):
         plans.append(torch.backends.cuda.cudnn_sdp_enabled() and not step.recurs)
         return attended(queries, keys, values, step)
 
-    monkeypatch.setattr(attention, "_attended", observed)
+    monkeypatch.setattr(attention, "_attention", observed)
     engine = load("mini", "mini-dspark", backend="torch", device="cuda")
     engine.chat(Options(gamma=5, max_new_tokens=20)).reply("What is this?")
     assert plans

@@ -36,7 +36,7 @@ def test_the_modules_use_exactly_the_manifest_at_full_size(name):
     drafter = model.open_branches(1, config.text.vocab_size, GREEDY)
     drafter.extend([Segment(parts)])
     helpers.draft(drafter, 1, 1.0)
-    assert weights.left == []
+    assert weights.remainder == []
 
 
 @pytest.mark.parametrize(

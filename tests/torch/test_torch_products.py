@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from mmspec.decoding.block_attention import BLOCK, attend, chain_places, tree_places
 from mmspec.decoding.draft import DeviceDraft
 from mmspec_torch.device import products
-from mmspec_torch.device.products import Biased, Dense, Packed
+from mmspec_torch.device.products import Dense, LinearLayer, OneDnnMatrix
 from mmspec_torch.network.attention import heads_as_rows
 
 
@@ -26,12 +26,12 @@ def test_every_layout_multiplies_as_linear_does(rng, outputs, inputs, rows):
     other, bias = (torch.randn(n, outputs, generator=rng) for n in (rows, 1))
     for each, added in (
         (Dense(weight.T), 0),
-        (Packed(weight), 0),
-        (Biased(Packed(weight), bias[0]), bias),
+        (OneDnnMatrix(weight), 0),
+        (LinearLayer(OneDnnMatrix(weight), bias[0]), bias),
     ):
         expected = F.linear(x, weight) + added
         torch.testing.assert_close(each(x), expected, atol=1e-4, rtol=1e-5)
-        summed = each.added(x, other.clone())
+        summed = each.add(x, other.clone())
         torch.testing.assert_close(summed, expected + other, atol=1e-4, rtol=1e-5)
 
 
@@ -46,10 +46,10 @@ def test_without_units_for_16_bits_the_product_is_float32s_once_rounded(
         torch.randn(n, m, generator=rng).to(dtype) for n, m in ((250, 64), (rows, 64), (rows, 250))
     )
     matrix = products.product(weight)
-    assert isinstance(matrix, products.Widened)
+    assert isinstance(matrix, products.WidenedMatrix)
     exact = F.linear(x.float(), weight.float())
     torch.testing.assert_close(matrix(x), exact.to(dtype), atol=0, rtol=torch.finfo(dtype).eps)
-    summed = matrix.added(x, to.clone())
+    summed = matrix.add(x, to.clone())
     assert summed.dtype == dtype
     torch.testing.assert_close(summed.float(), exact + to, atol=0.05, rtol=0.01)
 

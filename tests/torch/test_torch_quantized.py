@@ -26,7 +26,7 @@ from mmspec.diagnostics.check import check
 from mmspec.ground.errors import UsageError
 from mmspec_bench.prompts import prompts_for
 from mmspec_torch.backend import TorchBackend
-from mmspec_torch.device.quantized import Integers4, Integers8, Kernel, Unpacked, quantized
+from mmspec_torch.device.quantized import Dequantizer, Integers4, Integers8, Kernel, quantized
 from mmspec_torch.graphs.executor import ReplayedExecutor, StaticCache
 from mmspec_torch.model import TorchModel
 from support import factory, transformers_oracle
@@ -138,7 +138,7 @@ def test_products_are_those_of_the_held_weights(weight, activations, word):
         expected = x.double() @ held
         scale = expected.abs().max()
         torch.testing.assert_close(product(x).double() / scale, expected / scale, atol=1e-6, rtol=0)
-        total = product.added(x, torch.ones(len(x), 1100)).double()
+        total = product.add(x, torch.ones(len(x), 1100)).double()
         torch.testing.assert_close(total / scale, (expected + 1) / scale, atol=1e-6, rtol=0)
 
 
@@ -150,9 +150,9 @@ def test_kernels_multiply_the_same_integers(weight, activations, word):
     assert isinstance(kernel, Kernel)
     integers = Integers4.of(whole, scheme.group) if scheme.group else Integers8.of(whole)
     for x in (each.bfloat16() for each in activations.values()):
-        error = (kernel(x).float() - Unpacked(integers)(x).float()).abs()
-        assert (error <= 2**-7 * (x.abs().float() @ integers.unpacked().abs().float().T)).all()
-        summed = kernel.added(x, torch.zeros(len(x), 1088, dtype=torch.bfloat16))
+        error = (kernel(x).float() - Dequantizer(integers)(x).float()).abs()
+        assert (error <= 2**-7 * (x.abs().float() @ integers.dequantize().abs().float().T)).all()
+        summed = kernel.add(x, torch.zeros(len(x), 1088, dtype=torch.bfloat16))
         assert torch.equal(summed, kernel(x))
 
 

@@ -69,7 +69,7 @@ def test_a_trained_head_drafts_as_the_decoding_one(family_data, tmp_path, kind, 
     data = family_data
     config = head_config(kind, data.teacher.config, shape)
     head, drafted = random_head(replace(config, dtype="float32")), slice(None)
-    data.teacher.captured = config.captured(data.teacher.config)
+    data.teacher.captured_layers = config.captured(data.teacher.config)
     head.matrix = data.teacher.output_matrix
     head.begin(data.teacher, range(5, 320, 3))
     if kind == "eagle3":
@@ -113,7 +113,7 @@ def trained_probabilities(data, batch, head, column, ids):
     """What the trained head says at each depth [3, V] when it is fed certain tokens."""
     more = {
         name: F.pad(getattr(batch, name), (0, 0, 0, 3))
-        for name in ("states", "embeddings", "captured")
+        for name in ("states", "embeddings", "layer_outputs")
     }
     more["embeddings"][0, column + 1 : column + 4] = data.teacher.embed(ids)
     more["positions"] = F.pad(batch.positions, (0, 3))

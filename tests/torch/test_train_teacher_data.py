@@ -37,21 +37,21 @@ from support.teacher_data import prepare, quiet_log, teacher_data, with_settings
 def test_stored_hidden_states_are_those_computed_anew(family_data, monkeypatch):
     """Those of captured layers, added to answers that exist, too; even if the writing was cut."""
     teacher, batches = family_data.teacher, family_data.batches("all")
-    monkeypatch.setattr(teacher, "captured", (0, 2))
+    monkeypatch.setattr(teacher, "captured_layers", (0, 2))
     records = batches.records()
     own = [teacher.read(batches.batch([structs.replace(one, place=None)])) for one in records]
     prepare(family_data)
     file = batches.cache.layers((0, 2)).path
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
-    assert not batches.batch(records).captured.numel()
+    assert not batches.batch(records).layer_outputs.numel()
     prepare(family_data)
     assert file.read_bytes() == whole
     batches = family_data.batches("all")
     monkeypatch.setattr(teacher, "hidden_states", None)
     for record, anew in zip(records, own, strict=True):
         stored = teacher.read(batches.batch([record]))
-        for name in ("states", "embeddings", "deepstack", "captured"):
+        for name in ("states", "embeddings", "deepstack", "layer_outputs"):
             pair = getattr(stored, name), getattr(anew, name)
             torch.testing.assert_close(*pair, atol=2e-2, rtol=5e-3)
 
@@ -202,7 +202,7 @@ def test_states_positions_and_logits_are_transformers(family_data, monkeypatch):
     """Of several conversations in one batch, with several images of odd shapes."""
     data, teacher = family_data, family_data.teacher
     oracle = Oracle(teacher.directory)
-    monkeypatch.setattr(teacher, "captured", CAPTURED)
+    monkeypatch.setattr(teacher, "captured_layers", CAPTURED)
     preparation = data.preparation("held-out")
     records, vision = data.held_out.records(), teacher.config.vision
     questions = preparation.questions(record.number for record in records)
@@ -218,7 +218,7 @@ def test_states_positions_and_logits_are_transformers(family_data, monkeypatch):
         columns = read_columns(oracle, tokens, [picture.image for picture in pictures])
         assert torch.equal(read.positions[row, :, :length], columns["positions"])
         layers = torch.cat([columns["layers"][layer] for layer in CAPTURED], dim=-1)
-        torch.testing.assert_close(read.captured[row, :length], layers, atol=2e-4, rtol=1e-3)
+        torch.testing.assert_close(read.layer_outputs[row, :length], layers, atol=2e-4, rtol=1e-3)
         with torch.inference_mode():
             states = oracle.model.model.language_model.norm(columns["layers"][-1])
             logits = oracle.model.lm_head(states)

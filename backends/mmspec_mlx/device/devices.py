@@ -8,7 +8,7 @@ from mmspec.checkpoints.loading_plan import TensorSource
 from mmspec.ground.errors import choice
 
 _DTYPES = {"float32": mx.float32, "bfloat16": mx.bfloat16, "float16": mx.float16}
-_STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_DTYPE_NAMES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 CACHE_BYTES = 2**30
 """The most bytes of freed buffers that MLX keeps for reuse; by default it keeps all of them."""
 
@@ -16,7 +16,7 @@ CACHE_BYTES = 2**30
 def limit_memory() -> None:
     """On a GPU, keep weights and caches from being paged out, and limit freed buffers."""
     if mx.metal.is_available():
-        mx.set_wired_limit(_wired())
+        mx.set_wired_limit(_memory_bytes())
         mx.set_cache_limit(CACHE_BYTES)
 
 
@@ -24,10 +24,10 @@ def describe_memory() -> dict[str, int]:
     """Return the memory limits in bytes; empty on a CPU."""
     if not mx.metal.is_available():
         return {}
-    return {"wired_limit_bytes": _wired(), "cache_limit_bytes": CACHE_BYTES}
+    return {"wired_limit_bytes": _memory_bytes(), "cache_limit_bytes": CACHE_BYTES}
 
 
-def _wired() -> int:
+def _memory_bytes() -> int:
     """The GPU memory in bytes that the system recommends for one program."""
     information: dict[str, Any] = dict(mx.device_info())
     return int(information["max_recommended_working_set_size"])
@@ -55,8 +55,8 @@ def find_device(name: str) -> str:
 def find_dtype(name: str, device: str, sources: dict[str, TensorSource]) -> mx.Dtype:
     """Return the dtype called `name`; 'auto' is float32 on a CPU, else the checkpoint's."""
     if name == "auto":
-        stored = sources["language_model.norm.weight"].stored.dtype  # a norm is never quantized
-        name = "float32" if device == "cpu" else _STORED[stored]
+        norm = sources["language_model.norm.weight"]  # which is never quantized
+        name = "float32" if device == "cpu" else _DTYPE_NAMES[norm.stored.dtype]
     if name not in _DTYPES:
         raise choice("dtype", name, ["auto", *_DTYPES])
     return _DTYPES[name]

@@ -38,7 +38,7 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
         draft_type=MlxDraft,
         start=device_io.start,
         settle=mx.eval,
-        compile=kernels.compiled,
+        compile=kernels.compile,
         to_host=device_io.to_host,
         inference=nullcontext,
     )
@@ -46,7 +46,7 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
 
 def sampler(sampling: Sampling, kernels: Kernels) -> Sampler:
     """Return a sampler for MLX arrays."""
-    noise = kernels.compiled(partial(exponentials, mx))
+    noise = kernels.compile(partial(exponentials, mx))
     return Sampler(mx, top, noise, sampling, partial(mx.arange, dtype=mx.uint32))
 
 
@@ -62,5 +62,5 @@ def top(p: mx.array, count: int) -> tuple[mx.array, mx.array]:
     key = index - mx.left_shift(p.view(mx.int32).astype(mx.int64), 32)
     largest = mx.argpartition(key, count - 1, axis=-1)[..., :count]
     order = mx.argsort(mx.take_along_axis(key, largest, axis=-1), axis=-1)
-    chosen = mx.take_along_axis(largest, order, axis=-1)
-    return mx.take_along_axis(p, chosen, axis=-1), chosen.astype(mx.int32)
+    indices = mx.take_along_axis(largest, order, axis=-1)
+    return mx.take_along_axis(p, indices, axis=-1), indices.astype(mx.int32)

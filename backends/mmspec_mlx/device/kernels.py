@@ -23,7 +23,7 @@ class Kernels:
     """Function of gate [...] and up [...] that returns silu(gate) * up."""
     ahead: Callable[[mx.array], None]
     """Starts computing a layer's output while the host enqueues the next layer, or does nothing."""
-    compiled: Callable[[Formula], Formula]
+    compile: Callable[[Formula], Formula]
     """Compiles a function of arrays with fixed shapes, or returns it unchanged."""
 
 
@@ -35,14 +35,14 @@ def rms_norm(weight: mx.array, eps: float) -> Callable[[mx.array], mx.array]:
 def rms_norm_by_product(weight: mx.array, eps: float) -> Callable[[mx.array], mx.array]:
     """Return a norm that computes x·x of a single row as a product, which is faster on a CPU."""
     width = weight.shape[0]
-    scaled, least = weight * width**0.5, mx.array([[eps * width]])
+    scale, least = weight * width**0.5, mx.array([[eps * width]])
 
     def norm(x: mx.array) -> mx.array:
         if x.shape[-2] != 1:
             return mx.fast.rms_norm(x, weight, eps)
         squares = mx.addmm(least, x, x.swapaxes(-1, -2))
-        normalised: mx.array = x * mx.rsqrt(squares) * scaled
-        return normalised
+        output: mx.array = x * mx.rsqrt(squares) * scale
+        return output
 
     return norm
 
@@ -57,8 +57,8 @@ def swiglu_by_power(gate: mx.array, up: mx.array) -> mx.array:
     return gate * up / (1 + mx.power(1 / math.e, gate))
 
 
-def as_written(formula: Formula) -> Formula:
-    """Return the formula uncompiled: on a CPU, MLX would call a C++ compiler."""
+def no_compile(formula: Formula) -> Formula:
+    """Return the formula as it is: on a CPU, MLX would call a C++ compiler."""
     return formula
 
 
@@ -67,8 +67,8 @@ def no_async(_: mx.array) -> None:
 
 
 GPU = Kernels(rms_norm, mx.compile(swiglu, shapeless=True), no_async, mx.compile)
-CPU = Kernels(rms_norm, swiglu, no_async, as_written)
-CPU_FLOAT32 = Kernels(rms_norm_by_product, swiglu_by_power, device_io.start, as_written)
+CPU = Kernels(rms_norm, swiglu, no_async, no_compile)
+CPU_FLOAT32 = Kernels(rms_norm_by_product, swiglu_by_power, device_io.start, no_compile)
 
 
 def kernels(dtype: mx.Dtype) -> Kernels:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mmspec_mlx.device.quantized import Joined, Packed
+from mmspec_mlx.device.quantized import MatrixGroup, QuantizedMatrix
 
 FEW = 8
 """The most rows for which a matrix is multiplied in blocks."""
@@ -16,26 +16,27 @@ LARGEST_IN_BLOCKS = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A float matrix [out, in], transposed to [in, out] as a view or a copy."""
+    """A float matrix [out, in]."""
 
-    transposed: mx.array
+    transpose: mx.array
+    """[in, out], a view or a copy of it."""
 
     def __call__(self, x: mx.array) -> mx.array:
         """The product [..., out] of x [..., in] and the matrix."""
-        return x @ self.transposed
+        return x @ self.transpose
 
     def rows(self, index: mx.array) -> mx.array:
         """Return the matrix's rows [..., in] with the numbers `index` [...]."""
-        return self.transposed.T[index]
+        return self.transpose.T[index]
 
     @property
     def arrays(self) -> list[mx.array]:
         """All tensors of the matrix."""
-        return [self.transposed]
+        return [self.transpose]
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class ColumnBlocks:
     """A float matrix stored whole and in column blocks, which are fast with few rows."""
 
     whole: Plain
@@ -60,11 +61,11 @@ class Blocked:
         return [*self.whole.arrays, self.blocks]
 
 
-Matrix = Plain | Blocked | Packed | Joined
+Matrix = Plain | ColumnBlocks | QuantizedMatrix | MatrixGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Biased:
+class LinearLayer:
     """A matrix and a bias."""
 
     matrix: Matrix
@@ -87,14 +88,14 @@ def plain(weight: mx.array) -> Plain:
 
 def for_few_rows(matrix: Matrix) -> Matrix:
     """Return the matrix with additional blocks, if that is faster on a CPU."""
-    if not isinstance(matrix, Plain) or not _is_small(matrix.transposed):
+    if not isinstance(matrix, Plain) or not _is_small(matrix.transpose):
         return matrix
-    width, out = matrix.transposed.shape
+    width, out = matrix.transpose.shape
     largest = SMALL // (FEW * width)
     counts = (n for n in range(1, out + 1) if out % n == 0 and out // n <= largest)
     count = next(counts, 1)
-    parts = matrix.transposed.reshape(width, count, out // count).swapaxes(0, 1)
-    return Blocked(matrix, mx.contiguous(parts)) if count > 1 else matrix
+    parts = matrix.transpose.reshape(width, count, out // count).swapaxes(0, 1)
+    return ColumnBlocks(matrix, mx.contiguous(parts)) if count > 1 else matrix
 
 
 def _is_small(matrix: mx.array) -> bool:

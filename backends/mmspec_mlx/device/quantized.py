@@ -7,7 +7,7 @@ import mlx.core as mx
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class QuantizedMatrix:
     """A quantized matrix [out, in], multiplied without unpacking it."""
 
     arrays: Sequence[mx.array]
@@ -22,11 +22,11 @@ class Packed:
 
     def rows(self, index: mx.array) -> mx.array:
         """Return the dequantized rows [..., in] with the numbers `index` [...]."""
-        return unpacked(replace(self, arrays=[array[index] for array in self.arrays]))
+        return dequantize(replace(self, arrays=[array[index] for array in self.arrays]))
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class MatrixGroup:
     """Matrices [out, in] of the same inputs that are stored in different ways."""
 
     parts: Sequence[Callable[[mx.array], mx.array]]
@@ -41,7 +41,7 @@ class Joined:
         return []
 
 
-def unpacked(part: mx.array | Packed) -> mx.array:
+def dequantize(part: mx.array | QuantizedMatrix) -> mx.array:
     """Return the float matrix [out, in] of a plain or packed one."""
     if isinstance(part, mx.array):
         return part

@@ -10,7 +10,7 @@ from mmspec.checkpoints.head_manifest import plan_head, read_draft_ids
 from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.drafters.heads.head import PredictiveHead
 from mmspec.ground.errors import CheckpointError
-from mmspec_mlx.device.weights import Files, Weights, evaluate
+from mmspec_mlx.device.weights import Files, Weights
 from mmspec_mlx.heads.injected_layers import MlxInjectedLayers
 from mmspec_mlx.network.cache import Cache
 from mmspec_mlx.network.decoder import Decoder, DecoderLayer
@@ -21,11 +21,11 @@ def load_head(directory: Path, target: ModelConfig, dtype: mx.Dtype) -> Predicti
     """Load a head that drafts for `target`, in its dtype.  Raises CheckpointError or UsageError."""
     config = read_head_config(directory)
     require_fit(config, target, directory)
-    weights = Weights(plan_head(directory, config), dtype, Files(), evaluate)
+    weights = Weights(plan_head(directory, config), dtype, Files())
     parts = Parts(weights, DecoderLayer, Decoder, MlxInjectedLayers, _open_tail)
     head = PredictiveHead(config, parts, target, read_draft_ids(directory, config))
-    if weights.unused():
-        raise CheckpointError(f"a {config.kind} head does not use {weights.unused()[0]}")
+    if weights.remainder:
+        raise CheckpointError(f"a {config.kind} head does not use {weights.remainder[0]}")
     return head
 
 

@@ -33,13 +33,13 @@ class Attention(AttentionParts[mx.array]):
 
         context: rows [R, m, H] before x, which attention sees as they are and which see nothing.
         """
-        seen = x if context is None else mx.concatenate([context, x], axis=1)
-        queries, gates, keys, values = self.remember(seen, rotate, cache)
+        rows = x if context is None else mx.concatenate([context, x], axis=1)
+        queries, gates, keys, values = self.remember(rows, rotate, cache)
         queries = queries if context is None else queries[:, :, -x.shape[1] :]
-        attended = mx.flatten(_attended(queries, keys, values, visible).swapaxes(1, 2), -2)
+        attention = mx.flatten(_attention(queries, keys, values, visible).swapaxes(1, 2), -2)
         if gates is not None:
-            attended = attended * mx.sigmoid(mx.flatten(gates, -2))
-        output: mx.array = self.o_proj(attended)
+            attention = attention * mx.sigmoid(mx.flatten(gates, -2))
+        output: mx.array = self.o_proj(attention)
         return output
 
     def remember(
@@ -52,20 +52,20 @@ class Attention(AttentionParts[mx.array]):
         """
         qkv, gates = self._split_gates(self.qkv_proj(x).reshape(*x.shape[:2], -1, self._head_dim))
         heads = self._heads + self._kv_heads
-        turned, values = qkv[:, :, :heads], qkv[:, :, heads:].swapaxes(1, 2)
-        turned = self._qk_norm(turned) if self._qk_norm else turned
-        rotated = rotate(turned.swapaxes(1, 2))
-        keys, values = cache.update(rotated[:, self._heads :], values)
-        return rotated[:, : self._heads], gates, keys, values
+        queries_keys, values = qkv[:, :, :heads], qkv[:, :, heads:].swapaxes(1, 2)
+        queries_keys = self._qk_norm(queries_keys) if self._qk_norm else queries_keys
+        queries_keys = rotate(queries_keys.swapaxes(1, 2))
+        keys, values = cache.update(queries_keys[:, self._heads :], values)
+        return queries_keys[:, : self._heads], gates, keys, values
 
 
-def _attended(queries: mx.array, keys: mx.array, values: mx.array, visible: Visible) -> mx.array:
+def _attention(queries: mx.array, keys: mx.array, values: mx.array, visible: Visible) -> mx.array:
     """Return attention [R, heads, n, D] of queries to keys and values [R, KV heads, C, D]."""
     size = queries.shape[-1]
     if isinstance(visible, Places):
-        grouped = queries.reshape(keys.shape[1], -1, *queries.shape[2:])
-        attended: mx.array = attend(mx, grouped, keys[0], values[0], visible)
-        return attended.reshape(queries.shape)
+        groups = queries.reshape(keys.shape[1], -1, *queries.shape[2:])
+        output: mx.array = attend(mx, groups, keys[0], values[0], visible)
+        return output.reshape(queries.shape)
     return mx.fast.scaled_dot_product_attention(
         queries, keys, values, scale=size**-0.5, mask=visible
     )

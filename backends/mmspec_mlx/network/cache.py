@@ -27,11 +27,11 @@ class LayerCache(NamedTuple):
 
         Returns the keys and values of all visible columns, [R, heads, C, width].
         """
-        both, heads, start, visible, first = self
+        keys_values, heads, start, visible, first = self
         end = start + keys.shape[2]
-        both[:, :heads, start:end] = keys
-        both[:, heads:, start:end] = values
-        return both[:, :heads, first:visible], both[:, heads:, first:visible]
+        keys_values[:, :heads, start:end] = keys
+        keys_values[:, heads:, start:end] = values
+        return keys_values[:, :heads, first:visible], keys_values[:, heads:, first:visible]
 
 
 LayerMemory = Any
@@ -59,7 +59,7 @@ class Cache:
         self.states = states
         self._heads = heads
         self._layers = [mx.zeros((rows, 2 * heads, 0, width), dtype) for _ in range(layers)]
-        self._moved: tuple[int, list[mx.array]] = 0, []
+        self._copies: tuple[int, list[mx.array]] = 0, []
 
     @property
     def columns(self) -> int:
@@ -68,7 +68,7 @@ class Cache:
 
     def reserve(self, columns: int) -> None:
         """Allocate at least `columns` columns, keeping the content."""
-        self._place_moved()
+        self._write_copies()
         if columns <= self.columns:
             return
         rows, heads, old, width = self._layers[0].shape
@@ -76,17 +76,17 @@ class Cache:
         for index, layer in enumerate(self._layers):
             self._layers[index] = mx.concatenate([layer, mx.zeros(shape, layer.dtype)], axis=2)
 
-    def _place_moved(self) -> None:
+    def _write_copies(self) -> None:
         """Write the copies that `gather` made of columns, after waiting until they are computed.
 
         MLX would copy the whole layer if a copy still had to read it.
         """
-        start, parts = self._moved
+        start, parts = self._copies
         if parts:
             mx.eval(*parts)
         for layer, part in zip(self._layers, parts, strict=False):
             layer[:, :, start : start + part.shape[2]] = part
-        self._moved = 0, []
+        self._copies = 0, []
 
     def layers(self, start: int, visible: int) -> Iterable[LayerMemory]:
         """Each layer's part of a forward that writes from `start` on and sees `visible` columns.
@@ -99,15 +99,15 @@ class Cache:
 
     def read(self, start: int, stop: int) -> mx.array:
         """Return the keys and values [n, W] of columns in all layers."""
-        self._place_moved()
+        self._write_copies()
         parts = [layer[0, :, start:stop].swapaxes(0, 1) for layer in self._layers]
         return mx.concatenate(parts, axis=1).flatten(1)
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move `columns`, ascending numbers from `start` or later, to `start` onwards."""
-        chosen = mx.array(list(columns))
-        self._moved = start, [mx.take(layer, chosen, axis=2) for layer in self._layers]
-        device_io.start(*self._moved[1])
+        index = mx.array(list(columns))
+        self._copies = start, [mx.take(layer, index, axis=2) for layer in self._layers]
+        device_io.start(*self._copies[1])
 
     def settle(self) -> None:
         """Wait until all writes are computed, and forget how to go back."""

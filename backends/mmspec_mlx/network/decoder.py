@@ -67,8 +67,8 @@ class DecoderLayer(LayerParts[mx.array]):
         context: mx.array | None = None,
     ) -> mx.array:
         """Feed x [R, n, H]; returns the layer's output [R, n, H].  context: as in `Attention`."""
-        normed, residual = self.enter(x)
-        x = residual + self.self_attn(normed, rotate, cache, visible, context)
+        inputs, residual = self.enter(x)
+        x = residual + self.self_attn(inputs, rotate, cache, visible, context)
         output: mx.array = x + self.mlp(self.post_attention_layernorm(x))
         return output
 
@@ -105,26 +105,26 @@ class Decoder:
         rotate: Rotation,
         visible: Visible,
         deepstack: Sequence[mx.array] = (),
-        captured: Sequence[int] = (),
+        captured_layers: Sequence[int] = (),
     ) -> mx.array:
         """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
 
         rotate: the rotation of their positions.  deepstack: what is added to the outputs
-        [R, n, H] of the first layers.  captured: layers whose outputs are returned too, ascending;
-        0 is the embedding.  Returns hidden states [R, n, H] before the last norm, beside them the
-        captured ones, [R, n, (1 + c) H].
+        [R, n, H] of the first layers.  captured_layers: those whose outputs are returned too,
+        ascending; 0 is the embedding.  Returns hidden states [R, n, H] before the last norm, beside
+        them those of the captured layers, [R, n, (1 + c) H].
         """
         end = at + x.shape[1]
         columns = whole_blocks(end) if isinstance(visible, Places) else end
-        added, outputs = chain(deepstack, repeat(None)), []
-        layers = zip(self.layers, cache.layers(at, columns), added, strict=False)
+        extras, outputs = chain(deepstack, repeat(None)), []
+        layers = zip(self.layers, cache.layers(at, columns), extras, strict=False)
         for before, (layer, memory, extra) in enumerate(layers):
-            if before in captured:
+            if before in captured_layers:
                 outputs.append(x)
             x = layer(x, rotate, memory, visible)
             x = x if extra is None else x + extra
             self.kernels.ahead(x)
-        if len(self.layers) in captured:
+        if len(self.layers) in captured_layers:
             outputs.append(x)
         return mx.concatenate([x, *outputs], axis=-1) if outputs else x
 
@@ -151,8 +151,8 @@ class LanguageModel(Decoder):
         self.embedding = weights.table(EMBEDDING)
         super().__init__(DecoderLayer.take_all(weights, config), config, weights)
         self._norm = weights.norm("language_model.norm", config.rms_norm_eps)
-        tied = config.tie_word_embeddings
-        self._head = weights.for_few_rows(self.embedding if tied else weights.matrix(LM_HEAD))
+        is_tied = config.tie_word_embeddings
+        self._head = weights.for_few_rows(self.embedding if is_tied else weights.matrix(LM_HEAD))
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Return the embeddings [n, H] of drafted ids [n].

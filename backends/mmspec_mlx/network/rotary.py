@@ -39,7 +39,7 @@ class Rotary:
         # MLX's kernel takes a base, or the inverses of frequencies.
         inverses = mx.array(1 / self._frequencies) if scaling else None
         kernel_base, rope = None if scaling else base, partial(mx.fast.rope, traditional=False)
-        self._roped = partial(rope, dims=width, base=kernel_base, scale=1.0, freqs=inverses)
+        self._rope = partial(rope, dims=width, base=kernel_base, scale=1.0, freqs=inverses)
         self._axes = [*axes, *axes] or [0] * width
         self._width = width
         self._dtype = dtype
@@ -48,7 +48,7 @@ class Rotary:
     def at(self, starts: Sequence[int], n: int) -> Rotation:
         """Return a rotation of x [R, heads, n, width]; row r is at positions starts[r] onwards."""
         if mx.default_device() == mx.Device(mx.gpu):
-            return partial(self._roped, offset=mx.array(list(starts), dtype=mx.int32))
+            return partial(self._rope, offset=mx.array(list(starts), dtype=mx.int32))
         self._grow(max(starts) + n)
         first = starts[0]
         if all(start == first for start in starts):
@@ -66,12 +66,12 @@ class Rotary:
             return self.at([row.position(start) for row in rows], stop - start)
         return self.planes(np.stack([row.positions(start, stop) for row in rows]))
 
-    def same(self, positions: Sequence[int], n: int) -> Rotation:
+    def at_one_position(self, positions: Sequence[int], n: int) -> Rotation:
         """Return a rotation of x [R, heads, n, width]; all of row r is at positions[r]."""
         offsets = mx.broadcast_to(mx.expand_dims(mx.array(list(positions)), 1), (len(positions), n))
-        return self.each(offsets, max(positions))
+        return self.at_positions(offsets, max(positions))
 
-    def each(self, positions: mx.array, furthest: int) -> Rotation:
+    def at_positions(self, positions: mx.array, furthest: int) -> Rotation:
         """Return a rotation of x [R, heads, n, width] to positions [R, n], at most `furthest`."""
         if mx.default_device() == mx.Device(mx.gpu):
             return lambda x: self._separately(x, positions)
@@ -89,8 +89,8 @@ class Rotary:
         """Rotate each token as a row of its own: the kernel takes one offset per row."""
         rows, heads, n, width = x.shape
         alone = x.swapaxes(1, 2).reshape(rows * n, heads, 1, width)
-        turned = self._roped(alone, offset=positions.reshape(-1))
-        return turned.reshape(rows, n, heads, width).swapaxes(1, 2)
+        output = self._rope(alone, offset=positions.reshape(-1))
+        return output.reshape(rows, n, heads, width).swapaxes(1, 2)
 
     def _turn(self, cos: mx.array, sin: mx.array) -> Rotation:
         half, width = self._width // 2, self._width

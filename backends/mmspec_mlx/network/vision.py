@@ -41,7 +41,7 @@ class MlxTowerParts(CheckpointParts):
 
     def linear(self, inputs: int, outputs: int, *paths: str) -> Map:  # noqa: ARG002
         """Take linear layers of the same input as one; packed if all of them are."""
-        layer = self._weights.joined(*paths)
+        layer = self._weights.linear_layer(*paths)
         self._remember(paths[0], *layer.arrays)
         return layer
 
@@ -73,8 +73,8 @@ class MlxTowerParts(CheckpointParts):
         heads = (part.swapaxes(1, 2) for part in (query, key, value))
         mask = None if visible is None else mx.expand_dims(visible, (1, 2))
         scale = query.shape[-1] ** -0.5
-        attended = mx.fast.scaled_dot_product_attention(*heads, scale=scale, mask=mask)
-        return mx.flatten(attended.swapaxes(1, 2), 2)
+        output = mx.fast.scaled_dot_product_attention(*heads, scale=scale, mask=mask)
+        return mx.flatten(output.swapaxes(1, 2), 2)
 
     def silu(self, x: mx.array) -> mx.array:
         """Return x * sigmoid(x)."""

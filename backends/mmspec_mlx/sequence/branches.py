@@ -31,8 +31,8 @@ class MlxBranches(BranchSequence[mx.array, Padding]):
     def _prefill(self, state: MlxState, start: int, end: int) -> None:
         for at, stop in chunks(start, end):
             x = mx.stack([embed_row(self._language, row, at, stop) for row in self._rows])
-            added = deepstack(self._language, self._rows, at, stop)
-            self._feed(state, x, at, self._language.rotary.along(self._rows, at, stop), added)
+            extras = deepstack(self._language, self._rows, at, stop)
+            self._feed(state, x, at, self._language.rotary.along(self._rows, at, stop), extras)
             self._cache.settle()
 
     def _begin(self, state: MlxState, depth: int) -> tuple[mx.array, MlxDraftTail]:  # noqa: ARG002
@@ -45,8 +45,8 @@ class MlxBranches(BranchSequence[mx.array, Padding]):
         return x[:, -1], tail
 
     def _feed(
-        self, state: MlxState, x: mx.array, at: int, turn: Rotation, added: Sequence[mx.array] = ()
+        self, state: MlxState, x: mx.array, at: int, turn: Rotation, extras: Sequence[mx.array] = ()
     ) -> mx.array:
         """Feed embeddings [R, n, H] to the columns from `at` on; returns the outputs."""
         mask = causal_mask(state.padding, at, x.shape[1], self._language.dtype)
-        return self._language.feed(x, self._cache, at, turn, mask, added)
+        return self._language.feed(x, self._cache, at, turn, mask, extras)

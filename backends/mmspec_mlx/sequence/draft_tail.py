@@ -45,7 +45,7 @@ class MlxDraftTail:
             turn = self._decoder.rotary.at(positions, count)
             mask = causal_mask(self._padding, at, count, self._decoder.dtype)
         else:
-            turn = self._decoder.rotary.same(positions, count)
+            turn = self._decoder.rotary.at_one_position(positions, count)
             lineage = self._lineage.add(parents)
             mask = tree_mask(self._padding, self._columns, lineage)
         x = mx.broadcast_to(x, (rows, *x.shape))

@@ -13,7 +13,7 @@ from mmspec_mlx.network.attention import additive, behind, causal
 
 
 class Padding:
-    """Hides padding; the columns after those that are known have tokens."""
+    """Hides padding; all later columns have tokens."""
 
     def __init__(self, is_padding: Sequence[Sequence[bool]], dtype: mx.Dtype) -> None:
         """is_padding: [R, n].  dtype: of masks."""
@@ -24,8 +24,8 @@ class Padding:
     def mask(self, columns: int) -> mx.array:
         """Return the mask [R, 1, 1, columns], a view of a longer array."""
         if self._mask.shape[-1] < columns:
-            known = self._is_token.shape[1]
-            room = -(-max(columns, known) // STEP) * STEP - known
+            width = self._is_token.shape[1]
+            room = -(-max(columns, width) // STEP) * STEP - width
             whole = np.pad(self._is_token, ((0, 0), (0, room)), constant_values=True)
             self._mask = additive(mx.array(whole[:, None, None]), self._dtype)
         return self._mask[..., :columns]
@@ -42,8 +42,8 @@ def causal_mask(padding: Padding | None, at: int, n: int, dtype: mx.Dtype) -> mx
     shades = padding.mask(at + n)
     if n == 1:
         return shades
-    columns, own = mx.arange(at + n), mx.expand_dims(mx.arange(at, at + n), 1)
-    return additive(((columns < own) & (shades == 0)) | (columns == own), dtype)
+    columns, rows = mx.arange(at + n), mx.expand_dims(mx.arange(at, at + n), 1)
+    return additive(((columns < rows) & (shades == 0)) | (columns == rows), dtype)
 
 
 def tree_mask(padding: Padding | None, columns: int, mask: mx.array) -> mx.array:

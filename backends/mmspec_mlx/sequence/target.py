@@ -24,20 +24,22 @@ class MlxTarget(TargetSequence[mx.array]):
     def _forward(self, x: mx.array, columns: Columns) -> mx.array:
         start, end = columns.first, columns.first + len(x)
         visible: Visible
-        added: Sequence[mx.array] = ()
+        extras: Sequence[mx.array] = ()
         if columns.multiple:
             visible = columns.places(self._framework.xp, self._framework.count, len(x))
             shift = self._row.shift(start)
-            places = visible.row_places + shift if shift else visible.row_places
-            turn = self._language.rotary.each(mx.expand_dims(places, 0), end + max(shift, 0))
+            positions = mx.expand_dims(
+                visible.row_places + shift if shift else visible.row_places, 0
+            )
+            turn = self._language.rotary.at_positions(positions, end + max(shift, 0))
         elif columns.ancestry:
             visible = behind(start, additive(columns.ancestry.visible, x.dtype))
             first = self._row.position(start)
-            own = mx.expand_dims(first + columns.ancestry.depths, 0)
-            turn = self._language.rotary.each(own, first + columns.depth)
+            positions = mx.expand_dims(first + columns.ancestry.depths, 0)
+            turn = self._language.rotary.at_positions(positions, first + columns.depth)
         else:
             visible = causal(start, len(x), x.dtype)
             turn = self._language.rotary.along([self._row], start, end)
-            added = deepstack(self._language, [self._row], start, end)
-        rows, captured = mx.expand_dims(x, 0), self._captured_layers
-        return self._language.feed(rows, self._cache, start, turn, visible, added, captured)[0]
+            extras = deepstack(self._language, [self._row], start, end)
+        inputs = mx.expand_dims(x, 0), self._cache, start, turn, visible, extras
+        return self._language.feed(*inputs, self._captured_layers)[0]

@@ -29,10 +29,10 @@ def find_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def find_dtype(name: str, device: torch.device, stored: str | None) -> torch.dtype:
-    """Return the dtype called `name`; 'auto' is float32 on a CPU, else `stored` or float32."""
+def find_dtype(name: str, device: torch.device, default: str | None) -> torch.dtype:
+    """Return the dtype called `name`; 'auto' is float32 on a CPU, else `default` or float32."""
     if name == "auto":
-        name = "float32" if device.type == "cpu" else stored or "float32"
+        name = "float32" if device.type == "cpu" else default or "float32"
     if name not in DTYPES:
         raise choice("dtype", name, ["auto", *DTYPES])
     return DTYPES[name]

@@ -61,5 +61,5 @@ def top(p: Tensor, count: int) -> tuple[Tensor, Tensor]:
     # Non-negative floats sort like their bits; the index in the lower bits breaks ties.
     index = torch.arange(p.shape[-1], device=p.device)
     key = p.contiguous().view(torch.int32).to(torch.int64).bitwise_left_shift(32) - index
-    chosen = key.topk(count).indices
-    return p.gather(-1, chosen), chosen
+    indices = key.topk(count).indices
+    return p.gather(-1, indices), indices

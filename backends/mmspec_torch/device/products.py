@@ -32,7 +32,7 @@ class Product(ABC):
     def __call__(self, x: Tensor) -> Tensor:
         """Return the product [n, O] of x [n, I]."""
 
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
+    def add(self, x: Tensor, to: Tensor) -> Tensor:
         """Return the product of x [n, I] plus `to` [n, O], which may be overwritten."""
         return to.add_(self(x))
 
@@ -47,12 +47,12 @@ class Dense(Product):
         """Return the product [n, O] of x [n, I]."""
         return torch.mm(x, self._matrix)
 
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
+    def add(self, x: Tensor, to: Tensor) -> Tensor:
         """Add x [n, I] times this matrix [I, O] to `to` [n, O] in place."""
         return to.addmm_(x, self._matrix)
 
 
-class Packed(Product):
+class OneDnnMatrix(Product):
     """A large float32 matrix in oneDNN's layout for CPUs: few rows take the time of one."""
 
     def __init__(self, weight: Tensor) -> None:
@@ -67,13 +67,13 @@ class Packed(Product):
         product: Tensor = self._multiply(x, self._matrix, None, "none", [], "")
         return product
 
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
+    def add(self, x: Tensor, to: Tensor) -> Tensor:
         """Return the product of x [n, I] plus `to`."""
         total: Tensor = self._multiply_and_add(x, to, self._matrix, None, "add")
         return total
 
 
-class Widened(Product):
+class WidenedMatrix(Product):
     """A 16-bit matrix on a CPU without units for its type: several rows multiply it in float32."""
 
     def __init__(self, weight: Tensor) -> None:
@@ -84,9 +84,9 @@ class Widened(Product):
         """Return the product [n, O] of x [n, I]."""
         return self._dense(x) if len(x) < WIDENED_ROWS else self._wide(x).to(x.dtype)
 
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
+    def add(self, x: Tensor, to: Tensor) -> Tensor:
         """Add x [n, I] times this matrix [I, O] to `to` [n, O] in place."""
-        return self._dense.added(x, to) if len(x) < WIDENED_ROWS else to.add_(self._wide(x))
+        return self._dense.add(x, to) if len(x) < WIDENED_ROWS else to.add_(self._wide(x))
 
     def _wide(self, x: Tensor) -> Tensor:
         rows = x.float()
@@ -97,15 +97,15 @@ class Widened(Product):
 def relative_time(dtype: torch.dtype) -> float:
     """Return the time of a product in `dtype` on this CPU, divided by float32's, measured once."""
     matrix = torch.ones(256, 256)
-    own, wide = (
-        min(timeit.repeat(partial(torch.mm, each, each), number=2, repeat=5))
-        for each in (matrix.to(dtype), matrix)
+    in_dtype, in_float32 = (
+        min(timeit.repeat(partial(torch.mm, factor, factor), number=2, repeat=5))
+        for factor in (matrix.to(dtype), matrix)
     )
-    return own / wide
+    return in_dtype / in_float32
 
 
 @dataclass(frozen=True, slots=True)
-class Biased(Product):
+class LinearLayer(Product):
     """A matrix with a bias [O]."""
 
     matrix: Product
@@ -115,9 +115,9 @@ class Biased(Product):
         """The outputs [n, O] of the linear layer for x [n, I]."""
         return self.matrix(x).add_(self.bias)
 
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
+    def add(self, x: Tensor, to: Tensor) -> Tensor:
         """Return the outputs for x [n, I] plus `to` [n, O], which may be overwritten."""
-        return self.matrix.added(x, to).add_(self.bias)
+        return self.matrix.add(x, to).add_(self.bias)
 
 
 def product(weight: Tensor) -> Product:
@@ -125,8 +125,8 @@ def product(weight: Tensor) -> Product:
     if weight.device.type != "cpu":
         return Dense(weight.T)
     if weight.dtype != torch.float32:
-        return Widened(weight) if relative_time(weight.dtype) > SLOW else Dense(weight.T)
+        return WidenedMatrix(weight) if relative_time(weight.dtype) > SLOW else Dense(weight.T)
     packs = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     if packs and weight.numel() >= WORTH_PACKING:
-        return Packed(weight)
+        return OneDnnMatrix(weight)
     return Dense(weight.T.contiguous())

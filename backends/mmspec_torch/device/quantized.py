@@ -21,7 +21,7 @@ WIDE = 128
 """Inputs of a group in which the int4 kernel reads one half of int8 weights."""
 
 
-class Matrix(Product):
+class QuantizedMatrix(Product):
     """A quantized weight [O, I] to multiply with."""
 
     tensors: tuple[Tensor, ...]
@@ -45,7 +45,7 @@ class Integers8(NamedTuple):
             q[rows] = (weight[rows].float() / scale[rows].float()).round_().clamp_(-127, 127)
         return cls(q, scale)
 
-    def unpacked(self) -> Tensor:
+    def dequantize(self) -> Tensor:
         """Return the dequantized weight [O, I]."""
         return torch.mul(self.q, self.scale)
 
@@ -63,14 +63,14 @@ class Integers4(NamedTuple):
     @classmethod
     def of(cls, weight: Tensor, group: int) -> "Integers4":
         """Quantize a weight [O, I]; a group's least value becomes q = 0, its greatest q = 15."""
-        grouped = weight.view(len(weight), -1, group)
-        least, greatest = (bound.float() for bound in grouped.aminmax(dim=2, keepdim=True))
+        groups = weight.view(len(weight), -1, group)
+        least, greatest = (bound.float() for bound in groups.aminmax(dim=2, keepdim=True))
         scale = _scale((greatest - least) / 15, weight.dtype)
         centre = (least + 8 * scale.float()).to(weight.dtype)
         shape = len(weight), weight.shape[1] // 2
         q = torch.empty(shape, dtype=torch.uint8, device=weight.device)
         for rows in _row_slices(weight):
-            steps = (grouped[rows].float() - centre[rows].float()) / scale[rows].float()
+            steps = (groups[rows].float() - centre[rows].float()) / scale[rows].float()
             low, high = steps.round_().add_(8).clamp_(0, 15).to(torch.uint8).flatten(1).chunk(2, 1)
             q[rows] = low | high << 4
         return cls(q, scale, centre)
@@ -79,11 +79,10 @@ class Integers4(NamedTuple):
         """Return q [O, I] with one number per byte."""
         return torch.cat((self.q & 15, self.q >> 4), dim=1)
 
-    def unpacked(self) -> Tensor:
+    def dequantize(self) -> Tensor:
         """Return the dequantized weight [O, I]."""
-        centred = self.bytes().to(self.scale.dtype).sub_(8)
-        grouped = centred.view(*self.scale.shape[:2], -1)
-        return grouped.mul_(self.scale).add_(self.centre).flatten(1)
+        groups = self.bytes().to(self.scale.dtype).sub_(8).view(*self.scale.shape[:2], -1)
+        return groups.mul_(self.scale).add_(self.centre).flatten(1)
 
 
 def _scale(steps: Tensor, dtype: torch.dtype) -> Tensor:
@@ -96,7 +95,7 @@ def _row_slices(weight: Tensor) -> Iterator[slice]:
     return (slice(start, start + ROWS) for start in range(0, len(weight), ROWS))
 
 
-class Unpacked(Matrix):
+class Dequantizer(QuantizedMatrix):
     """Dequantizes the matrix for every product: works anywhere, saves memory but no time."""
 
     def __init__(self, integers: Integers8 | Integers4) -> None:
@@ -104,14 +103,14 @@ class Unpacked(Matrix):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the product [n, O] of x [n, I]."""
-        return torch.mm(x, self._integers.unpacked().T)
+        return torch.mm(x, self._integers.dequantize().T)
 
-    def added(self, x: Tensor, to: Tensor) -> Tensor:
+    def add(self, x: Tensor, to: Tensor) -> Tensor:
         """Add the product of x [n, I] to `to` [n, O] in place, in one operation."""
-        return to.addmm_(x, self._integers.unpacked().T)
+        return to.addmm_(x, self._integers.dequantize().T)
 
 
-class Kernel(Matrix):
+class Kernel(QuantizedMatrix):
     """A matrix multiplied by a kernel that reads the quantized integers directly."""
 
     def __init__(self, multiply: Callable[..., Tensor], *arguments: Tensor | int) -> None:
@@ -123,7 +122,7 @@ class Kernel(Matrix):
         return self._multiply(x.contiguous(), *self._arguments)
 
 
-class Halves(Matrix):
+class Halves(QuantizedMatrix):
     """An int8 matrix as the sum of two in 4 bits: q = 16 * (q >> 4) + (q & 15)."""
 
     def __init__(self, high: Kernel, low: Kernel) -> None:
@@ -131,13 +130,13 @@ class Halves(Matrix):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the product [n, O] of x [n, I]."""
-        return self._low.added(x, self._high(x))
+        return self._low.add(x, self._high(x))
 
 
-def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
+def quantized(weight: Tensor, scheme: Scheme, name: str) -> QuantizedMatrix:
     """Quantize a weight [O, I] for its own device and dtype; errors call it `name`.
 
-    It is an `Unpacked` where PyTorch has no kernel, as for other types than bfloat16.  Raises
+    It is a `Dequantizer` where PyTorch has no kernel, as for other types than bfloat16.  Raises
     UsageError if the inputs don't divide into groups.
     """
     if scheme.group is None:
@@ -149,23 +148,23 @@ def quantized(weight: Tensor, scheme: Scheme, name: str) -> Matrix:
         )
     integers = Integers4.of(weight, scheme.group)
     if weight.dtype != torch.bfloat16:
-        return Unpacked(integers)
+        return Dequantizer(integers)
     kernel = _kernel(integers.bytes(), scheme.group, integers.scale, integers.centre)
-    return kernel or Unpacked(integers)
+    return kernel or Dequantizer(integers)
 
 
-def _in_bytes(integers: Integers8) -> Matrix:
+def _in_bytes(integers: Integers8) -> QuantizedMatrix:
     """Return the matrix for the fastest kernel of int8."""
     q, scale = integers
     if scale.dtype != torch.bfloat16:
-        return Unpacked(integers)
+        return Dequantizer(integers)
     if scale.device.type == "cpu":
         return Kernel(torch.ops.aten._weight_int8pack_mm, q, scale.flatten())  # noqa: SLF001
     # CUDA's kernel for int8 is slower than unpacking: 263 and 204 us for 11,008 x 4,096, H200.
     scales = scale.expand(-1, q.shape[1] // WIDE).unsqueeze(2)
     high = _kernel((q >> 4) + 8, WIDE, 16 * scales, torch.zeros_like(scales))
     low = _kernel(q & 15, WIDE, scales, 8 * scales)
-    return Halves(high, low) if high and low else Unpacked(integers)
+    return Halves(high, low) if high and low else Dequantizer(integers)
 
 
 def _kernel(q: Tensor, group: int, scale: Tensor, centre: Tensor) -> Kernel | None:

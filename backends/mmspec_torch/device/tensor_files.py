@@ -16,10 +16,10 @@ from mmspec.ground.output_files import replace_file
 
 def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Replace `file` by tensors in the safetensors format. Raises WriteError."""
-    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    copies = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replace_file(file) as partial:
         try:
-            save_file(stored, partial, metadata={"format": "pt"})
+            save_file(copies, partial, metadata={"format": "pt"})
         except SafetensorError as error:  # its own for a failed write
             raise OSError(str(error)) from error
 

@@ -13,7 +13,7 @@ from mmspec.checkpoints.loading_plan import Packing, TensorSource, not_finite
 from mmspec.checkpoints.quantization import Scheme
 from mmspec.checkpoints.safetensors_file import StoredTensor, read_into
 from mmspec_torch.device.framework import framework
-from mmspec_torch.device.products import Biased, Product, product
+from mmspec_torch.device.products import LinearLayer, Product, product
 from mmspec_torch.device.quantized import quantized
 
 _TYPES = {
@@ -59,14 +59,14 @@ class Weights:
         scheme: Scheme | None = None,
     ) -> None:
         """read: returns the tensor of a name. scheme: how to quantize linear layers, or None."""
-        self._left = set(names)
+        self._remainder = set(names)
         self._read = read
         self.device, self.dtype, self.scheme = device, dtype, scheme
         self.framework = framework(device)
 
     def tensor(self, name: str) -> Tensor:
         """Read a tensor.  Raises KeyError if it does not exist or was taken before."""
-        self._left.remove(name)
+        self._remainder.remove(name)
         return self._read(name)
 
     def stack(self, paths: Sequence[str], kind: str = "weight") -> Tensor:
@@ -78,7 +78,7 @@ class Weights:
         """Take linear layers with the same input as one product, quantized if there is a scheme."""
         weight = self.stack(paths)
         matrix = quantized(weight, self.scheme, paths[0]) if self.scheme else product(weight)
-        return Biased(matrix, self.stack(paths, "bias")) if bias else matrix
+        return LinearLayer(matrix, self.stack(paths, "bias")) if bias else matrix
 
     def norm(self, path: str, eps: float) -> Norm:
         """Take the root-mean-square norm at `path`."""
@@ -87,9 +87,9 @@ class Weights:
     heads_norm = staticmethod(rms_norm)
 
     @property
-    def left(self) -> list[str]:
+    def remainder(self) -> list[str]:
         """The names of the tensors that have not been taken yet."""
-        return sorted(self._left)
+        return sorted(self._remainder)
 
 
 def open_weights(
@@ -113,13 +113,13 @@ def open_weights(
 
 def read_tensor(source: TensorSource, dtype: torch.dtype) -> Tensor:
     """Read one tensor to the host, in PyTorch's layout.  Raises CheckpointError."""
-    stored = _read_stored(source.stored)
+    tensor = _read_entry(source.stored)
     if source.packing is not None:
-        tensor = dequantize(stored, source.packing, dtype)
+        tensor = dequantize(tensor, source.packing, dtype)
     elif source.layout == "mlx":
-        tensor = stored.movedim(-1, 1).to(dtype).contiguous()
+        tensor = tensor.movedim(-1, 1).to(dtype).contiguous()
     else:
-        tensor = (stored.float() + 1 if source.less_one else stored).to(dtype).contiguous()
+        tensor = (tensor.float() + 1 if source.less_one else tensor).to(dtype).contiguous()
     require_finite(tensor, source.stored.name, source.stored.file)
     return tensor
 
@@ -130,24 +130,24 @@ def require_finite(tensor: Tensor, name: str, file: Path) -> None:
         raise not_finite(file, name)
 
 
-def dequantize(packed: Tensor, packing: Packing, dtype: torch.dtype) -> Tensor:
+def dequantize(words: Tensor, packing: Packing, dtype: torch.dtype) -> Tensor:
     """Dequantize MLX's affine format: int32 [out, in * bits / 32] to weights [out, in].
 
     Computes in `dtype`, as MLX does with scales of that dtype.
     """
-    scales = _read_stored(packing.scales).to(dtype).unsqueeze(-1)
-    biases = _read_stored(packing.biases).to(dtype).unsqueeze(-1)
+    scales = _read_entry(packing.scales).to(dtype).unsqueeze(-1)
+    biases = _read_entry(packing.biases).to(dtype).unsqueeze(-1)
     # Eight integers fill `bits` bytes, and each lies within two: int16 holds both.
-    octets = packed.view(torch.uint8).view(len(packed), -1, packing.bits).to(torch.int16)
+    octets = words.view(torch.uint8).view(len(words), -1, packing.bits).to(torch.int16)
     starts = torch.arange(0, 8 * packing.bits, packing.bits)
     pairs = (octets | octets.roll(-1, dims=-1) << 8)[..., starts // 8]
     integers = pairs >> (starts % 8).to(torch.int16) & 2**packing.bits - 1
-    grouped = integers.view(*scales.shape[:-1], packing.group_size)
-    weights: Tensor = scales * grouped.to(dtype) + biases
+    groups = integers.view(*scales.shape[:-1], packing.group_size)
+    weights: Tensor = scales * groups.to(dtype) + biases
     return weights.flatten(1)
 
 
-def _read_stored(stored: StoredTensor) -> Tensor:
-    tensor = torch.empty(stored.shape, dtype=_TYPES[stored.dtype])
-    read_into(tensor.view(-1).view(torch.uint8).numpy().data, stored)
+def _read_entry(entry: StoredTensor) -> Tensor:
+    tensor = torch.empty(entry.shape, dtype=_TYPES[entry.dtype])
+    read_into(tensor.view(-1).view(torch.uint8).numpy().data, entry)
     return tensor

@@ -24,7 +24,7 @@ from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.tree import MOST_NODES
 from mmspec_torch.device.device_io import send
-from mmspec_torch.network.attention import Step, hidden, hiding
+from mmspec_torch.network.attention import Step, hiding, hiding_number
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.sequence import executor
@@ -110,14 +110,14 @@ class StaticCache(Cache):
                 self._replays[key] = compute
         return self._replays[key]()
 
-    def forward(self, positions: Tensor, columns: Tensor, width: int, **seen: Any) -> Step:
+    def forward(self, positions: Tensor, columns: Tensor, width: int, **parts: Any) -> Step:
         """Describe a forward at positions [...] that writes columns [n] and sees the first `width`.
 
-        seen: other parts of the step.
+        parts: others of the step.
         """
         angles = F.embedding(positions, self._cos), F.embedding(positions, self._sin)
         writes = (partial(buffer.index_copy_, 2, columns) for buffer in self._buffer.unbind())
-        return Step(angles, self._layers(writes, width), recurs=True, **seen)
+        return Step(angles, self._layers(writes, width), recurs=True, **parts)
 
 
 class ReplayedTarget(executor.TargetExecutor):
@@ -135,7 +135,7 @@ class ReplayedTarget(executor.TargetExecutor):
         self._visible = self._chain.clone()
 
     def feed(
-        self, x: Tensor, columns: Columns, row: Row[Tensor], captured: tuple[int, ...]
+        self, x: Tensor, columns: Columns, row: Row[Tensor], captured_layers: tuple[int, ...]
     ) -> Tensor:
         """Feed x [m, H]; see `TargetExecutor.feed`."""
         first, count, multiple = columns.first, len(x), columns.multiple
@@ -145,7 +145,7 @@ class ReplayedTarget(executor.TargetExecutor):
         elif not multiple:
             is_wide = row.image_width(first, first + count) > x.shape[1]
             if count > self._prompt_rows or is_wide or not row.counts_up(first, first + count):
-                return super().feed(x, columns, row, captured)
+                return super().feed(x, columns, row, captured_layers)
         rows, shift = 1 << (max(count, multiple or 1) - 1).bit_length(), row.shift(first)
         nodes = rows if visible.shape[1] <= rows else ROWS
         # A clip's time can outrun the columns.
@@ -154,12 +154,12 @@ class ReplayedTarget(executor.TargetExecutor):
         self._x[:count].copy_(x)
         self._visible[:count].zero_()  # padding keeps what it saw, at least the root
         self._visible[:count, : visible.shape[1]].copy_(visible)
-        key = rows, nodes, width, multiple, captured
+        key = rows, nodes, width, multiple, captured_layers
         [outputs] = self.cache.run(key, lambda: self._forward(*key))
         return outputs[:count]
 
     def _forward(
-        self, rows: int, nodes: int, width: int, multiple: int | None, captured: tuple[int, ...]
+        self, rows: int, nodes: int, width: int, multiple: int | None, layers: tuple[int, ...]
     ) -> Outputs:
         numbers, (first, root, shift) = self.cache.numbers, torch.split(self._starts, 1)
         visible = self._visible[:rows, :nodes]
@@ -171,15 +171,15 @@ class ReplayedTarget(executor.TargetExecutor):
             count = partial(numbers.narrow, 0, 0)
             places = tree_places(xp, count, ancestry, root, width, multiple, blocks)
         at = root + shift + ancestry.depths, first + numbers[:rows], width
-        step = self.cache.forward(*at, mask=mask, places=places, captured=captured)
+        step = self.cache.forward(*at, mask=mask, places=places, captured_layers=layers)
         return (self.language.forward(self._x[:rows].clone(), step),)
 
     def _mask(self, visible: Tensor, root: Tensor, width: int) -> Tensor:
         """The mask [M, C] of rows that see all columns before `root`, and nodes after it."""
         rows, nodes = visible.shape
         shade = self._x.new_zeros(rows, nodes + 2)
-        shade[:, 1:-1].masked_fill_(~visible, hidden(shade.dtype))
-        shade[:, -1:].fill_(hidden(shade.dtype))
+        shade[:, 1:-1].masked_fill_(~visible, hiding_number(shade.dtype))
+        shade[:, -1:].fill_(hiding_number(shade.dtype))
         place = (self.cache.numbers[:width] - root).clamp(-1, nodes) + 1
         return shade.index_select(1, place)
 
@@ -209,13 +209,13 @@ class ReplayedDrafter(executor.DrafterExecutor):
         self._blend.copy_(blend)
         while tokens:
             # After plain rounds in pieces of few lengths: each length has a capture of its own.
-            left = len(tokens)
-            piece = left if left <= 2 else min(ROWS, 1 << (left - 1).bit_length() - 1)
-            drafted = k if piece == left else 0
-            ends = (position - left + piece for position in state.positions)
-            keys = chain.from_iterable(noise.keys(drafted))
+            count = len(tokens)
+            piece = count if count <= 2 else min(ROWS, 1 << (count - 1).bit_length() - 1)
+            depth = k if piece == count else 0
+            ends = (position - count + piece for position in state.positions)
+            keys = chain.from_iterable(noise.keys(depth))
             send([start, *tokens[:piece], *ends, *keys], self._numbers)
-            key = drafted, piece, width
+            key = depth, piece, width
             ids, q = self.cache.run(key, partial(self._forward, *key, choose))
             start, tokens = start + piece, tokens[piece:]
         return ids, q
@@ -258,19 +258,19 @@ class ReplayedExecutor(executor.Executor):
 
     def __init__(self, language: LanguageModel, capture: Capture) -> None:
         super().__init__(language)
-        self._uncounted = capture
+        self._graph = capture
         self.free: dict[Hashable, list[Any]] = defaultdict(list)
         """The executors that no sequence uses, by type, rows and settings."""
 
     def _capture(self, compute: Compute) -> Compute:
         """Capture and count the seconds: the next rounds of this shape do without."""
-        started = perf_counter()
+        start = perf_counter()
         try:
-            return self._uncounted(compute)
+            return self._graph(compute)
         finally:
-            self.setup_seconds += perf_counter() - started
+            self.setup_seconds += perf_counter() - start
 
-    def _opened(
+    def _open(
         self, owner: object, kind: Callable[..., executor.E], rows: int, *settings: Hashable
     ) -> executor.E:
         """Lend an executor until `owner` is garbage-collected."""
@@ -278,6 +278,6 @@ class ReplayedExecutor(executor.Executor):
         if not free:
             cache = StaticCache(self.language, rows, self._capture)
             free.append(kind(self.language, cache, *settings))
-        lent: executor.E = free.pop()
-        finalize(owner, free.append, lent).atexit = False
-        return lent
+        loan: executor.E = free.pop()
+        finalize(owner, free.append, loan).atexit = False
+        return loan

@@ -36,8 +36,8 @@ def load_head(directory: Path, target: ModelConfig, like: Decoder) -> Predictive
     weights, draft = _tensors(directory, config, like)
     parts = Parts(weights, DecoderLayer, Decoder, TorchInjectedLayers, _open_tail)
     head = PredictiveHead(config, parts, target, draft)
-    if weights.left:
-        raise CheckpointError(f"a {config.kind} head does not use {weights.left[0]}")
+    if weights.remainder:
+        raise CheckpointError(f"a {config.kind} head does not use {weights.remainder[0]}")
     return head
 
 
@@ -76,4 +76,4 @@ def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
     names = require_tensors(shapes, config, file)
     maps = () if config.draft_vocab_size is None else VOCABULARY_MAPS
     sources = names | {name: name for name in maps if name in tensors}
-    return {name: tensors[stored] for name, stored in sources.items()}
+    return {name: tensors[source] for name, source in sources.items()}

@@ -36,7 +36,7 @@ class Step(NamedTuple):
     """The places of one sequence's rows if attention is by blocks; then there is no mask."""
     deepstack: Sequence[Tensor] = ()
     """What is added to the outputs [R * n, H] of the first layers, where images are."""
-    captured: Sequence[int] = ()
+    captured_layers: Sequence[int] = ()
     """Layers whose outputs are returned too, ascending; 0 is the embedding."""
     recurs: bool = False
     """True if forwards of its shape recur, so that a kernel may take time to plan for it."""
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
 def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
     """Return the causal mask [n, C] of columns `start` to `end`."""
-    return like.new_full((end - start, end), hidden(like.dtype)).triu_(start + 1)
+    return like.new_full((end - start, end), hiding_number(like.dtype)).triu_(start + 1)
 
 
 def tree_mask(start: int, visible: Tensor, like: Tensor) -> Tensor:
@@ -55,13 +55,13 @@ def tree_mask(start: int, visible: Tensor, like: Tensor) -> Tensor:
 
 
 def hiding(columns: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the mask to add to attention scores: `hidden` where `columns` is true, else 0."""
+    """Return the mask to add to scores: `hiding_number` where `columns` is true, 0 elsewhere."""
     zeros = torch.zeros(columns.shape, dtype=dtype, device=columns.device)
-    return zeros.masked_fill_(columns, hidden(dtype))
+    return zeros.masked_fill_(columns, hiding_number(dtype))
 
 
-def hidden(dtype: torch.dtype) -> float:
-    """The number that hides a column when it is added to the column's attention score.
+def hiding_number(dtype: torch.dtype) -> float:
+    """Return the number that hides a column when it is added to the column's attention score.
 
     It is finite, so that a row that sees nothing does not become NaN, and half the minimum, so that
     its sum with a score does not overflow.
@@ -74,16 +74,16 @@ class Attention(AttentionParts[Tensor]):
 
     def __call__(self, x: Tensor, residual: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
         """Return `residual` plus attention's output for x [R * n, H]; may overwrite `residual`."""
-        seen = x if step.context is None else torch.cat((step.context, x))
-        queries, gates = self.remember(seen, memory, step.angles)
+        rows = x if step.context is None else torch.cat((step.context, x))
+        queries, gates = self.remember(rows, memory, step.angles)
         if step.context is not None:
             queries = queries.narrow(2, len(step.context), len(x))
-        attended = _attended(queries, memory.keys, memory.values, step)
-        attended = attended.transpose(1, 2).reshape(len(x), -1)
+        attention = _attention(queries, memory.keys, memory.values, step)
+        attention = attention.transpose(1, 2).reshape(len(x), -1)
         if gates is not None:
-            attended = attended * gates.reshape(len(x), -1).sigmoid()
-        added: Tensor = self.o_proj.added(attended, residual)
-        return added
+            attention = attention * gates.reshape(len(x), -1).sigmoid()
+        output: Tensor = self.o_proj.add(attention, residual)
+        return output
 
     def remember(
         self, x: Tensor, memory: cache.LayerCache, angles: Angles
@@ -96,8 +96,8 @@ class Attention(AttentionParts[Tensor]):
         qkv = self.qkv_proj(x).view(memory.rows, len(x) // memory.rows, -1, self._head_dim)
         qkv, gates = self._split_gates(qkv)
         if self._qk_norm:
-            turned = qkv.narrow(2, 0, heads + kv_heads)
-            turned.copy_(self._qk_norm(turned))
+            queries_keys = qkv.narrow(2, 0, heads + kv_heads)
+            queries_keys.copy_(self._qk_norm(queries_keys))
         qkv = qkv.transpose(1, 2)
         rotate(qkv.narrow(1, 0, heads + kv_heads), angles)
         memory.write(qkv.narrow(1, heads, 2 * kv_heads))
@@ -112,20 +112,20 @@ def kernels(x: Tensor, step: Step) -> AbstractContextManager[None]:
     return sdpa_kernel(KERNELS) if x.is_cuda and not step.recurs else nullcontext()
 
 
-def _attended(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tensor:
+def _attention(queries: Tensor, keys: Tensor, values: Tensor, step: Step) -> Tensor:
     """Return attention [R, heads, n, D] of queries to keys and values [R, KV heads, C, D]."""
     shape, mask = queries.shape, step.mask
     if step.places:
-        grouped = queries.reshape(keys.shape[1], -1, *shape[2:])
-        attended: Tensor = attend(xp, grouped, keys[0], values[0], step.places)
-        return attended.reshape(shape)
+        groups = queries.reshape(keys.shape[1], -1, *shape[2:])
+        output: Tensor = attend(xp, groups, keys[0], values[0], step.places)
+        return output.reshape(shape)
     if mask is not None and queries.is_cuda and not step.recurs:
         queries, mask = heads_as_rows(queries, keys.shape[1], mask)
     shares = queries.shape[1] != keys.shape[1]
-    attended = F.scaled_dot_product_attention(
+    output = F.scaled_dot_product_attention(
         queries, keys, values, attn_mask=mask, is_causal=step.causal, enable_gqa=shares
     )
-    return attended.reshape(shape)
+    return output.reshape(shape)
 
 
 def heads_as_rows(queries: Tensor, heads: int, mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -74,8 +74,8 @@ class Cache:
         """
         visible = visible or end
         self.reserve(visible)
-        written = self._buffer.narrow(3, start, end - start).unbind()
-        caches = self._layers([part.copy_ for part in written], visible)
+        parts = self._buffer.narrow(3, start, end - start).unbind()
+        caches = self._layers([part.copy_ for part in parts], visible)
         return self.states.among(caches, start) if self.states else caches
 
     def _layers(self, writes: Iterable[Write], visible: int) -> list[LayerMemory]:
@@ -89,8 +89,8 @@ class Cache:
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move `columns`, ascending numbers from `start` or later, to `start` onwards."""
-        chosen = upload(columns, torch.int64, self._buffer.device)
-        selection = self._buffer.index_select(3, chosen)
+        index = upload(columns, torch.int64, self._buffer.device)
+        selection = self._buffer.index_select(3, index)
         self._buffer.narrow(3, start, len(columns)).copy_(selection)
 
     def settle(self) -> None:

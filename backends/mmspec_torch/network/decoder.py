@@ -35,7 +35,7 @@ class MLP:
     def __call__(self, x: Tensor, residual: Tensor) -> Tensor:
         """Return `residual` plus the MLP's output for x, both [n, H]; may overwrite `residual`."""
         gate, up = self.gate_up_proj(x).chunk(2, dim=-1)
-        return self.down_proj.added(F.silu(gate).mul_(up), residual)
+        return self.down_proj.add(F.silu(gate).mul_(up), residual)
 
 
 class DeltaLayer(DeltaParts[Tensor]):
@@ -43,8 +43,8 @@ class DeltaLayer(DeltaParts[Tensor]):
 
     def __call__(self, x: Tensor, residual: Tensor, memory: DeltaMemory[Tensor], _: Step) -> Tensor:
         """Return `residual` plus the output for x [n, H]; may overwrite `residual`."""
-        added: Tensor = self._out_proj.added(self._net(self._in_proj(x), memory), residual)
-        return added
+        output: Tensor = self._out_proj.add(self._net(self._in_proj(x), memory), residual)
+        return output
 
 
 class DecoderLayer(LayerParts[Tensor]):
@@ -86,18 +86,18 @@ class Decoder:
 
         The outputs of the step's captured layers are put beside it, [R * n, (1 + c) H].
         """
-        added, captured = chain(step.deepstack, repeat(None)), []
-        layers = zip(self.layers, step.layers, added, strict=False)
+        extras, outputs = chain(step.deepstack, repeat(None)), []
+        layers = zip(self.layers, step.layers, extras, strict=False)
         with kernels(x, step):
             for before, (layer, memory, extra) in enumerate(layers):
-                if before in step.captured:
-                    captured.append(x.clone())
+                if before in step.captured_layers:
+                    outputs.append(x.clone())
                 x = layer(x, memory, step)
                 if extra is not None:
                     x += extra
-        if len(self.layers) in step.captured:
-            captured.append(x)
-        return torch.cat((x, *captured), dim=-1) if captured else x
+        if len(self.layers) in step.captured_layers:
+            outputs.append(x)
+        return torch.cat((x, *outputs), dim=-1) if outputs else x
 
     def append(
         self, x: Tensor, memory: cache.Cache, start: int, positions: Positions | None = None
@@ -119,12 +119,12 @@ class Decoder:
         angles: Angles,
         padding: Tensor | None = None,
         deepstack: Sequence[Tensor] = (),
-        captured: Sequence[int] = (),
+        captured_layers: Sequence[int] = (),
     ) -> Tensor:
         """Feed embeddings [R * n, H] to columns `start` onwards, with a causal mask.
 
         x may be overwritten.  padding: mask [R, 1, 1, C or more] that hides it; None if none.
-        deepstack, captured: see `Step`.  Returns what `forward` does.
+        deepstack, captured_layers: see `Step`.  Returns what `forward` does.
         """
         count = len(x) // memory.rows
         end = start + count
@@ -133,7 +133,7 @@ class Decoder:
             order = causal_mask(start, end, x)
             mask = order if mask is None else mask + order
         causal, layers = count > 1 and mask is None, memory.layers(start, end)
-        step = Step(angles, layers, mask, causal, deepstack=deepstack, captured=captured)
+        step = Step(angles, layers, mask, causal, None, deepstack, captured_layers)
         return self.forward(x, step)
 
 
@@ -145,8 +145,8 @@ class LanguageModel(Decoder):
         super().__init__(DecoderLayer.take_all(weights, config), config, weights)
         self._norm = weights.norm("language_model.norm", config.rms_norm_eps)
         # Never quantized: it is read once per token, and rounding would change close decisions.
-        tied = config.tie_word_embeddings
-        self._head = product(self.embedding if tied else weights.tensor(LM_HEAD))
+        is_tied = config.tie_word_embeddings
+        self._head = product(self.embedding if is_tied else weights.tensor(LM_HEAD))
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embeddings [n, H] of ids [n]."""

@@ -92,5 +92,5 @@ def rotate(heads: Tensor, angles: Angles) -> None:
     """Rotate heads [R, any, n, D], or as many of their features as have angles, in place."""
     cos, sin = angles
     heads = heads[..., : cos.shape[-1]]
-    swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
-    heads.mul_(cos).addcmul_(swapped, sin)
+    partners = heads.roll(heads.shape[-1] // 2, dims=-1)
+    heads.mul_(cos).addcmul_(partners, sin)

@@ -17,7 +17,7 @@ from mmspec.decoding.seeing_model import CheckpointParts
 from mmspec.decoding.segment import GridFeatures
 from mmspec.families.tower import Map
 from mmspec_torch.device.device_io import to_host
-from mmspec_torch.device.products import Biased
+from mmspec_torch.device.products import LinearLayer
 from mmspec_torch.device.quantized import quantized
 from mmspec_torch.device.weights import Weights
 
@@ -56,7 +56,7 @@ class TorchTowerParts(CheckpointParts):
             return partial(F.linear, weight=weight, bias=bias)
         matrix = quantized(weight, scheme, paths[0])
         self._remember(paths[0], *matrix.tensors, bias)
-        return Biased(matrix, bias)
+        return LinearLayer(matrix, bias)
 
     def convolution(self, weight: str, *shape: int, bias: str = "") -> Map:
         """Take a convolution whose stride is its width, as a product with patches."""
@@ -85,8 +85,8 @@ class TorchTowerParts(CheckpointParts):
         """Return attention [B, P, D] of queries, keys and values [B, P, H, S]."""
         query, key, value = (part.transpose(1, 2) for part in (query, key, value))
         mask = None if visible is None else visible[:, None, None]
-        attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return attended.transpose(1, 2).flatten(2)
+        output = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        return output.transpose(1, 2).flatten(2)
 
     def _bytes(self, tensor: Tensor) -> memoryview:
         return tensor.contiguous().cpu().view(torch.uint8).numpy().data

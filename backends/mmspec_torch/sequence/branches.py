@@ -57,8 +57,8 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
             x = torch.cat([embed_row(language, row, at, stop) for row in rows])
             positions = np.stack([row.positions(at, stop) for row in rows])
             angles = language.rotary.planes(positions)
-            added = [x.flatten(0, 1) for x in deepstack(language, rows, at, stop)]
-            language.follow(x, self._cache, at, angles, mask, added)
+            extras = [x.flatten(0, 1) for x in deepstack(language, rows, at, stop)]
+            language.follow(x, self._cache, at, angles, mask, extras)
 
     def _begin(self, state: TorchState, depth: int) -> tuple[Tensor, TorchDraftTail]:
         start, rows = state.start, len(self._rows)
@@ -74,10 +74,10 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
         self, state: TorchState, gamma: int, tree: Tree | None, weights: Tensor, noise: Noise
     ) -> DeviceDraft[Tensor]:
         request = Chain(self._rows[0], state, gamma, weights, noise, self._choose)
-        drafted = None if tree else self._executor.chain(request)
-        if drafted is None:
+        chain = None if tree else self._executor.chain(request)
+        if chain is None:
             return super()._new_draft(state, gamma, tree, weights, noise)
-        ids, q = drafted
+        ids, q = chain
         probabilities = self._ensemble.pad(q) if self._probabilities else None
         return TorchDraft(ids, gamma, branch_probabilities=probabilities)
 

@@ -35,7 +35,7 @@ class TorchDraftTail:
         self._columns = self._end = columns
         self._angles = iter(angles)
         self._padding = mask
-        self._lineage = Lineage(decoder.framework, lambda seen: hiding(~seen, decoder.dtype))
+        self._lineage = Lineage(decoder.framework, lambda visible: hiding(~visible, decoder.dtype))
 
     def feed(self, x: Tensor, parents: Tensor | None) -> Tensor:
         """Feed x [w, H] to every row; returns outputs [R * w, H].  parents: None in a chain."""

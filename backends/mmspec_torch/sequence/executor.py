@@ -57,26 +57,28 @@ class TargetExecutor(SequenceExecutor):
     """Runs one target's forwards; its setting is whether rows are exact."""
 
     def feed(
-        self, x: Tensor, columns: Columns, row: Row[Tensor], captured: tuple[int, ...]
+        self, x: Tensor, columns: Columns, row: Row[Tensor], captured_layers: tuple[int, ...]
     ) -> Tensor:
         """Feed x [m, H]; returns the last layer's output [m, H].
 
-        captured: layers whose outputs are put beside it.
+        captured_layers: those whose outputs are put beside it.
         """
         language, start, end = self.language, columns.first, columns.first + len(x)
         if columns.multiple:
             places = columns.places(xp, language.framework.count, len(x))
             angles = language.rotary.after(row.shift(start), places.row_places, end)
             layers = self.cache.layers(start, end, whole_blocks(end))
-            return language.forward(x, Step(angles, layers, places=places, captured=captured))
+            step = Step(angles, layers, places=places, captured_layers=captured_layers)
+            return language.forward(x, step)
         if columns.ancestry:
             visible, depths = columns.ancestry
             angles = language.rotary.after(row.position(start), depths, columns.depth)
             layers, mask = self.cache.layers(start, end), tree_mask(start, visible, x)
-            return language.forward(x, Step(angles, layers, mask, captured=captured))
-        added = [x[0] for x in deepstack(language, [row], start, end)]
+            return language.forward(x, Step(angles, layers, mask, captured_layers=captured_layers))
+        extras = [x[0] for x in deepstack(language, [row], start, end)]
         angles = language.rotary.along(row, start, end)
-        return language.follow(x, self.cache, start, angles, deepstack=added, captured=captured)
+        inputs = x, self.cache, start, angles
+        return language.follow(*inputs, deepstack=extras, captured_layers=captured_layers)
 
 
 class DrafterExecutor(SequenceExecutor):
@@ -103,11 +105,11 @@ class Executor:
 
     def target(self, owner: object, *, is_exact: bool) -> TargetExecutor:
         """Return an executor for `owner`, a target."""
-        return self._opened(owner, self.target_type, 1, is_exact)
+        return self._open(owner, self.target_type, 1, is_exact)
 
     def drafter(self, owner: object, rows: int, *settings: Hashable) -> DrafterExecutor:
         """Return an executor for `owner`, a drafter of this many rows."""
-        return self._opened(owner, self.drafter_type, rows, *settings)
+        return self._open(owner, self.drafter_type, rows, *settings)
 
-    def _opened(self, _: object, kind: Callable[..., E], rows: int, *settings: Hashable) -> E:
+    def _open(self, _: object, kind: Callable[..., E], rows: int, *settings: Hashable) -> E:
         return kind(self.language, self.language.new_cache(rows), *settings)

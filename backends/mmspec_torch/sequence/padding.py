@@ -8,17 +8,17 @@ from torch import Tensor
 
 from mmspec.decoding.stored_states import STEP
 from mmspec_torch.device.device_io import upload
-from mmspec_torch.network.attention import hidden
+from mmspec_torch.network.attention import hiding_number
 
 
 class Padding:
-    """Hides padding; the columns after those that are known have tokens."""
+    """Hides padding; all later columns have tokens."""
 
     def __init__(
         self, is_padding: Sequence[Sequence[bool]], dtype: torch.dtype, device: torch.device
     ) -> None:
         """is_padding: [R, n]."""
-        shades = [[hidden(dtype) * padding for padding in row] for row in is_padding]
+        shades = [[hiding_number(dtype) * padding for padding in row] for row in is_padding]
         self._mask = F.pad(upload(shades, dtype, device)[:, None, None], (0, STEP))
 
     def mask(self, columns: int) -> Tensor:

@@ -20,7 +20,7 @@ from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.device_io import upload
 from mmspec_torch.device.framework import keys, sampler
-from mmspec_torch.network.attention import hidden
+from mmspec_torch.network.attention import hiding_number
 from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
 
@@ -129,4 +129,4 @@ class _Rows:
 
     def _padding(self, dtype: torch.dtype) -> Tensor:
         """Return the mask [R, 1, 1, C] that hides padding."""
-        return ((~self._is_token).to(dtype) * hidden(dtype))[:, None, None]
+        return ((~self._is_token).to(dtype) * hiding_number(dtype))[:, None, None]

@@ -47,7 +47,7 @@ class Batch:
     """[B, L, H] input embeddings, of tokens and images."""
     deepstack: Tensor = EMPTY
     """[B, L, l H] what images add to the outputs of the first layers, side by side."""
-    captured: Tensor = EMPTY
+    layer_outputs: Tensor = EMPTY
     """[B, L, c H] outputs of the layers that the teacher captures, side by side."""
 
     @property
@@ -78,16 +78,21 @@ def gather_columns(rows: Tensor, columns: Tensor) -> Tensor:
     return rows.gather(1, columns.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
 
 
+def _pad(rows: Sequence[Tensor], padding: int = 0) -> Tensor:
+    """Return sequences [n, ...] as one tensor [B, L, ...], padded at their ends."""
+    return pad_sequence(list(rows), batch_first=True, padding_value=padding)
+
+
 def in_columns(
     records: Sequence[ConversationRecord], image_id: int, sizes: Sequence[Sequence[int]]
 ) -> Batch:
     """Pad conversations to the longest; sizes: the columns of each one's images, as `lay_out`'s."""
-    laid_out = [lay_out(one, image_id, each) for one, each in zip(records, sizes, strict=True)]
-    ids, targets, images = zip(*laid_out, strict=True)
+    layouts = [lay_out(record, image_id, s) for record, s in zip(records, sizes, strict=True)]
+    ids, targets, images = zip(*layouts, strict=True)
     return Batch(
         tuple(records),
-        pad_sequence(list(map(torch.tensor, ids)), batch_first=True),
-        pad_sequence(list(map(torch.tensor, targets)), batch_first=True, padding_value=IGNORED),
+        _pad(list(map(torch.tensor, ids))),
+        _pad(list(map(torch.tensor, targets)), IGNORED),
         images,
         tuple(map(len, ids)),
     )
@@ -96,31 +101,31 @@ def in_columns(
 def collate(
     records: Sequence[ConversationRecord],
     pixels: Sequence[Float32],
-    stored: Sequence[Tensor],
+    rows: Sequence[Tensor],
     image_id: int,
     vision: Vision | None,
-    captured: Sequence[Tensor] = (),
+    layer_outputs: Sequence[Tensor] = (),
 ) -> Batch:
     """Lay conversations out in the target's columns.
 
-    stored: [n + m, H] hidden states and image rows of each conversation; captured: [n, c H] those
-    of its captured layers. Both are empty if not stored.
+    rows: [n + m, H] hidden states and image rows of each conversation; layer_outputs: [n, c H]
+    those of its captured layers. Both are empty if not stored.
     """
     grids = [record.grids(vision) for record in records]
-    batch = in_columns(records, image_id, [[grid.positions for grid in each] for each in grids])
+    batch = in_columns(records, image_id, [[grid.positions for grid in row] for row in grids])
     positions = list(map(rotary_positions, batch.lengths, batch.images, grids))
     states = image_rows = EMPTY
-    if stored:
-        parts = [rows.tensor_split([n]) for rows, n in zip(stored, batch.lengths, strict=True)]
-        states = pad_sequence([first for first, _ in parts], batch_first=True)
+    if rows:
+        parts = [part.tensor_split([n]) for part, n in zip(rows, batch.lengths, strict=True)]
+        states = _pad([first for first, _ in parts])
         image_rows = torch.cat([second for _, second in parts])
     return replace(
         batch,
-        positions=pad_sequence(positions, batch_first=True).transpose(1, 2),
+        positions=_pad(positions).transpose(1, 2),
         pixels=tuple(pixels),
         image_rows=image_rows,
         states=states,
-        captured=pad_sequence(list(captured), batch_first=True) if captured else EMPTY,
+        layer_outputs=_pad(layer_outputs) if layer_outputs else EMPTY,
     )
 
 

@@ -105,9 +105,9 @@ class TeacherCache:
         try:
             return list(map(ConversationRecord.from_line, content[:complete].splitlines()))
         except (ValueError, RecursionError) as error:
-            raise self.damaged(self.records_file, str(error)) from error
+            raise self.damage(self.records_file, str(error)) from error
 
-    def damaged(self, file: Path, reason: str) -> UsageError:
+    def damage(self, file: Path, reason: str) -> UsageError:
         """The error for a file that does not hold what was written."""
         return UsageError(
             f"{file} is damaged, or of another version ({reason}): delete {self.directory} to go on"
@@ -130,11 +130,11 @@ class TeacherCache:
         with write_errors(self.records_file), self.records_file.open("ab") as file:
             file.writelines(lines)
 
-    def layers(self, captured: Sequence[int]) -> RowFile:
-        """The file with the outputs of the `captured` layers."""
-        name = "-".join(map(str, captured))
+    def layers(self, numbers: Sequence[int]) -> RowFile:
+        """The file with the outputs of the layers with these numbers."""
+        name = "-".join(map(str, numbers))
         path = self.directory / f"{self.split}.layers-{name}"
-        return RowFile(path, len(captured) * self.states.width)
+        return RowFile(path, len(numbers) * self.states.width)
 
     def read(self, record: ConversationRecord) -> Tensor:
         """Return a conversation's stored states and image rows [n + m, H]; raises UsageError."""
@@ -142,7 +142,7 @@ class TeacherCache:
         rows = self.states.read(first, count)
         if rows is None:
             reason = f"rows {first} to {first + count - 1} are not there, or not finite"
-            raise self.damaged(self.states.path, reason)
+            raise self.damage(self.states.path, reason)
         return rows
 
 
@@ -163,9 +163,10 @@ class StoredConversations:
     teacher: Teacher
     settings: DataSettings
 
-    def answered(self) -> list[ConversationRecord]:
+    def sample(self) -> list[ConversationRecord]:
         """The stored ones of the first `--samples`: runs that share answers may have more."""
-        return [one for one in self.cache.records() if one.number < self.settings.samples]
+        records = self.cache.records()
+        return [record for record in records if record.number < self.settings.samples]
 
     def length(self, record: ConversationRecord) -> int:
         """The number of a conversation's columns in the target."""
@@ -186,7 +187,7 @@ class ConversationBatches(StoredConversations):
 
     def records(self) -> list[ConversationRecord]:
         """Return the selected conversations.  Raises UsageError if there are none."""
-        records = [record for record in self.answered() if self._takes(record)]
+        records = [record for record in self.sample() if self._takes(record)]
         if not records:
             raise UsageError(
                 f"{self.cache.records_file} has no conversation{DESCRIPTIONS[self.content]} that "
@@ -196,43 +197,42 @@ class ConversationBatches(StoredConversations):
         return records
 
     def _takes(self, record: ConversationRecord) -> bool:
-        wanted = self.content == "all" or (record.images > 0) == (self.content == "images")
+        has_content = self.content == "all" or (record.images > 0) == (self.content == "images")
         most, positions = self.limit or (math.inf, 1)
         columns = record.columns(positions * record.images)
-        return wanted and any(record.answers) and columns <= most
+        return has_content and any(record.answers) and columns <= most
 
     def batches(self, start: int) -> Iterator[Batch]:
         """Yield batches from number `start` on."""
         records = self.records()
         for epoch in count():
-            planned = self.plan(records, epoch)
-            skipped, start = min(start, len(planned)), max(0, start - len(planned))
-            yield from (self.batch(batch) for batch in planned[skipped:])
+            batches = self.plan(records, epoch)
+            first, start = min(start, len(batches)), max(0, start - len(batches))
+            yield from (self.batch(batch) for batch in batches[first:])
 
     def once(self) -> Iterator[Batch]:
         """Yield batches that hold every conversation once, the shortest first."""
-        ordered = sorted(self.records(), key=self.length)
-        return (self.batch(batch) for batch in self._cut(ordered))
+        return map(self.batch, self._cut(sorted(self.records(), key=self.length)))
 
     def plan(
         self, records: Sequence[ConversationRecord], epoch: int
     ) -> list[list[ConversationRecord]]:
         """Shuffle an epoch's conversations into batches of similar length."""
         rng = random.Random(f"{self.settings.seed}/{self.cache.split}/{self.content}/{epoch}")
-        shuffled = rng.sample(records, len(records))
-        mean = sum(map(self.length, shuffled)) / len(shuffled)
+        order = rng.sample(records, len(records))
+        mean = sum(map(self.length, order)) / len(order)
         pool = max(1, int(BATCHES_PER_POOL * self.settings.batch / mean))
-        planned = []
-        for first in range(0, len(shuffled), pool):
-            batches = list(self._cut(sorted(shuffled[first : first + pool], key=self.length)))
-            rng.shuffle(batches)
-            planned += batches
-        return planned
+        batches = []
+        for first in range(0, len(order), pool):
+            cuts = list(self._cut(sorted(order[first : first + pool], key=self.length)))
+            rng.shuffle(cuts)
+            batches += cuts
+        return batches
 
-    def _cut(self, ordered: Sequence[ConversationRecord]) -> Iterator[list[ConversationRecord]]:
+    def _cut(self, records: Sequence[ConversationRecord]) -> Iterator[list[ConversationRecord]]:
         """Cut records, sorted by length, into batches that stay within `--batch`."""
         batch: list[ConversationRecord] = []
-        for record in ordered:
+        for record in records:
             if batch and (len(batch) + 1) * self.length(record) > self.settings.batch:
                 yield batch
                 batch = []
@@ -241,21 +241,24 @@ class ConversationBatches(StoredConversations):
 
     def batch(self, records: Sequence[ConversationRecord]) -> Batch:
         """Return `records` as one batch."""
-        stored = list(map(self.cache.read, records)) if all(r.place for r in records) else []
-        reads_images = self.always_pixels or (self.needs_states and not stored)
+        rows = list(map(self.cache.read, records)) if all(r.place for r in records) else []
+        reads_images = self.always_pixels or (self.needs_states and not rows)
         images = self.pixels(records) if reads_images else ()
-        teacher, captured = self.teacher, self._captured(records) if stored else []
+        teacher, layer_outputs = self.teacher, self._layer_outputs(records) if rows else []
         vision = teacher.config.vision
-        return collate(records, images, stored, teacher.image_id, vision, captured)
+        return collate(records, images, rows, teacher.image_id, vision, layer_outputs)
 
-    def _captured(self, records: Sequence[ConversationRecord]) -> list[Tensor]:
+    def _layer_outputs(self, records: Sequence[ConversationRecord]) -> list[Tensor]:
         """Return the stored outputs [n, c H] of the captured layers; [] unless all are there."""
-        places = [record.place[0] for record in records if record.place and self.teacher.captured]
-        counts = map(self.length, records)
-        layers = self.cache.layers(self.teacher.captured)
-        rows = [layers.read(*each) for each in zip(places, counts, strict=False)]
-        complete = [row for row in rows if row is not None]
-        return complete if len(complete) == len(records) else []
+        numbers, outputs = self.teacher.captured_layers, list[Tensor]()
+        file = self.cache.layers(numbers)
+        for record in records if numbers else ():
+            first, _ = record.place or (0, 0)
+            rows = file.read(first, self.length(record))
+            if rows is None:
+                return []
+            outputs.append(rows)
+        return outputs
 
     def pixels(self, records: Sequence[ConversationRecord]) -> list[Float32]:
         """Return the pixels [3, height, width] of every image in the records."""
@@ -267,7 +270,7 @@ class ConversationBatches(StoredConversations):
             pictures = [picture for turn in turns for picture in turn.question.pictures]
             if len(pictures) != record.images:
                 reason = f"conversation {record.number} has {record.images} images in place of"
-                raise self.cache.damaged(self.cache.records_file, f"{reason} {len(pictures)}")
+                raise self.cache.damage(self.cache.records_file, f"{reason} {len(pictures)}")
             images += map(self.teacher.pixels, pictures)
         return images
 

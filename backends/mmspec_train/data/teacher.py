@@ -53,7 +53,7 @@ class Teacher:
         if not self.config.text.tie_word_embeddings:
             matrix = read_tensor(plan(directory, self.config)[LM_HEAD], language.dtype)
             self.output_matrix = matrix.to(language.device)
-        self.captured: tuple[int, ...] = ()
+        self.captured_layers: tuple[int, ...] = ()
         """Layers whose outputs a batch holds too."""
 
     @property
@@ -105,50 +105,50 @@ class Teacher:
     def image_rows(self, features: Sequence[TorchFeatures]) -> Tensor:
         """Return the rows [m (1 + l), H] of images; see `Batch.image_rows`."""
         empty = self.model.language.embedding[:0]
-        placed = (self.model.place(image).reshape(-1, empty.shape[1]) for image in features)
-        return torch.cat([empty, *placed])
+        rows = (self.model.place(image).reshape(-1, empty.shape[1]) for image in features)
+        return torch.cat([empty, *rows])
 
     @torch.no_grad()
     def read(self, batch: Batch, features: Sequence[TorchFeatures] = ()) -> Batch:
         """Add embeddings and states to a batch, stored or computed from the tower's `features`."""
         is_stored = batch.states.numel() > 0
-        is_complete = is_stored and (batch.captured.numel() > 0 or not self.captured)
+        is_complete = is_stored and (batch.layer_outputs.numel() > 0 or not self.captured_layers)
         with torch.autocast(self.output_matrix.device.type, enabled=False):
             images = batch.image_rows
             if not is_stored:
                 images = self.image_rows(features or self.features(batch.pixels))
-            placed, width = self._placed(batch, images), self.config.text.hidden_size
-            states, captured = batch.states, batch.captured
+            inputs, width = self._inputs(batch, images), self.config.text.hidden_size
+            states, layer_outputs = batch.states, batch.layer_outputs
             if not is_complete:
-                states, captured = self.hidden_states(placed, batch.positions)
+                states, layer_outputs = self.hidden_states(inputs, batch.positions)
         return replace(
             batch,
             states=states.float(),
-            embeddings=placed[..., :width].float(),
-            deepstack=placed[..., width:],
-            captured=captured.float(),
+            embeddings=inputs[..., :width].float(),
+            deepstack=inputs[..., width:],
+            layer_outputs=layer_outputs.float(),
         )
 
-    def _placed(self, batch: Batch, images: Tensor) -> Tensor:
+    def _inputs(self, batch: Batch, images: Tensor) -> Tensor:
         """Return embeddings and, beside them, what DeepStack adds [B, L, (1 + l) H]."""
-        placed, visual = self.embed(batch.ids), batch.visual
+        inputs, visual = self.embed(batch.ids), batch.visual
         if any(batch.images):
-            rows = images.to(placed.dtype).reshape(int(visual.sum()), -1)
-            placed = F.pad(placed, (0, rows.shape[1] - placed.shape[-1]))
-            placed[visual] = rows
-        return placed
+            rows = images.to(inputs.dtype).reshape(int(visual.sum()), -1)
+            inputs = F.pad(inputs, (0, rows.shape[1] - inputs.shape[-1]))
+            inputs[visual] = rows
+        return inputs
 
     @torch.no_grad()
-    def hidden_states(self, placed: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def hidden_states(self, inputs: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return hidden states [B, L, H] after the last norm, and the captured layers' [B, L, c H].
 
-        placed: see `_placed`; positions [B, 3, L]: see `Batch`.  No column attends to the padding.
+        inputs: see `_inputs`; positions [B, 3, L]: see `Batch`.  No column attends to the padding.
         """
-        (rows, columns), language = placed.shape[:2], self.model.language
+        (rows, columns), language = inputs.shape[:2], self.model.language
         width = language.config.hidden_size
         angles = language.rotary.planes(positions.cpu().numpy())
-        x, *added = torch.split(placed.flatten(0, 1), width, dim=1)
+        x, *extras = torch.split(inputs.flatten(0, 1), width, dim=1)
         sequence = x.clone(), language.new_cache(rows), 0, angles
-        outputs = language.follow(*sequence, deepstack=added, captured=self.captured)
+        outputs = language.follow(*sequence, deepstack=extras, captured_layers=self.captured_layers)
         outputs = outputs.view(rows, columns, -1)
         return language.states(outputs[..., :width]), outputs[..., width:]

@@ -31,6 +31,8 @@ ANSWER_BATCHES_PER_POOL = 8
 REMEDY = "give another --answers-dir, or the options of before"
 Question = tuple[ConversationRecord, list[Picture]]
 """A conversation with the dataset's answers, and its images in order."""
+Answer = tuple[ConversationRecord, Tensor | None]
+"""A conversation with its answers, and its states and image rows [n + m, H] if it has them."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class TeacherData:
     @property
     def manifest(self) -> dict[str, Any]:
         """The options that determine training; known after the caches are filled."""
-        count = len(self.batches("all").answered())
+        count = len(self.batches("all").sample())
         return {**self.origin, "the number of conversations (--samples)": count}
 
 
@@ -128,9 +130,9 @@ def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
 class Preparation(StoredConversations):
     """Fills the cache of one split with answered conversations."""
 
-    finished: int = 0
+    count: int = 0
     """Number of conversations answered or left out so far."""
-    left_out: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     """Why this process left out a conversation: it is too long, or an image cannot be read."""
 
     def __post_init__(self) -> None:
@@ -145,48 +147,48 @@ class Preparation(StoredConversations):
         """Add conversations to the cache until all of `--samples` are finished."""
         claim(self.cache.manifest_file, self._manifest(), REMEDY)
         records = self.cache.records()
-        self.finished = records[-1].number + 1 if records else 0
+        self.count = records[-1].number + 1 if records else 0
         again = "the same command goes on from there"
-        with log.say_when_stopped(lambda: f"{self.stage}: stopped after {self.finished}; {again}"):
+        with log.say_when_stopped(lambda: f"{self.stage}: stopped after {self.count}; {again}"):
             self._answer_pools(log)
-            if self.teacher.captured:
+            if self.teacher.captured_layers:
                 self._store_layers(log)
-        if self.left_out:
-            counts = f"{len(self.left_out)} of {self.finished} conversations left out"
-            log.say(f"{self.stage}: {counts}, first {self.left_out[0]}")
+        if self.problems:
+            counts = f"{len(self.problems)} of {self.count} conversations left out"
+            log.say(f"{self.stage}: {counts}, first {self.problems[0]}")
 
     def _answer_pools(self, log: Log) -> None:
         """Answer pools of conversations in batches of similar length; append each pool in order."""
-        wanted = min(self.settings.samples, self.corpus.size or self.settings.samples)
+        total = min(self.settings.samples, self.corpus.size or self.settings.samples)
         rows = self.settings.answer_rows
         size = ANSWER_BATCHES_PER_POOL * rows
-        while self.finished < wanted:
-            end = min((self.finished // size + 1) * size, wanted)
-            questions = self.questions(range(self.finished, end))
+        while self.count < total:
+            end = min((self.count // size + 1) * size, total)
+            questions = self.questions(range(self.count, end))
             questions.sort(key=lambda q: (len(q[0].prompts), self.length(q[0])))
-            answered: list[tuple[ConversationRecord, Tensor | None]] = []
+            answers: list[Answer] = []
             for first in range(0, len(questions), rows):
-                done = self.finished + len(answered)
-                log.show(self.stage, done, done / wanted)
-                answered += self._answered(questions[first : first + rows])
-            answered.sort(key=lambda pair: pair[0].number)
-            self.cache.append(answered, self.settings.cache_bytes)
-            self.finished = end
-        log.show(self.stage, self.finished, 1.0)
+                count = self.count + len(answers)
+                log.show(self.stage, count, count / total)
+                answers += self._answer(questions[first : first + rows])
+            answers.sort(key=lambda answer: answer[0].number)
+            self.cache.append(answers, self.settings.cache_bytes)
+            self.count = end
+        log.show(self.stage, self.count, 1.0)
 
     def _store_layers(self, log: Log) -> None:
         """Store the outputs of captured layers, so that steps need no forward of the target."""
         teacher, records = self.teacher, self.cache.records()
-        layers, vision = self.cache.layers(teacher.captured), teacher.config.vision
-        done, room = layers.count, self.settings.cache_bytes - self.cache.states.bytes
+        layers, vision = self.cache.layers(teacher.captured_layers), teacher.config.vision
+        count, room = layers.count, self.settings.cache_bytes - self.cache.states.bytes
         for number, record in enumerate(records, start=1):
             columns = self.length(record)
-            if not record.place or (end := record.place[0] + columns) <= done:
+            if not record.place or (end := record.place[0] + columns) <= count:
                 continue
             if end * layers.row_bytes > room:
                 break
             batch = collate([record], (), [self.cache.read(record)], teacher.image_id, vision)
-            layers.write(end - columns, teacher.read(batch).captured[0])
+            layers.write(end - columns, teacher.read(batch).layer_outputs[0])
             log.show(f"layers ({self.cache.split})", number, number / len(records))
 
     def questions(self, numbers: Iterable[int]) -> list[Question]:
@@ -199,7 +201,7 @@ class Preparation(StoredConversations):
                 pictures = [picture for turn in turns for picture in turn.question.pictures]
                 sides = tuple(map(teacher.sides, pictures)) if teacher.preprocessing else ()
             except ImageError as error:
-                self.left_out.append(str(error))
+                self.problems.append(str(error))
                 continue
             record = tokenize(number, turns, teacher.template, teacher.tokenizer, teacher.end)
             record = msgspec.structs.replace(record, sides=sides)
@@ -217,17 +219,15 @@ class Preparation(StoredConversations):
             "--answer-tokens": self.settings.answer_tokens,
         }
 
-    def _answered(
-        self, questions: Sequence[Question]
-    ) -> list[tuple[ConversationRecord, Tensor | None]]:
-        settings, stores = self.settings, bool(self.settings.cache_bytes)
+    def _answer(self, questions: Sequence[Question]) -> list[Answer]:
+        settings = self.settings
         if settings.answers == "target":
             sampling = Sampling(settings.temperature)
             options = settings.answer_tokens, sampling, settings.seed
-            pairs = answer_all(self.teacher, questions, *options)
-            return [(record, states if stores else None) for record, states in pairs]
-        states = self.states(questions) if stores else [None] * len(questions)
-        return [(record, each) for (record, _), each in zip(questions, states, strict=True)]
+            answers = answer_all(self.teacher, questions, *options)
+            return [(record, rows if settings.cache_bytes else None) for record, rows in answers]
+        states = self.states(questions) if settings.cache_bytes else [None] * len(questions)
+        return [(record, rows) for (record, _), rows in zip(questions, states, strict=True)]
 
     def states(self, questions: Sequence[Question]) -> list[Tensor]:
         """Return the states and image rows [n + m, H] of conversations with their answers."""
@@ -236,22 +236,22 @@ class Preparation(StoredConversations):
         records = [record for record, _ in questions]
         vision, width = teacher.config.vision, teacher.config.text.hidden_size
         batch = teacher.read(collate(records, pixels, (), teacher.image_id, vision))
-        placed = torch.cat((batch.embeddings, batch.deepstack), dim=-1)
-        rows = zip(batch.states, placed, batch.visual, batch.lengths, strict=True)
+        inputs = torch.cat((batch.embeddings, batch.deepstack), dim=-1)
+        rows = zip(batch.states, inputs, batch.visual, batch.lengths, strict=True)
         return [
-            torch.cat((states[:columns], placed[visual].reshape(-1, width)))
-            for states, placed, visual, columns in rows
+            torch.cat((states[:columns], x[visual].reshape(-1, width)))
+            for states, x, visual, columns in rows
         ]
 
     def _fits(self, record: ConversationRecord) -> bool:
         """True if the target has the positions for a conversation and its answers."""
         tokens, columns, limit = self.settings.answer_tokens, self.length(record), ""
         if self.settings.answers == "target":
-            unanswered = msgspec.structs.replace(record, answers=(), stopped=())
-            columns = self.length(unanswered) + tokens * len(record.prompts)
+            question = msgspec.structs.replace(record, answers=(), stopped=())
+            columns = self.length(question) + tokens * len(record.prompts)
             limit = f" with --answer-tokens {tokens}"
         most = self.teacher.config.text.max_position_embeddings
         if columns > most:
             needs = f"conversation {record.number} needs {columns} positions{limit}"
-            self.left_out.append(f"{needs}: the target has {most}")
+            self.problems.append(f"{needs}: the target has {most}")
         return columns <= most

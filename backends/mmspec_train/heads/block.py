@@ -102,7 +102,7 @@ class BlockModule(Head):
         anchors = gather_columns(batch.embeddings, starts.columns).unsqueeze(2)
         masks = self.mask.to(anchors.dtype).expand(*starts.columns.shape, rows - 1, -1)
         x = torch.cat((anchors, masks), dim=2)
-        context = self.hidden_norm(self.fc(batch.captured).float())
+        context = self.hidden_norm(self.fc(batch.layer_outputs).float())
         columns = torch.arange(batch.ids.shape[1], device=x.device)
         places = batch.positions if self._turned else columns.expand_as(batch.positions)
         first = places.gather(2, starts.columns.unsqueeze(1).expand(-1, 3, -1))

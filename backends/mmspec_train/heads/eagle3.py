@@ -99,7 +99,7 @@ class FusedModule(CachedHead):
 
     def _rows(self, batch: Batch) -> Tensor:
         """Return what the layer reads [B, L - 1, 2 H]: each column's states, the next embedding."""
-        embeddings, states = batch.embeddings, batch.captured
+        embeddings, states = batch.embeddings, batch.layer_outputs
         visual = batch.visual.unsqueeze(-1)
         embeddings = torch.where(visual, self.image.to(embeddings.dtype), embeddings)
         if self.fc_norm:

@@ -92,7 +92,7 @@ def new_trainee(
 ) -> HeadTrainee:
     """Return a head with random weights that learns from the target of `data`."""
     config = head_config(kind, data.teacher.config, shape)
-    data.teacher.captured = config.captured(data.teacher.config)
+    data.teacher.captured_layers = config.captured(data.teacher.config)
     if config.eagle3 and method.loss == "ce" and config.eagle3.draft_vocab_size < config.vocab_size:
         raise UsageError("--loss ce needs every token of the answers: leave out --draft-vocabulary")
     return HeadTrainee(untrained_head(config, data.settings.seed), data, method)
