@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from mmspec.chat.plugins import installed_backends, load_backend, preferred
+from mmspec.chat.plugins import choose_backend, installed_backends, load_backend
 from mmspec.checkpoints import mtp
 from mmspec.checkpoints.cards import Card, load_cards, pair_of, present
 from mmspec.checkpoints.config import ModelConfig, model_type, read_config
@@ -189,8 +189,8 @@ def _hub_id(target: str, directory: Path) -> str:
 
 
 def reader(backend: str) -> str:
-    """As `preferred`, but for PyTorch on a machine without any backend."""
-    return preferred(backend) if backend != "auto" or installed_backends() else "torch"
+    """As `choose_backend`, but for PyTorch on a machine without any backend."""
+    return choose_backend(backend) if backend != "auto" or installed_backends() else "torch"
 
 
 def _bytes_of(directory: Path) -> int:

@@ -43,7 +43,7 @@ def prepare(engine: Engine, conversation: Conversation, param: str) -> RequestPr
         raise ApiError(400, f"{param}: the last is empty: give a text or an image", param)
     if target.features is None and conversation.pictures:
         raise ApiError(400, f"{param}: this model is text-only and cannot see images", param)
-    before = target.translated(replace(conversation, turns=conversation.turns[:-1]))
+    before = target.translate(replace(conversation, turns=conversation.turns[:-1]))
     most = target.model.config.text.max_position_embeddings
     chunks = target.chunks(replace(before, turns=[*before.turns, last]), most=most)
     return RequestPrompt(before, last.question, chunks, _room(engine, chunks, param))

@@ -25,9 +25,9 @@ class Piece:
 
     def split(self, length: int) -> tuple["Piece", "Piece"]:
         """The first `length` characters, and the rest."""
-        own = max(length - len(self.accepted), 0)
-        first = Piece(self.accepted[:length], self.own[:own])
-        return first, Piece(self.accepted[length:], self.own[own:])
+        end = max(length - len(self.accepted), 0)
+        first = Piece(self.accepted[:length], self.own[:end])
+        return first, Piece(self.accepted[length:], self.own[end:])
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Answer:
 
         At most the tokens per round: a busy machine made the plain rounds slow if it seems more.
         """
-        statistics, cost = self.statistics, sum(each.cost_seconds for each in self.rounds)
+        statistics, cost = self.statistics, sum(round_.cost_seconds for round_ in self.rounds)
         if not (statistics.drafted and cost and self.plain_estimate):
             return None
         return min(self.plain_estimate / cost, statistics.block_efficiency)

@@ -18,13 +18,13 @@ LONGEST = 64
 """Tokens in the longest part whose repetition is found."""
 
 
-def before_stop(text: str, stops: Sequence[str], shown: int = 0) -> tuple[int, bool]:
+def before_stop(text: str, stops: Sequence[str], overlap: int = 0) -> tuple[int, bool]:
     """Number of characters before the first stop string, and whether all of it is there.
 
     Without a whole one, what may begin one counts: the longest end of the text that does.
-    shown: the first characters, in which no stop string ends.
+    overlap: the first characters, in which no stop string ends.
     """
-    places = (text.find(stop, max(shown - len(stop) + 1, 0)) for stop in stops)
+    places = (text.find(stop, max(overlap - len(stop) + 1, 0)) for stop in stops)
     if starts := [place for place in places if place >= 0]:
         return min(starts), True
     longest = max(map(len, stops), default=1) - 1
@@ -64,23 +64,22 @@ class AnswerText:
         stops: Sequence[str] = (),
         before: str = "",
         *,
-        shown: int = 0,
+        overlap: int = 0,
         continues: bool = False,
     ) -> None:
         """stops: strings that are not empty.  before: text before the stream's.
 
-        shown: the first characters of `before` that were shown with an earlier answer.
+        overlap: the first characters of `before` that were shown with an earlier answer.
         continues: whether the answer continues a text, so that it may begin with a space.
         """
         self._stream, self._stops = stream, stops
         self._has_text = continues
-        self._length, self._released = len(before), 0  # characters
+        self._length, self._start = len(before), 0  # characters read and released
         self._letters = [(letter, False) for letter in before]  # and whether they were drafted
         self._free = 0  # those that can be shown: no stop string begins in them
         self._likelihoods: list[tuple[int, Likelihood]] = []  # each after the start of its text
-        self.excess = shown
-        """Those of them that are still held back; a stop string that is complete takes them back.
-        """
+        self.excess = overlap
+        """What is left of the overlap; after a stop string, the end that the answer loses."""
         self.is_over = False
         """True after a stop string."""
 
@@ -127,8 +126,8 @@ class AnswerText:
         pieces = pieces_of(self._letters[self.excess : length])
         self.excess = max(self.excess - length, 0)
         del self._letters[:length]
-        self._released += length
-        starts = takewhile(lambda entry: entry[0] < self._released, self._likelihoods)
+        self._start += length
+        starts = takewhile(lambda entry: entry[0] < self._start, self._likelihoods)
         likelihoods = tuple(likelihood for _, likelihood in starts)
         del self._likelihoods[: len(likelihoods)]
         if not likelihoods:
@@ -153,10 +152,10 @@ def text_after(
     if not longer.startswith(shorter):  # another model wrote it
         stream, text = tokenizer.stream([*context, *answer.beginning]), answer.text
     answer.text = answer.text[: len(text)]
-    shown = len(answer.text)
-    start = min(before_stop(text, stops, shown)[0], shown)
+    length = len(answer.text)
+    start = min(before_stop(text, stops, length)[0], length)
     continues = bool(context or whole)
-    return AnswerText(stream, stops, text[start:], shown=shown - start, continues=continues)
+    return AnswerText(stream, stops, text[start:], overlap=length - start, continues=continues)
 
 
 def pieces_of(letters: Iterable[tuple[str, bool]]) -> list[Piece]:

@@ -62,12 +62,12 @@ def read_calibration(file: CalibrationFile) -> tuple[Calibration, str]:
 
 def finding_file(backend: Backend, target: LoadedModel) -> FindingFile:
     """The file of what is known of the target's exact decoding."""
-    own = {
+    model = {
         "name": target.name,
         "directory": str(target.directory.resolve()),
         "weights": content_digest(target.directory),
     }
-    return _file(EXACTNESS, Finding, _target_key(backend, target) | own)
+    return _file(EXACTNESS, Finding, _target_key(backend, target) | model)
 
 
 def finding_lines(backends: Mapping[str, dict[str, Any]]) -> dict[str, str]:
@@ -83,28 +83,28 @@ def finding_lines(backends: Mapping[str, dict[str, Any]]) -> dict[str, str]:
         except CheckpointError:
             continue
         match key:
-            case {"machine": machine, "backend": {"name": str(name)}}:
-                here = backends.get(name, {}) | {"name": name, "mmspec": version("mmspec")}
-                if machine == _machine() and _unchanging(key["backend"]) == _unchanging(here):
-                    lines[_label(key, here, lines)] = finding.line()
+            case {"machine": machine, "backend": {"name": str(name)} as then}:
+                now = backends.get(name, {}) | {"name": name, "mmspec": version("mmspec")}
+                if machine == _machine() and _without_threads(then) == _without_threads(now):
+                    lines[_label(key, now, lines)] = finding.line()
     return lines
 
 
-def _unchanging(description: Mapping[str, Any]) -> dict[str, Any]:
+def _without_threads(description: Mapping[str, Any]) -> dict[str, Any]:
     """A backend's description as JSON holds it, without the threads of the process."""
-    held: dict[str, Any] = json.loads(json.dumps(description))
-    return {name: value for name, value in held.items() if name not in THREADS}
+    values: dict[str, Any] = json.loads(json.dumps(description))
+    return {name: value for name, value in values.items() if name not in THREADS}
 
 
-def _label(key: Mapping[str, Any], here: Mapping[str, Any], others: Container[str]) -> str:
-    """A name for what was measured, none of `others`; here: the backend's description now."""
+def _label(key: Mapping[str, Any], now: Mapping[str, Any], labels: Container[str]) -> str:
+    """A name for what was measured, none of `labels`; now: the backend's description today."""
     backend = key["backend"]
     kind = computed(key["dtype"], key["quantize"])
     label = f"{key['name']}, {kind}, {backend['name']} on {key['device']}"
     threads = next((backend[name] for name in THREADS if name in backend), None)
-    if threads is not None and threads not in [here.get(name) for name in THREADS]:
+    if threads is not None and threads not in [now.get(name) for name in THREADS]:
         label += f", {threads} thread{'s' * (threads != 1)}"
-    return f"{label} ({key['directory']})" if label in others else label
+    return f"{label} ({key['directory']})" if label in labels else label
 
 
 def _target_key(backend: Backend, target: LoadedModel) -> dict[str, Any]:
@@ -130,8 +130,8 @@ def _file(folder: str, kind: type[M], key: Mapping[str, Any]) -> MeasurementFile
 
 def cache_directory() -> Path:
     """Directory for files that can be recomputed: $MMSPEC_CACHE, by default ~/.cache/mmspec."""
-    if own := os.environ.get("MMSPEC_CACHE"):
-        return Path(own)
+    if directory := os.environ.get("MMSPEC_CACHE"):
+        return Path(directory)
     return expand_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "mmspec"
 
 

@@ -31,26 +31,26 @@ class Captioner(Protocol):
 class ModelCaptioner:
     """Writes captions with a LLaVA checkpoint, by plain greedy decoding."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
-        self._loaded = loaded
+    def __init__(self, writer: LoadedModel) -> None:
+        self._writer = writer
 
     def caption(self, picture: Picture) -> str:
         """The model's greedy answer to a request for a one-sentence caption."""
-        loaded, conversation = self._loaded, Conversation()
+        writer, conversation = self._writer, Conversation()
         conversation.add(Message("user", (picture.still, PROMPT)))
-        chunks = loaded.chunks(conversation)
-        session = Session(loaded.model.open_target(GREEDY), loaded.views(lambda _: ()), loaded.view)
+        chunks = writer.chunks(conversation)
+        session = Session(writer.model.open_target(GREEDY), writer.views(lambda _: ()), writer.view)
         for _ in session.prefill(chunks):
             pass
         plain = FixedDraftLength(0)
-        rounds = session.decode(plain, max_tokens=MAX_TOKENS, stop=loaded.stop, seed=0)
+        rounds = session.decode(plain, max_tokens=MAX_TOKENS, stop=writer.stop, seed=0)
         ids = [token for round_ in rounds for token in round_.tokens]
-        return " ".join(loaded.tokenizer.decode(ids).split())
+        return " ".join(writer.tokenizer.decode(ids).split())
 
     def forget(self) -> None:
         """Drop the cached vision features of all images."""
-        if self._loaded.features:
-            self._loaded.features.forget()
+        if self._writer.features:
+            self._writer.features.forget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,45 +60,46 @@ class FileCaptioner:
     file: Path
     captions: Mapping[str, str]
     """The file's captions, by an image's path or name."""
-    other: Captioner | None = None
+    fallback: Captioner | None = None
     """Writes the captions that the file lacks; None if nothing does."""
     _digests: dict[str, str] = field(default_factory=dict)
     """Digests of the images whose paths the file has, as far as they were needed."""
 
     def caption(self, picture: Picture) -> str:
-        """The file's caption, else the other captioner's; raises UsageError without either."""
-        names = (picture.name, Path(picture.name).name) if picture.name else self._alike(picture)
+        """The file's caption, else the fallback's; raises UsageError without either."""
+        names = (picture.name, Path(picture.name).name) if picture.name else self._paths_of(picture)
         for name in names:
             if name in self.captions:
                 return self.captions[name]
-        if self.other is None:
+        if self.fallback is None:
             raise UsageError(
                 f"{self.file.name} has no caption of {picture.name or 'an image'}: add one, or "
                 "name a captioner for the images that it lacks"
             )
-        return self.other.caption(picture)
+        return self.fallback.caption(picture)
 
-    def _alike(self, picture: Picture) -> Iterator[str]:
+    def _paths_of(self, picture: Picture) -> Iterator[str]:
         """The paths of the file, from its folder on, of images that are the same as `picture`."""
         for name in self.captions:
             if name not in self._digests:
                 with suppress(ImageError):  # it need not be there
-                    opened = open_picture(self.file.parent / expand_home(name))
-                    self._digests[name] = opened.digest
+                    path = self.file.parent / expand_home(name)
+                    self._digests[name] = open_picture(path).digest
             if self._digests.get(name) == picture.digest:
                 yield name
 
     def forget(self) -> None:
-        """Drop what the other captioner has cached."""
-        if isinstance(self.other, ModelCaptioner):
-            self.other.forget()
+        """Drop what the fallback has cached."""
+        if isinstance(self.fallback, ModelCaptioner):
+            self.fallback.forget()
 
 
 def read_captions(file: Path) -> FileCaptioner:
     """Read lines {"image": path or name, "caption": text}; UsageError names the first other one."""
     remedy = ': give a line like {"image": "a.jpg", "caption": "A cat on a mat."}'
     entries = typed_lines(_Caption, read_lines(file), file, remedy)
-    return FileCaptioner(file, {each.image: " ".join(each.caption.split()) for _, each in entries})
+    captions = {entry.image: " ".join(entry.caption.split()) for _, entry in entries}
+    return FileCaptioner(file, captions)
 
 
 @dataclass(frozen=True, slots=True)

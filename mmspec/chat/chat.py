@@ -8,7 +8,7 @@ from time import perf_counter
 
 from mmspec.chat.answer import Answer, Events, Piece, Stream
 from mmspec.chat.answer_text import repetition_end, text_after
-from mmspec.chat.draft_selection import TYPICAL_ANSWER, drafting_for, fitting, open_drafter
+from mmspec.chat.draft_selection import TYPICAL_ANSWER, drafting_for, fit_drafting, open_drafter
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.plugin_head import draft_errors
@@ -38,7 +38,7 @@ class Chat:
         self.context: Sequence[int] = ()
         """Last tokens of a text that answers continue; none if they begin a text."""
         self.answer = Answer()
-        self._opened: Session | None = None
+        self._sequences: Session | None = None
         self._drafter: OpenDrafter | None = None
         self._opening: tuple[object, ...] = ()
         self._plain_rounds: deque[float] = deque(maxlen=PLAIN_ROUNDS)
@@ -46,17 +46,17 @@ class Chat:
     @property
     def _session(self) -> Session:
         """The caches, opened when they are first used."""
-        if self._opened is None:
+        if self._sequences is None:
             target = self.models.target
             exact = self.models.exact_rows(self.options.exact)
-            opened = target.model.open_target(self.options.sampling, exact)
+            sequence = target.model.open_target(self.options.sampling, exact)
             views = target.views(self.models.caption)
-            self._opened = Session(opened, views, target.view, whole_chunks=exact is not None)
-        return self._opened
+            self._sequences = Session(sequence, views, target.view, whole_chunks=exact is not None)
+        return self._sequences
 
     def close(self) -> None:
         """Free the caches; a later question computes the whole prompt anew."""
-        self._opened = self._drafter = None
+        self._sequences = self._drafter = None
 
     def __enter__(self) -> "Chat":
         return self
@@ -77,22 +77,22 @@ class Chat:
 
     def cached_tokens(self, chunks: Sequence[Chunk]) -> int:
         """Number of tokens of a rendered conversation that the target need not be fed again."""
-        return self._session.cached(chunks)
+        return self._session.cached_tokens(chunks)
 
     @property
     def held_tokens(self) -> int:
         """Number of tokens that the target has been fed and a later prompt may share."""
-        return self._session.held
+        return self._session.held_tokens
 
     @property
     def cache_bytes(self) -> int:
         """Bytes of the images, and of the keys and values that target and draft model hold."""
-        draft, opened = self.models.draft, self._drafter
+        draft, drafter = self.models.draft, self._drafter
         images = (image for picture in self._session.pictures for image in picture.images)
         size = sum(3 * math.prod(image.size) for image in images)
         size += self.models.target.cache_bytes(self._session.target.length)
-        if draft and opened and opened.drafting != LOOKUP:
-            size += draft.cache_bytes(opened.drafter.length * len(opened.drafting.branches))
+        if draft and drafter and drafter.drafting != LOOKUP:
+            size += draft.cache_bytes(drafter.drafter.length * len(drafter.drafting.branches))
         return size
 
     @property
@@ -135,7 +135,7 @@ class Chat:
     def _stream(
         self, message: Message | None, chunks: Sequence[Chunk] | None, answer: Answer
     ) -> Stream:
-        return Stream(self._sent(message, chunks, answer), answer)
+        return Stream(self._take_turn(message, chunks, answer), answer)
 
     def resume(self, conversation: Conversation) -> None:
         """Continue a saved conversation.
@@ -148,7 +148,7 @@ class Chat:
             self.models.target.require_own_answer(number, turn)
         self.conversation = conversation
 
-    def _sent(
+    def _take_turn(
         self, message: Message | None, chunks: Sequence[Chunk] | None, answer: Answer
     ) -> Events:
         """Answer a question, or the last one again; if that fails at once, no turn changes."""
@@ -162,7 +162,7 @@ class Chat:
             self.conversation.add(message)
         try:
             with blaming_installed():
-                yield from self._answered(chunks, answer)
+                yield from self._answer_turn(chunks, answer)
         except Exception:
             if not answer.rounds:
                 self.conversation.reopen()
@@ -172,35 +172,35 @@ class Chat:
             if self.conversation.is_open or (message is None and not answer.rounds):
                 self.conversation.turns[:] = turns
 
-    def _answered(self, chunks: Sequence[Chunk] | None, answer: Answer) -> Events:
-        started, models = perf_counter(), self.models
+    def _answer_turn(self, chunks: Sequence[Chunk] | None, answer: Answer) -> Events:
+        start, models = perf_counter(), self.models
         previous, self.answer = self.answer, answer
         chunks = chunks or models.target.chunks(self.conversation)
         answer.notes += models.target.clip_notes(self.conversation.turns[-1])
         answer.statistics.prompt_tokens = length = models.positions(chunks)
-        asked = self.options.max_new_tokens
-        most = min(asked, models.target.room(length, min(asked, TYPICAL_ANSWER)))
+        limit = self.options.max_new_tokens
+        most = min(limit, models.target.room(length, min(limit, TYPICAL_ANSWER)))
         models.backend.reset_peak_memory()
         try:
             drafter = self._select_drafter(chunks)
-            answer.statistics.cached_tokens = self._session.cached(chunks)
+            answer.statistics.cached_tokens = self._session.cached_tokens(chunks)
             with draft_errors(answer.drafting.spec):
                 prefill = self._session.prefill(chunks, drafter)
                 yield from answer.statistics.time_items("prefill", prefill)
                 with answer.statistics.timing("prefill"):
                     models.backend.synchronize()
-                yield from self._decoded(drafter, most)
+                yield from self._decode(drafter, most)
         finally:
             if answer.plain_reason and not previous.plain_reason:
                 answer.notes.append(answer.plain_reason)
-            ended = answer.finish_reason == "stop"
-            self.conversation.answer(self._answer_ids(answer), answer.text, complete=ended)
+            is_complete = answer.finish_reason == "stop"
+            self.conversation.answer(self._answer_ids(answer), answer.text, complete=is_complete)
             if answer.drafting.spec.endswith(LOOKUP.spec) and answer.token_ids:
                 models.remember(chunks, answer.token_ids)
             answer.plain_seconds = self._plain_seconds()
             answer.statistics.peak_memory_bytes = models.backend.peak_memory()
             answer.statistics.seconds["load"] = models.load_seconds
-            answer.statistics.seconds["total"] = perf_counter() - started
+            answer.statistics.seconds["total"] = perf_counter() - start
 
     def _answer_ids(self, answer: Answer) -> tuple[int, ...]:
         """The tokens of an answer's text, without the stop token."""
@@ -219,18 +219,18 @@ class Chat:
     def _select_drafter(self, chunks: Sequence[Chunk]) -> OpenDrafter | None:
         """The drafter for this answer, the last answer's if the views are; encodes new images."""
         models, options, answer = self.models, self.options, self.answer
-        fresh = list(pictures(self._session.fresh(chunks)))
+        images = list(pictures(self._session.new_chunks(chunks)))
         drafting = drafting_for(models, options, chunks) if self.speculate else PLAIN
         if features := models.target.features:
-            self._each("vision", features, fresh)
-            answer.notes += dict.fromkeys(filter(None, map(features.note, fresh)))
+            self._prepare_images("vision", features, images)
+            answer.notes += dict.fromkeys(filter(None, map(features.note, images)))
         if "C" in drafting.letters:  # before it is known whether C fits: that is its length
-            self._each("caption", models.caption, fresh)
-        answer.drafting, notes = fitting(models, options, drafting, chunks)
+            self._prepare_images("caption", models.caption, images)
+        answer.drafting, notes = fit_drafting(models, options, drafting, chunks)
         answer.notes += notes
         answer.weights = () if answer.drafting == LOOKUP else answer.drafting.weights
         if models.draft and models.draft.features and {*answer.drafting.letters} & {"M", "P"}:
-            self._each("vision", models.draft.features, fresh)
+            self._prepare_images("vision", models.draft.features, images)
         if answer.drafting == PLAIN:
             return None
         opening = answer.drafting, *_opening(options)
@@ -242,7 +242,7 @@ class Chat:
             self._opening = opening
         return self._drafter
 
-    def _each(
+    def _prepare_images(
         self, stage: str, compute: Callable[[Picture], object], images: Sequence[Picture]
     ) -> None:
         """Compute something of each image, and count the time as a stage."""
@@ -251,14 +251,14 @@ class Chat:
                 compute(picture)
                 self.models.backend.synchronize()
 
-    def _decoded(self, drafter: OpenDrafter | None, max_tokens: int) -> Iterator[Piece]:
+    def _decode(self, drafter: OpenDrafter | None, max_tokens: int) -> Iterator[Piece]:
         options, answer = self.options, self.answer
         target = self.models.target
         text = text_after(answer, self.context, target.tokenizer, options.stop_strings)
         drafting = drafter.drafting if drafter else None
         draft_length = self.models.draft_length(options, drafting)
         within = options.sampling, target.stop, answer.beginning
-        constrained = options.constraint and ConstrainedTarget(
+        verifier = options.constraint and ConstrainedTarget(
             self._session.target, options.constraint(), *within
         )
         rounds = self._session.decode(
@@ -268,16 +268,16 @@ class Chat:
             seed=options.seed,
             likeliest=options.logprobs,
             work=self.models.work_seconds,
-            constrained=constrained,
+            verifier=verifier,
         )
         cut = None
         # Equal items may be what a constraint asks for, and a cut would break it.
-        most_repeated = 0 if constrained else options.repeat_limit
+        repeat_limit = 0 if verifier else options.repeat_limit
         try:
             for round_ in answer.statistics.time_items("decode", rounds):
-                cut = repetition_end(answer.token_ids, round_.tokens, most_repeated)
-                counted, pieces = text.push(round_.until(cut))
-                answer.add(counted)
+                cut = repetition_end(answer.token_ids, round_.tokens, repeat_limit)
+                part, pieces = text.push(round_.until(cut))
+                answer.add(part)
                 if not round_.drafted:
                     self._plain_rounds.append(round_.cost_seconds)
                 yield from map(answer.show, pieces)
@@ -293,8 +293,8 @@ class Chat:
             if drafter.room() == 0:
                 now = "lookup alone drafts" if drafter.drafting.with_lookup else "decoding is plain"
                 answer.notes.append(f"the draft's positions are used up: {now} after them")
-        stopped = text.is_over or answer.token_ids[-1] in target.stop
-        answer.finish_reason = "stop" if stopped else "repetition" if cut else "length"
+        has_stopped = text.is_over or answer.token_ids[-1] in target.stop
+        answer.finish_reason = "stop" if has_stopped else "repetition" if cut else "length"
         if answer.finish_reason == "repetition":
             answer.notes.append(
                 f"stopped, for the last {options.repeat_limit} tokens repeat themselves; "

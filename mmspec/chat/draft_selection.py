@@ -55,18 +55,18 @@ def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ())
     """The drafting for a prompt; raises UsageError if the models cannot do what the options say."""
     require_options(options)
     spec = spec_for(models, options, chunks)
-    own, _, beside = spec.partition("+")
+    base, _, lookup = spec.partition("+")
     if isinstance(options.tree, Tree) and models.recurrent:
         raise UsageError(
             f"`tree={options.tree.spec}`: {models.recurrent} has recurrent layers, whose state "
             "follows one path: leave `tree` out to draft chains"
         )
     if models.draft and spec not in UNLETTERED:
-        views = _lettered(options, own, models.draft.model.config)
-        return replace(views, with_lookup=bool(beside))
+        views = _parse_views(options, base, models.draft.model.config)
+        return replace(views, with_lookup=bool(lookup))
     if models.head and spec not in UNLETTERED:
-        _require_kind(options, models.head.name, models.head.kind, own)
-        return Drafting((models.target.view,), (1.0,), own, bool(beside))
+        _require_kind(options, models.head.name, models.head.kind, base)
+        return Drafting((models.target.view,), (1.0,), base, bool(lookup))
     if models.drafts is None:
         options.require_draft(models.draftless)
     return UNLETTERED[spec]
@@ -90,18 +90,18 @@ def refuse(options: Options, place: DraftPlace | LoadedHead | None, draftless: s
     elif place.kind and spec not in UNLETTERED:
         _require_kind(options, place.name, place.kind, spec or place.kind)
     elif spec not in UNLETTERED and isinstance(place, DraftPlace):
-        _lettered(options, spec or "T", read_config(place.directory))
+        _parse_views(options, spec or "T", read_config(place.directory))
 
 
-def _lettered(options: Options, spec: str, config: ModelConfig) -> Drafting:
+def _parse_views(options: Options, spec: str, config: ModelConfig) -> Drafting:
     """Parse `spec` for a draft model with `config`; raises UsageError if it cannot draft so."""
-    options.require_known()
+    options.require_drafting()
     if options.names_head:
         raise UsageError(f"`drafting={spec}` needs a head of that kind: name one with `draft`")
     if config.text.delta_net and (options.adaptive or len(spec) > 1):
-        named = "adaptive" if options.adaptive else f"drafting={spec}"
+        option = "adaptive" if options.adaptive else f"drafting={spec}"
         raise UsageError(
-            f"`{named}`: a draft with recurrent layers keeps the state of one view: "
+            f"`{option}`: a draft with recurrent layers keeps the state of one view: "
             f"{'leave it out' if options.adaptive else 'give one letter'}"
         )
     return parse_drafting(spec, config, options.weights if options.drafting else (), options.pool)
@@ -119,7 +119,7 @@ def _require_kind(options: Options, name: str, kind: str, spec: str) -> None:
         )
 
 
-def fitting(
+def fit_drafting(
     models: Models, options: Options, drafting: Drafting, chunks: Sequence[Chunk]
 ) -> tuple[Drafting, list[str]]:
     """`drafting` without views that exceed the draft's positions, and a note for each change."""
@@ -132,10 +132,10 @@ def fitting(
     rule = options.overflow
     if rule == "auto":
         rule = "pool" if len(list(pictures(chunks))) <= IMAGES_FOR_M else "drop"
-    fitted, notes = fit(drafting, room, length, config, rule)
+    views, notes = fit(drafting, room, length, config, rule)
     if drafting.with_lookup:
-        fitted = replace(fitted, with_lookup=True) if fitted.branches else LOOKUP
-    return fitted, notes
+        views = replace(views, with_lookup=True) if views.branches else LOOKUP
+    return views, notes
 
 
 def open_drafter(
@@ -143,16 +143,16 @@ def open_drafter(
 ) -> OpenDrafter:
     """Open a drafter beside `target`; `drafting` must have a drafter."""
     if drafting.with_lookup:
-        opened = open_drafter(models, options, replace(drafting, with_lookup=False), target)
+        inner = open_drafter(models, options, replace(drafting, with_lookup=False), target)
         lookup = open_drafter(models, options, LOOKUP, target).drafter
-        return replace(opened, drafting=drafting, drafter=SurerDrafter(lookup, opened.drafter))
+        return replace(inner, drafting=drafting, drafter=SurerDrafter(lookup, inner.drafter))
     tree, views = models.tree_of(options, drafting), models.target.views(models.caption)
     if drafting == LOOKUP:
         return OpenDrafter(drafting, views, LookupDrafter(options.sampling, tree, models.texts))
     if models.head:
         drafter = models.head.head.open_drafter(target, options.sampling, tree)
-        if isinstance(own := drafter, HeadDrafter):
-            return OpenDrafter(drafting, views, own, room=lambda: own.room)
+        if isinstance(head_drafter := drafter, HeadDrafter):
+            return OpenDrafter(drafting, views, head_drafter, room=lambda: head_drafter.room)
         return OpenDrafter(drafting, views, drafter)
     if models.draft is None:
         raise ValueError(f"nothing loaded drafts {drafting.spec}")

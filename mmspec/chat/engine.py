@@ -16,11 +16,11 @@ from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.chat.plugin_head import plugin_head
 from mmspec.chat.plugins import (
+    choose_backend,
     head_kind,
     load_backend,
     load_captioner,
     load_head,
-    preferred,
     require_device,
 )
 from mmspec.checkpoints import mtp
@@ -40,7 +40,7 @@ from mmspec.ground.progress import Progress, silent
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.tokenizer import shared_vocabulary
 
-UNPACKED = (
+UNPACKING_NOTE = (
     "`quantize` saves memory and costs time here: a CPU unpacks every matrix for every token, "
     "except in bfloat16: give `dtype=bfloat16`"
 )
@@ -111,11 +111,11 @@ def load(
     answers with them need to know of this machine is measured now, not before the first one.
     ready: time a few rounds, a second at most, so that the first answer drafts from its first one.
     """
-    started = perf_counter()
+    start = perf_counter()
     texts = [draft_text] if isinstance(draft_text, str | Path) else draft_text
     from_file = read_captions(expand_home(captions)) if captions else None
     notes: list[str] = []
-    format_ = preferred(backend)  # names and words are checked before a framework is loaded
+    format_ = choose_backend(backend)  # names and words are checked before a framework is loaded
     require_device(format_, device)
     if dtype not in ("auto", *ITEM_BYTES):
         raise choice("dtype", dtype, ["auto", *ITEM_BYTES])
@@ -128,11 +128,11 @@ def load(
         refuse(options, place, draftless)
     if captioner != "auto":
         resolve(captioner, format_)
-    chosen = load_backend(format_)
-    chosen.set_threads(threads)
+    implementation = load_backend(format_)
+    implementation.set_threads(threads)
     loading = partial(  # with what target, draft and captioner share
         load_model,
-        chosen,
+        implementation,
         device=device,
         dtype=dtype,
         quantize=quantize,
@@ -141,18 +141,19 @@ def load(
     )
     target = model if isinstance(model, LoadedModel) else loading(name, directory)
     draft_loading = partial(loading, quantize=draft_quantize or quantize)
-    drafts = _load_draft(draft_loading, chosen, target, place)
+    drafts = _load_draft(draft_loading, implementation, target, place)
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
-    notes += [note for each in (target, draft_model) if each and (note := untied_note(each))]
+    notes += [note for model in (target, draft_model) if model and (note := untied_note(model))]
     if quantize != "none" and target.model.device == "cpu" and target.model.dtype != "bfloat16":
-        notes.append(UNPACKED)
-    sighted = (model for model in (draft_model, target) if model and model.features)
-    other = _captioner(loading, chosen, captioner, None if from_file else next(sighted, None))
+        notes.append(UNPACKING_NOTE)
+    seeing_models = (model for model in (draft_model, target) if model and model.features)
+    writer = None if from_file else next(seeing_models, None)
+    fallback = _captioner(loading, implementation, captioner, writer)
     engine = Engine(
-        chosen,
+        implementation,
         target,
         draft=draft_model,
-        captioner=replace(from_file, other=other) if from_file else other,
+        captioner=replace(from_file, fallback=fallback) if from_file else fallback,
         head=drafts if isinstance(drafts, LoadedHead) else None,
         draftless=draftless,
         draft_text=read_draft_text(map(expand_home, texts), target.tokenizer),
@@ -163,7 +164,7 @@ def load(
         engine.prepare(options)  # may probe: the user waits anyway
     if ready:
         measure_first_costs(engine, options or Options())
-    engine.load_seconds = perf_counter() - started
+    engine.load_seconds = perf_counter() - start
     return engine
 
 
@@ -179,8 +180,8 @@ def _find_target(
     name = str(model)
     if name == "auto":
         name = best_here(backend)
-        bundled = f" (bundled); {advice(backend)}" if name == BUNDLED else ""
-        notes.append(f"model: {name}{bundled}")
+        hint = f" (bundled); {advice(backend)}" if name == BUNDLED else ""
+        notes.append(f"model: {name}{hint}")
     elif Path(name).name in ("", ".."):  # as of `.`: the whole path says more
         name = str(Path(name).resolve())
     directory = resolve(name, backend)
@@ -231,9 +232,9 @@ def _load_draft(
     name, directory, kind = place
     if kind:
         return LoadedHead(name, directory, load_head(backend, kind, directory, target.model))
-    loaded = loading(name, directory, sharing=target.features)
-    shared_vocabulary(target.tokenizer, loaded.tokenizer)
-    return loaded
+    draft = loading(name, directory, sharing=target.features)
+    shared_vocabulary(target.tokenizer, draft.tokenizer)
+    return draft
 
 
 def _captioner(

@@ -39,12 +39,12 @@ def measure_first_costs(models: Models, options: Options) -> None:
         return
     drafting = drafting_for(models, options)
     target = models.target.model.open_target(GREEDY, exact)
-    opened = open_drafter(models, options, drafting, target)
+    drafter = open_drafter(models, options, drafting, target)
     segment = Segment([[TOKEN] * CONTEXT])
     target.extend(segment)
     with draft_errors(drafting.spec):
-        opened.drafter.extend([segment] * len(drafting.branches))
-        times = _least_times(target, opened.drafter, (perf_counter, models.work_seconds))
+        drafter.drafter.extend([segment] * len(drafting.branches))
+        times = _least_times(target, drafter.drafter, (perf_counter, models.work_seconds))
     if len(times) > 1:
         models.calibrations[exact] = _calibration(times, len(drafting.branches))
 
@@ -57,18 +57,18 @@ def _least_times(
     clocks: the one by which the least time passes counts.
     """
     least: dict[int, tuple[float, float]] = {}
-    started = perf_counter()
+    start = perf_counter()
     for gamma in GAMMAS:
         for _ in range(REPEATS):
-            begun = [clock() for clock in clocks]
+            before = [clock() for clock in clocks]
             draft = drafter.draft(Plan(gamma, gamma), NO_NOISE) if gamma else None
-            drafted = [clock() for clock in clocks]
+            between = [clock() for clock in clocks]
             target.verify(draft, NO_NOISE)
-            ended = [clock() for clock in clocks]
-            times = min(map(sub, drafted, begun)), min(map(sub, ended, drafted))
+            after = [clock() for clock in clocks]
+            times = min(map(sub, between, before)), min(map(sub, after, between))
             size = draft.size if draft else 0
             least[size] = min(least.get(size, times), times, key=sum)
-        if perf_counter() - started > SECONDS:
+        if perf_counter() - start > SECONDS:
             break
     return least
 

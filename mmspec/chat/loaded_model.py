@@ -51,10 +51,10 @@ class FeatureCache:
 
     def pixels(self, picture: Picture) -> Float32:
         """The pixel values of `picture` that the tower is given."""
-        arrays = [self._each(picture).pixels(image) for image in picture.images]
+        arrays = [self._image_preprocessing(picture).pixels(image) for image in picture.images]
         return np.stack(arrays) if picture.frames else arrays[0]
 
-    def _each(self, picture: Picture) -> Preprocessing:
+    def _image_preprocessing(self, picture: Picture) -> Preprocessing:
         """The preprocessing of each image of a picture."""
         return self.preprocessing.for_clip(picture.clip_place.frames)
 
@@ -62,14 +62,14 @@ class FeatureCache:
         """The visual positions of `picture`; computes no features.  Raises ImageError."""
         vision = self.model.config.vision
         assert vision
-        size, place = self._each(picture).size(*picture.image.size), picture.clip_place
-        return vision.grid(*size, place.moment, place.step)
+        size = self._image_preprocessing(picture).size(*picture.image.size)
+        return vision.grid(*size, picture.clip_place.moment, picture.clip_place.step)
 
     def note(self, picture: Picture) -> str | None:
         """The note on a picture that a limit on tokens has made smaller."""
-        if not self._each(picture).is_reduced(*picture.image.size):
+        if not self._image_preprocessing(picture).is_reduced(*picture.image.size):
             return None
-        height, width = self._each(picture).size(*picture.image.size)
+        height, width = self._image_preprocessing(picture).size(*picture.image.size)
         unit = "tokens for two frames" if picture.frames else "tokens"
         return (
             f"{picture.name or 'an image'} is seen at {width} x {height} pixels, "
@@ -124,12 +124,12 @@ class LoadedModel:
         """The note on a question's clips of which not all frames are shown."""
         if self.tokenizer.image_tokens.clip != "images":
             return []
-        taken = sum(len(clip.frames) for clip in turn.clips)
+        total = sum(len(clip.frames) for clip in turn.clips)
         pictures = turn.with_frames(self.frames_as_images).pictures
-        shown = len(pictures) - len(turn.pictures) + len(turn.clips)
-        if shown == taken:
+        count = len(pictures) - len(turn.pictures) + len(turn.clips)
+        if count == total:
             return []
-        return [f"{shown} frames of {taken} are shown; `max_frames` names another number"]
+        return [f"{count} frames of {total} are shown; `max_frames` names another number"]
 
     def cache_bytes(self, positions: int) -> int:
         """Bytes of the keys and values of this many positions, and of recurrent layers' states."""
@@ -143,8 +143,8 @@ class LoadedModel:
             conversation = replace(conversation, turns=turns)
         chunks = render(conversation, self.template, self.tokenizer, most=most)
         size = self.model.config.text.vocab_size
-        content = (each for chunk in chunks for each in chunk.content)
-        largest = max((each for each in content if not isinstance(each, Picture)), default=0)
+        content = (entry for chunk in chunks for entry in chunk.content)
+        largest = max((entry for entry in content if not isinstance(entry, Picture)), default=0)
         if largest >= size:
             raise CheckpointError(
                 f"the tokenizer in {self.directory} writes token {largest}, and the model "
@@ -152,7 +152,7 @@ class LoadedModel:
             )
         return chunks
 
-    def translated(self, conversation: Conversation) -> Conversation:
+    def translate(self, conversation: Conversation) -> Conversation:
         """A conversation with its answers in this model's tokens."""
         turns = list[Turn]()
         for turn in conversation.turns:
@@ -176,9 +176,9 @@ class LoadedModel:
                     f"{size - 1}): the file was damaged, or comes from another model"
                 )
         text = self.tokenizer.decode(answer).removeprefix(" ")
-        saved = turn.answer_text.removeprefix(" ")
+        answer_text = turn.answer_text.removeprefix(" ")
         # An interrupted answer may end within a character, a whole one with a stop token.
-        if not (text.startswith(saved) or saved.startswith(text)):
+        if not (text.startswith(answer_text) or answer_text.startswith(text)):
             raise UsageError(
                 f"answer {number} was written in other tokens than {self.name}'s:"
                 " load the model that gave it first"
@@ -187,21 +187,21 @@ class LoadedModel:
     def room(self, length: int, least: int) -> int:
         """Positions left after `length`; raises ContextError if there are fewer than `least`."""
         positions = self.model.config.text.max_position_embeddings
-        left = positions - length
-        if left < least:
+        free = positions - length
+        if free < least:
             raise ContextError(
                 f"prompt and images take {length} positions and an answer needs {least}: "
                 f"{self.name} has {positions}; use fewer images, a shorter prompt or a "
                 "smaller `max_new_tokens`",
-                least - left,
+                least - free,
             )
-        return left
+        return free
 
     def views(self, caption: Callable[[Picture], Sequence[int]]) -> Views:
         """Converter of prompts to segments for this model; `caption` gives the ids of view C."""
         features = self.features
-        grid = features.grid if features else _blind
-        return Views(self.tokenizer.newline_id, features or _blind, grid, caption)
+        grid = features.grid if features else _refuse_picture
+        return Views(self.tokenizer.newline_id, features or _refuse_picture, grid, caption)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,15 +219,15 @@ class LoadedHead:
         return self.head.config.kind
 
 
-def untied_note(loaded: LoadedModel) -> str | None:
+def untied_note(model: LoadedModel) -> str | None:
     """The note on a model whose output matrix is tied by config.json, but not in the files."""
-    stated = read_config(loaded.directory).text.tie_word_embeddings
-    if loaded.model.config.text.tie_word_embeddings or not stated:
+    is_tied_in_config = read_config(model.directory).text.tie_word_embeddings
+    if model.model.config.text.tie_word_embeddings or not is_tied_in_config:
         return None
-    return f"{loaded.name}: its own output matrix is used, though config.json ties it"
+    return f"{model.name}: its own output matrix is used, though config.json ties it"
 
 
-def _blind(picture: Picture) -> Never:
+def _refuse_picture(picture: Picture) -> Never:
     raise ValueError(f"a text-only model was shown {picture.name}")
 
 
@@ -248,19 +248,19 @@ def load_model(
     max_image_tokens: positions of an image at most; None takes the family's own limit.
     sharing: another model's features, used here too if this model would compute the same ones.
     """
-    doing = f"loading {name}"
-    progress(doing)
+    activity = f"loading {name}"
+    progress(activity)
     model = backend.load(
         directory,
         device=device,
         dtype=dtype,
         quantize=quantize,
-        progress=lambda bar: progress(f"{doing} {bar}"),
+        progress=lambda bar: progress(f"{activity} {bar}"),
     )
     features = None
     if model.config.vision:
         preprocessing = model.config.vision.preprocessing(directory).limited(max_image_tokens)
-        shared = sharing and sharing.serves(model, preprocessing)
-        features = sharing if shared else FeatureCache(model, preprocessing)
+        is_shared = sharing and sharing.serves(model, preprocessing)
+        features = sharing if is_shared else FeatureCache(model, preprocessing)
     tokenizer = Tokenizer.read(directory, model.config.family.image_tokens)
     return LoadedModel(name, directory, model, tokenizer, load_template(directory), features)

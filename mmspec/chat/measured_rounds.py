@@ -64,14 +64,14 @@ class MeasuredRounds:
 
     def observe(self, round_: Round) -> None:
         """Complete the round, and let the draft length observe it."""
-        start, drafted, verified = self._times
+        start, draft_end, verify_end = self._times
         cost = self._clock() - start
         if self._work:  # threads count several times
             cost = min(cost, self._work() - self._work_start)
         self.round = replace(
             round_,
-            draft_seconds=drafted - start,
-            verify_seconds=verified - drafted,
+            draft_seconds=draft_end - start,
+            verify_seconds=verify_end - draft_end,
             cost_seconds=cost,
             likelihoods=self._likelihoods,
         )

@@ -35,8 +35,8 @@ class Memory:
         Raises CheckpointError if the file holds anything else.
         """
         self._size, self._file = size, file
-        self._unsaved = array("i")
-        self.text = KnownText(TextIndex.of(self._stored()), EARLIER)
+        self._new_ids = array("i")
+        self.text = KnownText(TextIndex.of(self._read_ids()), EARLIER)
 
     def add(self, tokens: Sequence[int]) -> None:
         """Append a turn; no place is found across its ends."""
@@ -44,22 +44,22 @@ class Memory:
         index.rewind(index.length)  # after an interrupt
         index.extend([*tokens, NO_TOKEN])
         if self._file:
-            self._unsaved.extend([*tokens, NO_TOKEN])
+            self._new_ids.extend([*tokens, NO_TOKEN])
         if index.length > 2 * MOST_TOKENS:
             self.text.index = TextIndex.of(_latest(np.array(index.tokens, np.int32)))
 
     def save(self) -> None:
         """Add the new turns to those in the file.  Raises WriteError, and CheckpointError."""
-        if self._file and self._unsaved:
-            ids = _latest(np.append(self._stored(), np.array(self._unsaved, np.int32)))
+        if self._file and self._new_ids:
+            ids = _latest(np.append(self._read_ids(), np.array(self._new_ids, np.int32)))
             make_directory(self._file.parent)
             with write_errors(self._file.parent):
                 self._file.parent.chmod(0o700)
             with replace_file(self._file, private=True) as partial:
                 partial.write_bytes(HEADER + ids.astype(IDS).tobytes())
-            self._unsaved = array("i")
+            self._new_ids = array("i")
 
-    def _stored(self) -> Ids:
+    def _read_ids(self) -> Ids:
         """The ids in the file; none without a file."""
         file = self._file
         if file is None or not file.exists():
@@ -67,9 +67,9 @@ class Memory:
         with read_errors(file, CheckpointError):
             size = require_file(file)
             content = file.read_bytes() if size <= len(HEADER) + IDS.itemsize * MOST_TOKENS else b""
-        header, rest = content[: len(HEADER)], content[len(HEADER) :]
-        ids = np.frombuffer(rest[: len(rest) // IDS.itemsize * IDS.itemsize], IDS)
-        is_whole = header == HEADER and ids.nbytes == len(rest)
+        header, body = content[: len(HEADER)], content[len(HEADER) :]
+        ids = np.frombuffer(body[: len(body) // IDS.itemsize * IDS.itemsize], IDS)
+        is_whole = header == HEADER and ids.nbytes == len(body)
         if not (is_whole and np.all((ids >= NO_TOKEN) & (ids < self._size))):
             raise CheckpointError(f"{file} holds no memory of this tokenizer: delete it")
         return ids.astype(np.int32)

@@ -87,12 +87,13 @@ class Models:
         """
         if self.target.model.device == "cpu":
             return process_time()
-        return perf_counter() - sum(each.model.setup_seconds for each in self._models)
+        return perf_counter() - sum(model.model.setup_seconds for model in self._models)
 
     @property
     def recurrent(self) -> str | None:
         """Name of the target or draft model with recurrent layers, which follow chains alone."""
-        return next((each.name for each in self._models if each.model.config.text.delta_net), None)
+        names = (model.name for model in self._models if model.model.config.text.delta_net)
+        return next(names, None)
 
     @property
     def _models(self) -> list[LoadedModel]:
@@ -151,7 +152,7 @@ class Models:
         if drafting == LOOKUP:
             return Tree().within(LOOKUP_NODES, 1)
         calibration = self.calibration(self.exact_rows(options.exact))
-        costs = partial(self._calibrated, calibration, drafting, 0)
+        costs = partial(self._calibrated_costs, calibration, drafting, 0)
         trees = {nodes: seconds for nodes in TREE_NODES if (seconds := costs(nodes))}
         return Tree() if trees and a_tree_pays(costs(), trees) else None
 
@@ -188,7 +189,7 @@ class Models:
             return FixedDraftLength(options.gamma)
         tree = self.tree_of(options, drafting)
         calibration = self.calibration(self.exact_rows(options.exact))
-        costs = partial(self._calibrated, calibration, drafting)
+        costs = partial(self._calibrated_costs, calibration, drafting)
         if drafting == LOOKUP:
             rows = calibration.row_costs if calibration.target else None
             return AdaptiveDraftLength(rows, nodes=LOOKUP_NODES)
@@ -197,11 +198,10 @@ class Models:
             return AdaptiveDraftLength(costs if costs(0) else None, cuts=cuts)
         if tree.branching or not costs(0):
             return AdaptiveDraftLength()
-        measured = [nodes for nodes in TREE_NODES if costs(0, nodes=nodes)]
-        sizes = [nodes for nodes in measured if nodes <= tree.nodes]
+        sizes = [nodes for nodes in TREE_NODES if nodes <= tree.nodes and costs(0, nodes=nodes)]
         return AdaptiveDraftLength(costs, {nodes: partial(costs, nodes=nodes) for nodes in sizes})
 
-    def _calibrated(
+    def _calibrated_costs(
         self, calibration: Calibration, drafting: Drafting, context: int, nodes: int | None = None
     ) -> dict[int, float]:
         """Calibrated seconds of a round by draft length.  nodes: a tree's; None for a chain."""
@@ -216,8 +216,8 @@ class Models:
     def forget(self) -> None:
         """Drop vision features and captions, so that the next chat computes them again."""
         self._captions.clear()
-        for loaded in self._models:
-            if loaded.features:
-                loaded.features.forget()
+        for model in self._models:
+            if model.features:
+                model.features.forget()
         if isinstance(self.captioner, ModelCaptioner | FileCaptioner):
             self.captioner.forget()

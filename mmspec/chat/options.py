@@ -82,8 +82,8 @@ class Options:
         self._check_kinds()
         if self.drafting == "auto":
             object.__setattr__(self, "drafting", None)
-        lettered = self.drafting not in (None, *UNLETTERED) and not self.names_head
-        views = read_letters(self.model_drafting) if lettered else []
+        has_letters = self.drafting not in (None, *UNLETTERED) and not self.names_head
+        views = read_letters(self.model_drafting) if has_letters else []
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
         if self.exact not in MODES:
@@ -132,8 +132,8 @@ class Options:
         if views:
             normalised(self.weights, views)
         if self.adaptive and views < 2 and self.drafting not in (None, PLAIN.spec):
-            allowed = "give `drafting` two or more letters, such as MTC"
-            raise UsageError(f"`adaptive` has nothing to weigh in {self.drafting!r}: {allowed}")
+            remedy = "give `drafting` two or more letters, such as MTC"
+            raise UsageError(f"`adaptive` has nothing to weigh in {self.drafting!r}: {remedy}")
 
     @property
     def model_drafting(self) -> str:
@@ -145,21 +145,21 @@ class Options:
         """True if `drafting` is a word, not letters: a head's kind, perhaps of an object."""
         return not set(self.model_drafting.upper()) <= LETTERS.keys()
 
-    def require_known(self) -> None:
+    def require_drafting(self) -> None:
         """Raise UsageError for a drafting that is neither letters nor an installed head's kind."""
         if self.drafting not in (None, *UNLETTERED) and not is_kind(self.model_drafting):
             read_letters(self.model_drafting)
 
     def require_draft(self, default: str) -> None:
         """Raise UsageError for an option that needs a draft.  default: the drafting without one."""
-        self.require_known()
+        self.require_drafting()
         if self.drafting:
-            needing = "" if self.drafting in UNLETTERED else f"`drafting={self.drafting}`"
+            option = "" if self.drafting in UNLETTERED else f"`drafting={self.drafting}`"
         else:
-            named = isinstance(self.tree, Tree) and default == PLAIN.spec and self.tree
-            needing = f"`tree={named.spec}`" if named else "`adaptive`" * bool(self.adaptive)
-        if needing:
-            raise UsageError(f"{needing} needs a draft: name one with `draft`")
+            tree = isinstance(self.tree, Tree) and default == PLAIN.spec and self.tree
+            option = f"`tree={tree.spec}`" if tree else "`adaptive`" * bool(self.adaptive)
+        if option:
+            raise UsageError(f"{option} needs a draft: name one with `draft`")
 
 
 def require_options(options: object) -> None:
@@ -167,9 +167,9 @@ def require_options(options: object) -> None:
     _require("options", options, Options, "an Options, such as Options(gamma=4)")
 
 
-def _require(name: str, value: object, kind: type | UnionType, allowed: str) -> None:
+def _require(name: str, value: object, kind: type | UnionType, remedy: str) -> None:
     if not isinstance(value, kind):
-        raise UsageError(f"`{name}={value!r}`: give {allowed}")
+        raise UsageError(f"`{name}={value!r}`: give {remedy}")
 
 
 def _at_least(name: str, value: object, least: int) -> None:

@@ -41,36 +41,36 @@ class PluginDrafter:
         """tree: the shape with which it was opened.  module: one of the other package's."""
         self._drafter = drafter
         self._most = tree.nodes if tree else MOST_NODES
-        self._blamed = blaming(name, module)
-        self._columns = self._blamed(lambda: drafter.length)()
+        self._blame = blaming(name, module)
+        self._columns = self._blame(lambda: drafter.length)()
         """Columns that the calls so far have made."""
 
     @property
     def length(self) -> int:
         """Number of columns in the sequence; raises DraftError if the drafter counts others."""
-        length = self._blamed(lambda: self._drafter.length)()
+        length = self._blame(lambda: self._drafter.length)()
         if length != self._columns:
             raise DraftError(f"its length is {length!r} after {self._columns} columns: count all")
         return self._columns
 
     def extend(self, segments: Sequence[Segment]) -> None:
         """Append one segment per view."""
-        self._blamed(self._drafter.extend)(segments)
+        self._blame(self._drafter.extend)(segments)
         self._columns += max(map(len, segments))
 
     def rewind(self, length: int) -> None:
         """Forget all columns from `length` on."""
-        self._blamed(self._drafter.rewind)(length)
+        self._blame(self._drafter.rewind)(length)
         self._columns = length
 
     def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:
         """Append `tokens`."""
-        self._blamed(self._drafter.commit)(path, tokens, verdict)
+        self._blame(self._drafter.commit)(path, tokens, verdict)
         self._columns += len(tokens)
 
     def draft(self, plan: Plan, noise: Noise) -> Draft | None:
         """The draft; raises DraftError for anything else, and for more than the plan allows."""
-        draft = self._blamed(self._drafter.draft)(plan, noise)
+        draft = self._blame(self._drafter.draft)(plan, noise)
         if draft is None:
             return None
         if not isinstance(draft, HostDraft | DeviceDraft):
@@ -103,12 +103,13 @@ def draft_errors(spec: str) -> Iterator[None]:
         raise DraftError(f"{drafter}: {error}").with_traceback(error.__traceback__) from error
 
 
-def plugin_head(head: Head, name: str, allowed: str, module: str = "") -> Head:
+def plugin_head(head: Head, name: str, remedy: str, module: str = "") -> Head:
     """A head of another package; UsageError for other objects.  One of mmspec's own stays itself.
 
-    allowed: said in errors.  module: one of the package's; that of the head's class by default.
+    remedy: what to give, in errors.  module: one of the package's; that of the head's class by
+    default.
     """
-    require_members(head, Head, name, allowed)
+    require_members(head, Head, name, remedy)
     module = module or type(head).__module__
     if is_of_mmspec(module):
         return head
@@ -127,9 +128,9 @@ def plugin_head(head: Head, name: str, allowed: str, module: str = "") -> Head:
     return PluginHead(head, config, module)
 
 
-def require_members(made: object, protocol: type, name: str, allowed: str) -> None:
+def require_members(value: object, protocol: type, name: str, remedy: str) -> None:
     """Raise UsageError for an object that lacks a member of a protocol."""
     members = {member for member in vars(protocol) if not member.startswith("_")}
-    if lacking := ", ".join(sorted(members - {*dir(made)})):
-        got = type(made).__name__
-        raise UsageError(f"{name} is a {got} without {lacking}: give {allowed}")
+    if lacking := ", ".join(sorted(members - {*dir(value)})):
+        got = type(value).__name__
+        raise UsageError(f"{name} is a {got} without {lacking}: give {remedy}")

@@ -10,7 +10,7 @@ from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
 from mmspec.decoding.contract import Backend, Head, Model
 from mmspec.drafters.views import LETTERS
-from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, DRAFTERS, loading, registered
+from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, DRAFTERS, loading, plugins_of
 from mmspec.ground.errors import BackendError, choice
 
 DEVICES = {"mlx": ("cpu", "gpu"), "torch": ("cpu", "cuda", "mps")}
@@ -22,9 +22,9 @@ This machine may lack some of them.
 
 def installed_backends() -> list[str]:
     """The backends whose framework is installed: MLX first on a Mac, PyTorch elsewhere."""
-    preferred = "mlx" if sys.platform == "darwin" else "torch"
-    names = [name for name in registered(BACKENDS) if _has_framework(name)]
-    return sorted(names, key=lambda name: (name != preferred, name))
+    first = "mlx" if sys.platform == "darwin" else "torch"
+    names = [name for name in plugins_of(BACKENDS) if _has_framework(name)]
+    return sorted(names, key=lambda name: (name != first, name))
 
 
 def _has_framework(name: str) -> bool:
@@ -40,7 +40,7 @@ def require_device(backend: str, device: str) -> None:
 
 def load_backend(name: str) -> Backend:
     """Load a backend, for 'auto' the preferred one.  Raises UsageError or BackendError."""
-    name, plugins = preferred(name), registered(BACKENDS)
+    name, plugins = choose_backend(name), plugins_of(BACKENDS)
     if not _has_framework(name):
         raise BackendError(
             f'backend {name} is not installed: run pip install "mmspec[{name}]", or use another'
@@ -50,12 +50,12 @@ def load_backend(name: str) -> Backend:
     return backend
 
 
-def preferred(name: str) -> str:
+def choose_backend(name: str) -> str:
     """The backend `name`, or the preferred installed one for 'auto'; loads no framework.
 
     Raises UsageError for an unknown name, BackendError if none is installed.
     """
-    backends = registered(BACKENDS)
+    backends = plugins_of(BACKENDS)
     if name not in ("auto", *backends):
         raise choice("backend", name, ["auto", *sorted(backends)])
     names = installed_backends() if name == "auto" else [name]
@@ -73,7 +73,7 @@ def load_captioner(kind: str, directory: Path) -> Captioner:
     Raises UsageError for a kind that no installed package has a captioner for, BackendError for one
     that needs a package which is not installed.
     """
-    plugins = registered(CAPTIONERS)
+    plugins = plugins_of(CAPTIONERS)
     if kind not in plugins:
         raise choice("captioner type", kind, ["llava", *sorted(plugins)])
     with loading(plugins[kind]):
@@ -85,13 +85,13 @@ def is_kind(name: str) -> bool:
     """True if `name` is a kind of head, of this project or of another package."""
     if set(name.upper()) <= LETTERS.keys():
         return False
-    return name in KINDS or name in registered(DRAFTERS)
+    return name in KINDS or name in plugins_of(DRAFTERS)
 
 
 def head_kind(directory: Path) -> str | None:
     """The kind of the head in a checkpoint directory; None if it holds a whole model."""
     kind = model_type(directory)
-    if kind in registered(DRAFTERS):
+    if kind in plugins_of(DRAFTERS):
         return kind
     return read_head_config(directory).kind if is_head(directory) else None
 
@@ -102,7 +102,7 @@ def load_head(backend: Backend, kind: str, directory: Path, model: Model) -> Hea
     Another package loads it if the kind is one of that package's. Raises CheckpointError,
     UsageError or BackendError for a head that cannot be loaded.
     """
-    point = registered(DRAFTERS).get(kind)
+    point = plugins_of(DRAFTERS).get(kind)
     if point is None:
         return backend.load_head(directory, model)
     with loading(point):

@@ -37,19 +37,19 @@ class Track:
     chunks: list[Chunk] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
-    def matching(self, wanted: Sequence[Chunk]) -> int:
-        """Number of leading chunks of `wanted` that the sequence already holds."""
-        return common_prefix(self.chunks, wanted)
+    def prefix_length(self, prompt: Sequence[Chunk]) -> int:
+        """Number of leading chunks of `prompt` that the sequence already holds."""
+        return common_prefix(self.chunks, prompt)
 
-    def rewind(self, wanted: Sequence[Chunk], beyond: int = 0) -> Sequence[Chunk]:
-        """Rewind to the leading chunks that equal those of `wanted`; returns the others.
+    def rewind(self, prompt: Sequence[Chunk], beyond: int = 0) -> Sequence[Chunk]:
+        """Rewind to the leading chunks that equal those of `prompt`; returns the others.
 
         beyond: number of tokens of the next chunk that are left in the sequence too.
         """
-        shared = self.matching(wanted)
-        del self.chunks[shared:], self.ends[shared:]
+        count = self.prefix_length(prompt)
+        del self.chunks[count:], self.ends[count:]
         self.sequence.rewind((self.ends[-1] if self.ends else 0) + beyond)
-        return wanted[shared:]
+        return prompt[count:]
 
     def add(self, chunk: Chunk, end: int) -> None:
         """Record a chunk that is now wholly in the sequence, whose length is `end`."""
@@ -106,22 +106,22 @@ class Session:
         self._track = Track(target)
         self._drafter: OpenDrafter | None = None
 
-    def cached(self, chunks: Sequence[Chunk]) -> int:
+    def cached_tokens(self, chunks: Sequence[Chunk]) -> int:
         """Number of tokens of `chunks` whose keys are in the target's cache."""
-        held, _ = self._split(chunks)
-        return max(self._views.length(held, self._view) - 1, 0)
+        prefix, _ = self._split(chunks)
+        return max(self._views.length(prefix, self._view) - 1, 0)
 
-    def _split(self, wanted: Sequence[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
-        """What the target holds of `wanted`, and the rest; a chunk held in part is in both."""
-        shared = self._track.matching(wanted)
-        held, rest = list(wanted[:shared]), list(wanted[shared:])
-        if rest and shared < len(self._track.chunks) and not self._whole_chunks:
-            common, rest[0] = rest[0].split(self._track.chunks[shared])
-            held.append(common)
-        return held, rest
+    def _split(self, prompt: Sequence[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
+        """What the target holds of `prompt`, and the rest; a chunk held in part is in both."""
+        count = self._track.prefix_length(prompt)
+        prefix, suffix = list(prompt[:count]), list(prompt[count:])
+        if suffix and count < len(self._track.chunks) and not self._whole_chunks:
+            common, suffix[0] = suffix[0].split(self._track.chunks[count])
+            prefix.append(common)
+        return prefix, suffix
 
     @property
-    def held(self) -> int:
+    def held_tokens(self) -> int:
         """Number of tokens in the target's sequence, up to the last whole chunk."""
         return self._track.ends[-1] if self._track.ends else 0
 
@@ -130,9 +130,9 @@ class Session:
         """The images in the target's sequence."""
         return set(pictures(self._track.chunks))
 
-    def fresh(self, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
+    def new_chunks(self, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
         """The chunks whose keys are not all in the target's cache."""
-        return chunks[self._track.matching(chunks) :]
+        return chunks[self._track.prefix_length(chunks) :]
 
     def restart(self) -> None:
         """Empty the target's sequence, so that the next prompt is fed from its start."""
@@ -143,27 +143,27 @@ class Session:
     ) -> Iterator[Prefilled]:
         """Append `chunks` to the target, then to the drafter, and yield the progress."""
         self._drafter = drafter
-        held, rest = self._split(chunks)
-        shared = self._track.matching(chunks)
-        fresh = self._track.rewind(chunks, self._views.length(held[shared:], self._view))
-        ends = [*accumulate(self._views.length([chunk], self._view) for chunk in rest)]
-        total, done, start = max(ends, default=0), 0, self.target.length
-        pending = deque(zip(fresh, ends, strict=True))
-        for run in rest if self._whole_chunks else [joined(rest)]:
+        prefix, suffix = self._split(chunks)
+        whole = self._track.prefix_length(chunks)
+        remainder = self._track.rewind(chunks, self._views.length(prefix[whole:], self._view))
+        ends = [*accumulate(self._views.length([chunk], self._view) for chunk in suffix)]
+        total, count, start = max(ends, default=0), 0, self.target.length
+        queue = deque(zip(remainder, ends, strict=True))
+        for run in suffix if self._whole_chunks else [joined(suffix)]:
             for piece in self._views.pieces(run, self._view, PREFILL_TOKENS):
                 self.target.extend(piece)
-                done += len(piece)
-                self._add_until(start, done, pending)
-                yield Prefilled(done, total)
-            self._add_until(start, done, pending)
+                count += len(piece)
+                self._add_until(start, count, queue)
+                yield Prefilled(count, total)
+            self._add_until(start, count, queue)
         if drafter:
             drafter.prefill(chunks)
-            yield Prefilled(done, total)
+            yield Prefilled(count, total)
 
-    def _add_until(self, start: int, done: int, pending: deque[tuple[Chunk, int]]) -> None:
-        """Record those chunks that end within the first `done` positions from `start` on."""
-        while pending and pending[0][1] <= done:
-            chunk, end = pending.popleft()
+    def _add_until(self, start: int, count: int, queue: deque[tuple[Chunk, int]]) -> None:
+        """Record those chunks that end within the first `count` positions from `start` on."""
+        while queue and queue[0][1] <= count:
+            chunk, end = queue.popleft()
             self._track.add(chunk, start + end)
 
     def decode(
@@ -175,28 +175,26 @@ class Session:
         seed: int,
         likeliest: int | None = None,
         work: Callable[[], float] | None = None,
-        constrained: Verifier | None = None,
+        verifier: Verifier | None = None,
     ) -> Iterator[Round]:
         """Decode the answer; the caches stay valid if the caller stops early.
 
         work: function that returns the seconds that count as costs of rounds.
-        constrained: the target within the constraint of this answer.
+        verifier: the target within the constraint of this answer.
         """
-        target = constrained or self.target
-        opened = self._drafter
-        measured = MeasuredRounds(target, draft_length, likeliest, work=work)
-        drafter = opened.drafter if opened else None
+        target = verifier or self.target
+        open_drafter = self._drafter
+        rounds = MeasuredRounds(target, draft_length, likeliest, work=work)
+        drafter = open_drafter.drafter if open_drafter else None
         starts = self.target.length, drafter.length if drafter else 0
         token_ids: list[int] = []
         try:
-            for _ in decode(
-                measured, drafter, measured, max_tokens=max_tokens, stop=stop, seed=seed
-            ):
-                token_ids += measured.round.tokens
-                yield measured.round
+            for _ in decode(rounds, drafter, rounds, max_tokens=max_tokens, stop=stop, seed=seed):
+                token_ids += rounds.round.tokens
+                yield rounds.round
         finally:
             ids = tuple(takewhile(lambda token: token not in stop, token_ids))
             answer = Chunk("answer", ids)
             self._track.add(answer, starts[0] + len(ids))
-            if opened:
-                opened.track.add(answer, starts[1] + len(ids))
+            if open_drafter:
+                open_drafter.track.add(answer, starts[1] + len(ids))

@@ -9,7 +9,7 @@ from mmspec.chat.plugins import installed_backends, load_backend
 from mmspec.checkpoints.cards import Card, load_cards, present
 from mmspec.checkpoints.recommendation import advice, memory_bytes
 from mmspec.diagnostics.provenance import environment
-from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, registered
+from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, plugins_of
 from mmspec.ground.errors import MmspecError
 
 OPTIONAL = {
@@ -39,7 +39,7 @@ def examine() -> dict[str, Any]:
     `models` with their directories by backend; `exact`, a line for each model measured here; what
     is `missing`; and `exit_code`, 1 if something needed is missing.
     """
-    names = [*registered(BACKENDS)]
+    names = [*plugins_of(BACKENDS)]
     backends = {name: _described(name) for name in installed_backends()}
     models = [_model(card, names) for card in load_cards().values()]
     missing = list(_missing(backends, names, models))
@@ -47,7 +47,7 @@ def examine() -> dict[str, Any]:
         "memory_bytes": memory_bytes(),
         "advice": advice((installed_backends() or ["torch"])[0]),
         "backends": backends,
-        "captioners": sorted(registered(CAPTIONERS)),
+        "captioners": sorted(plugins_of(CAPTIONERS)),
         "models": models,
         "exact": finding_lines(backends),
         "missing": [part._asdict() for part in missing],

@@ -15,7 +15,7 @@ GROUPS = (BACKENDS, CAPTIONERS, DRAFTERS, MODEL_FAMILIES)
 """Entry-point groups for plug-ins; see docs/extending.md."""
 
 
-def registered(group: str) -> dict[str, EntryPoint]:
+def plugins_of(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group by name."""
     return {point.name: point for point in entry_points(group=group)}
 
@@ -65,7 +65,7 @@ def blaming_installed() -> Iterator[None]:
     except MmspecError:
         raise
     except Exception as error:
-        for point in (point for group in GROUPS for point in registered(group).values()):
+        for point in (point for group in GROUPS for point in plugins_of(group).values()):
             if not is_of_mmspec(point.module) and (place := _place(error, point.module)):
                 raise _failure(error, f"{point.name} ({point.group})", place) from error
         raise

@@ -12,14 +12,14 @@ import pytest
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.plugins import installed_backends
 from mmspec.exactness import probe
-from mmspec.ground.entry_points import BACKENDS, registered
+from mmspec.ground.entry_points import BACKENDS, plugins_of
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 from support.factory_qwen import ALL_MAKERS, DRAFT_MAKERS, QWENS
 
 pytest.register_assert_rewrite("support.conformance_cases", "support.exactness_cases")
 
-DECLARED = sorted(registered(BACKENDS))
+DECLARED = sorted(plugins_of(BACKENDS))
 ALLOWED = {name for name in os.environ.get("MMSPEC_ALLOW_MISSING", "").split(",") if name}
 
 

@@ -8,7 +8,7 @@ import pytest
 from test_conformance_sampling import SAMPLINGS
 
 from mmspec.decoding.sampling import GREEDY, Sampling
-from mmspec.ground.entry_points import BACKENDS, registered
+from mmspec.ground.entry_points import BACKENDS, plugins_of
 from support.conformance_cases import PICTURES, TREES, check_like_cold, in_turn, logits, small
 from support.stand_ins import Fault
 
@@ -118,7 +118,7 @@ def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
 BROKEN = [(FORWARDS, None, 5, 0), (FORWARDS, STATIC, 11, 0), (FORWARDS, DYNAMIC, 11, 1)]
 BROKEN += [(GATHERS, STATIC, 1, 0), (GATHERS, DYNAMIC, 1, 0)]
 TURNS = [(name, *case, after) for name, (after, case) in in_turn(product((False, True), BROKEN))]
-EVERY = product(registered(BACKENDS), [FORWARDS], (None, STATIC, DYNAMIC), [1], (0, 1), (0, 1))
+EVERY = product(plugins_of(BACKENDS), [FORWARDS], (None, STATIC, DYNAMIC), [1], (0, 1), (0, 1))
 
 
 @pytest.mark.parametrize(

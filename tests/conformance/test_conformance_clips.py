@@ -11,7 +11,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
-from mmspec.ground.entry_points import BACKENDS, registered
+from mmspec.ground.entry_points import BACKENDS, plugins_of
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, picture_from
 from support.conformance_cases import check_replies, in_turn, prompt_of, replies
@@ -75,7 +75,7 @@ def assert_generates(chat, answer, oracle, question):
 
 
 TURNS = [(backend, *case) for backend, case in in_turn(product(DRAFTINGS, ALL_MAKERS))]
-OTHERS = sorted({*product(registered(BACKENDS), DRAFTINGS, ALL_MAKERS)} - {*TURNS})
+OTHERS = sorted({*product(plugins_of(BACKENDS), DRAFTINGS, ALL_MAKERS)} - {*TURNS})
 
 
 @pytest.mark.parametrize(

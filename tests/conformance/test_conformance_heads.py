@@ -17,7 +17,7 @@ from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import LOOKUP
-from mmspec.ground.entry_points import BACKENDS, registered
+from mmspec.ground.entry_points import BACKENDS, plugins_of
 from mmspec.ground.errors import CheckpointError, UsageError
 from support import factory
 from support.conformance_cases import (
@@ -100,10 +100,10 @@ def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
 TURNS = in_turn(HEADS)
 BESIDE = [
     *((*each, 3) for each in TURNS),
-    *((*each, "auto") for each in product(registered(BACKENDS), HEADS) if each not in TURNS),
+    *((*each, "auto") for each in product(plugins_of(BACKENDS), HEADS) if each not in TURNS),
     *(
         pytest.param(*each, 3, marks=pytest.mark.slow)
-        for each in product(registered(BACKENDS), HEADS)
+        for each in product(plugins_of(BACKENDS), HEADS)
         if each not in TURNS
     ),
 ]

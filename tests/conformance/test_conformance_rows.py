@@ -15,7 +15,7 @@ from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
-from mmspec.ground.entry_points import BACKENDS, registered
+from mmspec.ground.entry_points import BACKENDS, plugins_of
 from mmspec.ground.threads import VARIABLES
 from support import factory
 from support import sequence_helpers as helpers
@@ -141,7 +141,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_every_backend_of_the_project_is_declared_where_it_is_installed():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(project["entry-points"][BACKENDS]) == {"mlx", "torch"} <= set(registered(BACKENDS))
+    assert set(project["entry-points"][BACKENDS]) == {"mlx", "torch"} <= set(plugins_of(BACKENDS))
 
 
 def test_a_backend_describes_itself_and_counts_an_answers_peak_memory(backend, engine):

@@ -60,7 +60,7 @@ def test_captions_come_from_a_file_by_path_or_by_name(engine, tmp_path):
     assert [captioner.caption(image) for image in named] == ["A red square.", "Two discs."]
     with pytest.raises(UsageError, match=r"captions\.jsonl has no caption of photos/b\.png"):
         captioner.caption(replace(A, name="photos/b.png"))
-    other = replace(captioner, other=engine.captioner)
+    other = replace(captioner, fallback=engine.captioner)
     assert other.caption(replace(A, name="photos/b.png")).startswith("a red square")
     (tmp_path / "photos").mkdir()
     A.image.save(tmp_path / "photos" / "a.png")

@@ -87,8 +87,8 @@ def test_the_next_turn_feeds_only_what_is_new(word):
     side = opened.draft
     fed = opened.target.fed, side.drafter.fed if side else 0
     chunks = SEEN, said(tokens), MORE
-    assert opened.cached(chunks) == 20 + 6 - 1
-    assert opened.fresh(chunks) == (MORE,)
+    assert opened.cached_tokens(chunks) == 20 + 6 - 1
+    assert opened.new_chunks(chunks) == (MORE,)
     prefill(opened, *chunks)
     assert opened.target.fed - fed[0] == 3
     assert side is None or side.drafter.fed - fed[1] == 3
@@ -141,7 +141,7 @@ def test_where_bits_depend_on_how_a_prompt_is_cut_chunks_are_fed_whole():
     opened = Session(ScriptedTarget(), VIEWS, M, whole_chunks=True)
     prefill(opened, SEEN, MORE)
     fed = opened.target.fed
-    assert opened.cached((SEEN, Chunk("prompt", (4, 4, 5)))) == 20 - 1
+    assert opened.cached_tokens((SEEN, Chunk("prompt", (4, 4, 5)))) == 20 - 1
     prefill(opened, SEEN, Chunk("prompt", (4, 4, 5)))
     assert opened.target.fed == fed + 3
 
@@ -153,7 +153,7 @@ def test_a_long_conversation_is_fed_in_few_pieces(monkeypatch):
     monkeypatch.setattr(opened.target, "extend", lambda it: (extended.append(len(it)), extend(it)))
     prefill(opened, *turns, SEEN)
     assert extended == [512, 512, 478, 16, 2]
-    assert opened.cached(turns) == 1500 - 1
+    assert opened.cached_tokens(turns) == 1500 - 1
     assert prefill(opened, *turns[:-2], OTHER)[-1].total == 20
 
 
@@ -164,8 +164,8 @@ def test_a_stop_token_is_not_held_as_part_of_the_answer():
         tokens = answer(opened, 12, stop={token})
         assert tokens == whole[: whole.index(token) + 1]
         chunks = SEEN, said(tokens[:-1]), MORE
-        assert opened.cached(chunks) == max(20 + whole.index(token) - 1, 0), at
-        assert opened.fresh(chunks) == (MORE,)
+        assert opened.cached_tokens(chunks) == max(20 + whole.index(token) - 1, 0), at
+        assert opened.new_chunks(chunks) == (MORE,)
         prefill(opened, *chunks)
         assert held(opened) == held(cold(*chunks))
 

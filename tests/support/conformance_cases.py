@@ -14,7 +14,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.models import Models
 from mmspec.chat.options import Options
 from mmspec.decoding.tree import Tree
-from mmspec.ground.entry_points import BACKENDS, registered
+from mmspec.ground.entry_points import BACKENDS, plugins_of
 from mmspec.prompt.chunks import Chunk, render
 from mmspec.prompt.conversation import Conversation, Turn
 from mmspec.prompt.images import Picture, picture_from
@@ -130,7 +130,7 @@ def in_turn(values: Iterable[Any], *, others: bool = False) -> list[Any]:
 
     others: on the other backends too, in slow tests.
     """
-    names, values = sorted(registered(BACKENDS)), list(values)
+    names, values = sorted(plugins_of(BACKENDS)), list(values)
     chosen = [(names[number % len(names)], value) for number, value in enumerate(values)]
     rest = [pair for pair in product(names, values) if others and pair not in chosen]
     return chosen + [pytest.param(*pair, marks=pytest.mark.slow) for pair in rest]

@@ -192,13 +192,13 @@ class Dialogue:
         engine = load_or_pull(loading, self.screen, ask=self.interactive)
         chat = engine.chat(self.chat.options)
         chat.speculate = self.chat.speculate
-        chat.resume(engine.target.translated(self.chat.conversation))
+        chat.resume(engine.target.translate(self.chat.conversation))
         self.chat.close()
         self.chat = chat
         if self.store:
             remember(engine, self.screen)
         self._undo_stack = [
-            replace(earlier, conversation=engine.target.translated(earlier.conversation))
+            replace(earlier, conversation=engine.target.translate(earlier.conversation))
             for earlier in self._undo_stack
         ]
         self._decodes_plainly = False
