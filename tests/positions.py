@@ -29,7 +29,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 import mmspec
 import mmspec_world
 from mmspec.checkpoints.config import read_config
-from mmspec.families.decoder import described_axes
+from mmspec.families.decoder import describe_axes
 from support.factory_layouts import byte_level
 from support.factory_qwen import IMAGE_ID, SPECIAL_TOKENS, STOP_ID, tiny_qwen
 from support.mtp_drafter import MtpDrafter
@@ -174,7 +174,7 @@ def train_dspark(path, kind):
     places = ["--target", path, "--rotary", kind, "--answers-dir", data, "--out", head]
     subprocess.run([sys.executable, *DISTILL.split(), *places], check=True)
     config = json.loads((head / "config.json").read_text())
-    turns = described_axes(read_config(path).text.rotary_axes)
+    turns = describe_axes(read_config(path).text.rotary_axes)
     for run in KINDS:
         copy = path.parent / f"{kind}-{run}"
         shutil.copytree(head, copy)

@@ -90,7 +90,7 @@ class Grammars:
         trial = matcher.deep_copy()
         trial.consume_tokens(trial.compute_ff_tokens())  # without a choice: a text may have no end
         try:
-            GrammarConstraint(trial, self._size).allowed()
+            GrammarConstraint(trial, self._size).mask()
         except UsageError as error:
             raise _refusal(param, f"{error}; {KEYWORDS_PAGE} lists what is allowed") from error
         return open_constraint
@@ -126,7 +126,7 @@ class GrammarConstraint:
         """size: V."""
         self._matcher, self._size = matcher, size
 
-    def allowed(self) -> NDArray[np.bool_]:
+    def mask(self) -> NDArray[np.bool_]:
         """[V] True for each token that may come next."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         if self._matcher.is_error():

@@ -259,7 +259,7 @@ def load_model(
     )
     features = None
     if model.config.vision:
-        preprocessing = model.config.vision.preprocessing(directory).limited(max_image_tokens)
+        preprocessing = model.config.vision.preprocessing(directory).with_limit(max_image_tokens)
         is_shared = sharing and sharing.serves(model, preprocessing)
         features = sharing if is_shared else FeatureCache(model, preprocessing)
     tokenizer = Tokenizer.read(directory, model.config.family.image_tokens)

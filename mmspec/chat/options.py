@@ -15,7 +15,7 @@ from mmspec.drafters.views import (
     OVERFLOWS,
     PLAIN,
     UNLETTERED,
-    normalised,
+    normalise_weights,
     read_letters,
 )
 from mmspec.exactness.finding import MODES
@@ -130,7 +130,7 @@ class Options:
         if self.weights and not views and self.drafting != PLAIN.spec:
             raise UsageError("`weights` needs `drafting` with letters, one weight for each")
         if views:
-            normalised(self.weights, views)
+            normalise_weights(self.weights, views)
         if self.adaptive and views < 2 and self.drafting not in (None, PLAIN.spec):
             remedy = "give `drafting` two or more letters, such as MTC"
             raise UsageError(f"`adaptive` has nothing to weigh in {self.drafting!r}: {remedy}")

@@ -16,7 +16,7 @@ from mmspec.checkpoints.block_config import BLOCK_KINDS, BlockDraft, is_block, r
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_dtype
 from mmspec.checkpoints.eagle3_config import Eagle3, is_eagle3, read_eagle3
 from mmspec.checkpoints.loading_plan import has_safetensors, read_tensors
-from mmspec.families.decoder import TextConfig, Vocabulary, Width, described_axes
+from mmspec.families.decoder import TextConfig, Vocabulary, Width, describe_axes
 from mmspec.families.text_families import read_llama
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.input_files import is_there, open_file
@@ -124,7 +124,7 @@ class HeadConfig:
             count = {"num_hidden_layers": layer["num_hidden_layers"]}
             values |= self.block.described() | {"block": None, "slots": None} | count
         if (self.eagle3 or self.block) and layer["rotary_axes"]:
-            values["rope_scaling"] = described_axes(layer["rotary_axes"])
+            values["rope_scaling"] = describe_axes(layer["rotary_axes"])
         return {name: value for name, value in values.items() if value is not None}
 
 

@@ -22,7 +22,7 @@ from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require
 from mmspec.checkpoints.head_manifest import LAYER, MIDLAYER, plan_head, read_draft_ids
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.checkpoints.safetensors_file import Content, stored_content, write_safetensors
-from mmspec.families.decoder import TextConfig, described_axes
+from mmspec.families.decoder import TextConfig, describe_axes
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_json
 from mmspec.ground.output_files import new_directory
@@ -200,7 +200,7 @@ def _sizes(layer: TextConfig) -> dict[str, Any]:
     axes = layer.rotary_axes
     return {
         **{name: value for name, value in asdict(layer).items() if name not in _OWN_NAMES},
-        **({"rope_scaling": described_axes(axes)} if axes else {}),
+        **({"rope_scaling": describe_axes(axes)} if axes else {}),
         "model_type": "qwen3" if layer.qk_norm else "llama",
         "hidden_act": "silu",
         "attention_bias": False,

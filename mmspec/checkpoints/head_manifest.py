@@ -28,7 +28,7 @@ from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_
 from mmspec.checkpoints.manifest import decoder_layer
 from mmspec.checkpoints.safetensors_file import StoredTensor, stored_content
 from mmspec.families.decoder import TextConfig
-from mmspec.families.tower import Shape, renamed
+from mmspec.families.tower import Shape, rename
 from mmspec.ground.errors import CheckpointError
 
 LAYER = "layers.0"
@@ -101,7 +101,7 @@ def _weights(
         return dict(tensors)
     weights: dict[str, StoredTensor] = {}
     for name, stored in tensors.items():
-        own = renamed(name, ((MIDLAYER, f"{LAYER}."),))
+        own = rename(name, ((MIDLAYER, f"{LAYER}."),))
         if name not in VOCABULARY_MAPS and weights.setdefault(own, stored) != stored:
             raise CheckpointError(f"{directory}: {name} and {own} are one tensor twice")
     return weights

@@ -14,7 +14,7 @@ from math import prod
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.families.decoder import DeltaNetConfig, TextConfig
-from mmspec.families.tower import Shape, Tensors, renamed
+from mmspec.families.tower import Shape, Tensors, rename
 
 TOWER = "vision_tower."
 """Beginning of the canonical names of a vision tower."""
@@ -33,12 +33,12 @@ GROUP = 64
 
 def canonical(name: str, config: ModelConfig) -> str:
     """The canonical name of a tensor stored under `name` in any layout."""
-    return renamed(name, config.family.stored_prefixes)
+    return rename(name, config.family.stored_prefixes)
 
 
 def hub_name(name: str, config: ModelConfig) -> str:
     """The name of a canonical tensor in the hub's files and in those of mlx-vlm and mlx-lm."""
-    return renamed(name, config.family.hub_prefixes)
+    return rename(name, config.family.hub_prefixes)
 
 
 def is_buffer(name: str) -> bool:

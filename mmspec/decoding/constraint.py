@@ -24,7 +24,7 @@ from mmspec.decoding.sampling import Sampling
 class Constraint(Protocol):
     """What an answer may say, read from its beginning on."""
 
-    def allowed(self) -> NDArray[np.bool_]:
+    def mask(self) -> NDArray[np.bool_]:
         """[V] True for each token that may come next, one at least."""
 
     def advance(self, token: int) -> None:
@@ -83,5 +83,5 @@ class ConstrainedTarget:
         self._target.commit(path, token)
 
     def _choice(self, logits: Float32, key: NDArray[np.uint32]) -> int:
-        row = np.where(self._constraint.allowed(), logits, -np.inf)
+        row = np.where(self._constraint.mask(), logits, -np.inf)
         return int(self._sampler.tokens(row[None], key[None])[0])

@@ -76,9 +76,11 @@ class Framework(Generic[A]):
         """The draft on the device; raises DraftError for one that is not this target's."""
         if isinstance(draft, HostDraft):
             if not 0 <= min(draft.tokens) <= max(draft.tokens) < vocabulary:
+                wrong = next(token for token in draft.tokens if not 0 <= token < vocabulary)
                 raise DraftError(
-                    f"a HostDraft has tokens from {min(draft.tokens)} to {max(draft.tokens)}, and "
-                    f"the target those from 0 to {vocabulary - 1}"
+                    f"a HostDraft has the token {wrong}, and the target's are 0 to "
+                    f"{vocabulary - 1}: draft ids of the target's tokens, like those that `extend` "
+                    "and `commit` give"
                 )
             ids = self.integers(draft.tokens)
             parents = None if draft.parents is None else self.integers(draft.parents)

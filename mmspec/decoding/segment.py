@@ -26,8 +26,8 @@ class Features(Protocol):
     def nbytes(self) -> int:
         """Bytes on the device, without pooled copies."""
 
-    def pooled(self, positions: int) -> "Features":
-        """Average-pool to the grid's `pooled(positions)`; cached (IbED, section 3.2).
+    def pool(self, positions: int) -> "Features":
+        """Average-pool to the grid's `pool(positions)`; cached (IbED, section 3.2).
 
         Raises UsageError for a number that the grid cannot be pooled to.
         """
@@ -51,12 +51,12 @@ class GridFeatures(ABC):
         """Bytes on the device, without pooled copies."""
         return int(self.rows.nbytes)
 
-    def pooled(self, positions: int) -> Self:
-        """Average-pool to the grid's `pooled(positions)`; cached.  Raises UsageError like it."""
+    def pool(self, positions: int) -> Self:
+        """Average-pool to the grid's `pool(positions)`; cached.  Raises UsageError like it."""
         if positions == self.positions:
             return self
         if positions not in self._copies:
-            grid = self.grid.pooled(positions)
+            grid = self.grid.pool(positions)
             rows = average(self.rows, self.grid, grid, self._join)
             self._copies[positions] = type(self)(rows, grid)
         return self._copies[positions]

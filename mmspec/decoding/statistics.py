@@ -79,9 +79,9 @@ class Round:
         if draft is None:
             return cls(tokens, 0, 0, 0)
         stop = verdict.child(path, tokens[-1])
-        accepted = [*path] if stop is None else [*path, stop]
-        first = verdict.first_choices(accepted)
-        counts = draft.size, draft.depth, len(accepted)
+        nodes = [*path] if stop is None else [*path, stop]
+        first = verdict.first_choices(nodes)
+        counts = draft.size, draft.depth, len(nodes)
         by_lookup = isinstance(draft, HostDraft) and draft.by_lookup
         return cls(tokens, *counts, first_choices=first, by_lookup=by_lookup)
 
@@ -89,13 +89,9 @@ class Round:
         """The round without its tokens after the first `count`; all of it for None."""
         if count is None:
             return self
+        tokens, likelihoods = self.tokens[:count], self.likelihoods[:count]
         accepted = min(self.accepted, count)
-        return replace(
-            self,
-            tokens=self.tokens[:count],
-            accepted=accepted,
-            likelihoods=self.likelihoods[:count],
-        )
+        return replace(self, tokens=tokens, accepted=accepted, likelihoods=likelihoods)
 
 
 @dataclass(slots=True)

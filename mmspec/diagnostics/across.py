@@ -108,13 +108,13 @@ def across(
     base = [_results(engine, prompt, options, stages=stages) for prompt in prompts]
     del engine
 
-    def compared(backend: str, where: Path) -> list[StageDifference]:
-        other = load(backend, where)
-        decoding.setdefault(backend, other.exact_fields(options.exact))
+    def compare_with(backend: str, where: Path) -> list[StageDifference]:
+        engine = load(backend, where)
+        decoding.setdefault(backend, engine.exact_fields(options.exact))
         pairs = zip(prompts, base, strict=True)
-        return [part for pair in pairs for part in _compare(other, *pair, options, dtype)]
+        return [stage for pair in pairs for stage in _compare(engine, *pair, options, dtype)]
 
-    quantization = compared(backends[0], reference) if reference else []
+    quantization = compare_with(backends[0], reference) if reference else []
     return AcrossReport(
         model=str(directory),
         draft=draft,
@@ -122,7 +122,7 @@ def across(
         dtype=dtype,
         allowed=RELATIVE[dtype],
         near_tie=NEAR_TIES[dtype],
-        port={name: compared(name, directory) for name in backends[1:]},
+        port={name: compare_with(name, directory) for name in backends[1:]},
         reference=str(reference) if reference else None,
         quantization=[replace(stage, passed=None) for stage in quantization],
         decoding=decoding,
@@ -144,7 +144,7 @@ def _arrays(engine: Engine, prompt: Prompt) -> Iterator[tuple[str, Float32]]:
         model, rows = engine.target.model, [f for f in features if isinstance(f, ReadableFeatures)]
         if not isinstance(model, ProjectingModel) or len(rows) < len(features):
             raise UsageError(f"`stages`: the backend {engine.backend.name} shows no image features")
-        yield "pixels", np.concatenate([cache.pixels(each).ravel() for each in pictures])
+        yield "pixels", np.concatenate([cache.pixels(picture).ravel() for picture in pictures])
         yield "vision features", np.concatenate([image.numpy() for image in rows])
         yield "projected features", np.concatenate([model.project(image) for image in features])
     yield "prefill logits", prefilled_target(engine, prompt.message).logits()
@@ -154,11 +154,11 @@ def _compare(
     engine: Engine, prompt: Prompt, first: Results, options: Options, dtype: str
 ) -> Iterator[StageDifference]:
     arrays, answers = first
-    others, other_answers = _results(engine, prompt, options, stages=bool(arrays))
+    other_arrays, other_answers = _results(engine, prompt, options, stages=bool(arrays))
     for stage, array in arrays.items():
-        allowed = 0.0 if stage == "pixels" else RELATIVE[dtype]
-        largest, relative = difference(array, others[stage])
-        yield StageDifference(prompt.name, stage, largest, relative, relative <= allowed)
+        tolerance = 0.0 if stage == "pixels" else RELATIVE[dtype]
+        largest, relative = difference(array, other_arrays[stage])
+        yield StageDifference(prompt.name, stage, largest, relative, relative <= tolerance)
     for kind, answer in answers.items():
         divergence = first_divergence(engine, prompt.message, answer, other_answers[kind], options)
         passed = divergence is None or divergence.outcome(NEAR_TIES[dtype]) != "bug"

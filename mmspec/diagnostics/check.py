@@ -118,7 +118,7 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
     comparisons = [compare(engine, prompt, options, threshold) for prompt in prompts]
     if not comparisons:
         raise UsageError("nothing to check: give a prompt")
-    _require_drafted(comparisons)
+    _require_drafts(comparisons)
     return CheckReport(
         engine.target.name,
         engine.drafts.name if engine.drafts else LOOKUP.spec,
@@ -138,7 +138,7 @@ def near_tie(engine: Engine, options: Options) -> float:
     return 0.0 if engine.exact_rows(options.exact) else NEAR_TIES[engine.target.model.dtype]
 
 
-def _require_drafted(comparisons: Sequence[Comparison]) -> None:
+def _require_drafts(comparisons: Sequence[Comparison]) -> None:
     if any(result.drafted or result.outcome != "identical" for result in comparisons):
         return
     notes = dict.fromkeys(note for result in comparisons for note in result.notes)
@@ -174,9 +174,9 @@ def first_divergence(
     """Where two answers to `message` after the turns `before` first differ; None if nowhere."""
     if plain.token_ids == other.token_ids:
         return None
-    shared = plain.token_ids[: common_prefix(plain.token_ids, other.token_ids)]
-    place = place_after(engine, message, shared, options, before)
-    return diverged(plain.token_ids, other.token_ids, place, engine.target.tokenizer)
+    prefix = plain.token_ids[: common_prefix(plain.token_ids, other.token_ids)]
+    place = place_after(engine, message, prefix, options, before)
+    return describe_divergence(plain.token_ids, other.token_ids, place, engine.target.tokenizer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,18 +215,18 @@ class Place:
         return min(float(logits[-1]) - rounding, float(logits[0]))
 
 
-def diverged(
+def describe_divergence(
     first: Sequence[int], second: Sequence[int], place: Place, tokenizer: Tokenizer
 ) -> Divergence:
-    """Describe where two different answers diverge; place: the position where they do."""
-    at = common_prefix(first, second)
-    ids = [answer[at] if at < len(answer) else NO_TOKEN for answer in (first, second)]
+    """Describe where two different answers diverge.  place: the target's state there."""
+    position = common_prefix(first, second)
+    ids = [answer[position] if position < len(answer) else NO_TOKEN for answer in (first, second)]
     scores, sure = place.scores()
     best, runner_up = np.sort(scores)[-1:-3:-1]
     below = float(scores[sure].max() - min(scores[ids])) if min(ids) >= 0 else np.inf
     texts = [tokenizer.decode([id], skip_special=False) if id >= 0 else "" for id in ids]
     gap, shortfall = float(best - runner_up), below if below < np.inf else None
-    return Divergence(at, ids[0], ids[1], (texts[0], texts[1]), gap, shortfall)
+    return Divergence(position, ids[0], ids[1], (texts[0], texts[1]), gap, shortfall)
 
 
 def place_after(

@@ -40,7 +40,7 @@ def examine() -> dict[str, Any]:
     is `missing`; and `exit_code`, 1 if something needed is missing.
     """
     names = [*plugins_of(BACKENDS)]
-    backends = {name: _described(name) for name in installed_backends()}
+    backends = {name: _describe(name) for name in installed_backends()}
     models = [_model(card, names) for card in load_cards().values()]
     missing = list(_missing(backends, names, models))
     return environment() | {
@@ -55,7 +55,7 @@ def examine() -> dict[str, Any]:
     }
 
 
-def _described(name: str) -> dict[str, Any]:
+def _describe(name: str) -> dict[str, Any]:
     try:
         backend = load_backend(name)
         backend.set_threads(None)  # as loading a model does

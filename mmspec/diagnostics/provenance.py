@@ -45,11 +45,11 @@ def environment() -> dict[str, Any]:
 
 def versions() -> dict[str, str | None]:
     """Versions of the relevant packages, None for those not installed; imports no package."""
-    found = dict[str, str | None].fromkeys(PACKAGES)
+    numbers = dict[str, str | None].fromkeys(PACKAGES)
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            numbers[name] = version(name)
+    return numbers
 
 
 def commit() -> str | None:

@@ -17,14 +17,14 @@ def prefilled_target(
     engine: Engine, message: Message, before: Sequence[Turn] = (), exact: ExactRows | None = None
 ) -> Target:
     """A greedy target sequence, prefilled with `message` after the turns `before`."""
-    loaded = engine.target
-    target = loaded.model.open_target(GREEDY, exact)
-    session = Session(target, loaded.views(engine.caption), loaded.view)
+    target = engine.target
+    sequence = target.model.open_target(GREEDY, exact)
+    session = Session(sequence, target.views(engine.caption), target.view)
     conversation = Conversation(turns=list(before))
     conversation.add(message)
-    for _ in session.prefill(loaded.chunks(conversation)):
+    for _ in session.prefill(target.chunks(conversation)):
         pass
-    return target
+    return sequence
 
 
 def answer_once(engine: Engine, message: Message, options: Options) -> Answer:

@@ -20,7 +20,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.drafters.text_index import CONTEXTS, LONGEST, TextIndex
 from mmspec.ground.tokens import NO_TOKEN
 
-OWN = 4.0
+PRESENT = 4.0
 """Weight of a place in the conversation itself and in files; see EARLIER."""
 DOUBT, SHORTEST = 12.0, 0.25
 """Weight of shorter contexts beside the places after n tokens: DOUBT / (n + SHORTEST), with
@@ -45,7 +45,7 @@ class KnownText:
     """A text in which places are found, and their weight."""
 
     index: TextIndex
-    weight: float = OWN
+    weight: float = PRESENT
 
 
 class LookupDrafter:
@@ -91,21 +91,21 @@ class LookupDrafter:
         parents: list[int] = []
         chances: list[float] = []
         nodes: list[Node] = []
-        chance, parent, at, levels = 1.0, -1, 0, self._levels(depth)
+        chance, parent, index, levels = 1.0, -1, 0, self._levels(depth)
         if plan.pays and levels and not levels[0][0]:
             return None  # no context is found: to learn how seldom such a draft pays would cost
         while len(tokens) < tree.nodes:
-            if at < depth and levels:
-                width = tree.branching[at] if tree.branching else tree.width
-                shares, below = successors(levels, at)
-                for token, share in ranked(shares, keys[at] if keys else None)[:width]:
+            if index < depth and levels:
+                width = tree.branching[index] if tree.branching else tree.width
+                shares, below = successors(levels, index)
+                for token, share in rank_tokens(shares, keys[index] if keys else None)[:width]:
                     if chance * share >= least:
                         longer = below.get(token, [])
-                        node = (-chance * share, next(serial), token, parent, at + 1, longer)
+                        node = (-chance * share, next(serial), token, parent, index + 1, longer)
                         heappush(nodes, node)
             if not nodes:
                 break
-            minus_chance, _, token, above, at, levels = heappop(nodes)
+            minus_chance, _, token, above, index, levels = heappop(nodes)
             tokens.append(token)
             parents.append(above)
             chances.append(-minus_chance)
@@ -125,13 +125,13 @@ class LookupDrafter:
             if above == CONTEXTS[0]:
                 break
             tokens = text.index.tokens
-            found, above = text.index.places(self._text.context, above)
-            for level, places in zip(levels, found, strict=True):
-                level += [(text.weight, tokens[at : at + depth]) for at in places]
+            by_size, above = text.index.places(self._text.context, above)
+            for level, places in zip(levels, by_size, strict=True):
+                level += [(text.weight, tokens[place : place + depth]) for place in places]
         return [(size, levels[size]) for size in range(LONGEST, -1, -1) if levels[size]]
 
 
-def ranked(chances: dict[int, float], key: Sequence[int] | None) -> list[tuple[int, float]]:
+def rank_tokens(chances: dict[int, float], key: Sequence[int] | None) -> list[tuple[int, float]]:
     """Tokens, the likeliest first, and their chances of being the target's own.
 
     key: that of their noise; then chances are q / E over the sum of all that may follow.
@@ -144,8 +144,8 @@ def ranked(chances: dict[int, float], key: Sequence[int] | None) -> list[tuple[i
     return sorted(pairs, key=itemgetter(1), reverse=True) if len(pairs) > 1 else pairs
 
 
-def successors(levels: Levels, at: int) -> tuple[dict[int, float], dict[int, Levels]]:
-    """What follows at index `at` of the continuations: probabilities; the rest is unknown.
+def successors(levels: Levels, index: int) -> tuple[dict[int, float], dict[int, Levels]]:
+    """What follows at an index of the continuations: probabilities, whose sum may be below one.
 
     And, for each token, the places that lead through it, where their continuations are longer.
 
@@ -155,12 +155,12 @@ def successors(levels: Levels, at: int) -> tuple[dict[int, float], dict[int, Lev
     weights: dict[int, float] = {}
     chances: dict[int, float] = {}
     below: dict[int, Levels] = {}
-    left, total, after = 1.0, 0.0, at + 1
+    share, total, after = 1.0, 0.0, index + 1
     for size, level in levels:
         longer: dict[int, Places] = {}
         for place in level:
             weight, continuation = place
-            token = continuation[at]
+            token = continuation[index]
             weights[token] = weights.get(token, 0.0) + weight
             total += weight
             if after < len(continuation):
@@ -173,10 +173,10 @@ def successors(levels: Levels, at: int) -> tuple[dict[int, float], dict[int, Lev
                 below[token].append((size, places))
             else:
                 below[token] = [(size, places)]
-        doubt = DOUBT / (size + at + SHORTEST)
-        unit = left / (total + doubt)
+        doubt = DOUBT / (size + index + SHORTEST)
+        unit = share / (total + doubt)
         for token, weight in weights.items():
             chances[token] = chances.get(token, 0.0) + unit * weight
-        left = unit * doubt
+        share = unit * doubt
     chances.pop(NO_TOKEN, None)
     return chances, below

@@ -139,29 +139,29 @@ class TextIndex:
         above: contexts of this many tokens or fewer are not searched.  Also returned is `above` for
         the next text: where longer contexts have enough places, shorter ones would hardly count.
         """
-        found: list[list[int]] = [[] for _ in range(LONGEST + 1)]
+        by_size: list[list[int]] = [[] for _ in range(LONGEST + 1)]
         tokens, most, count = self.tokens, LONGEST + 1, 0
         backwards = list(enumerate(reversed(context), start=1))
         keys = _keys([NO_TOKEN] * CONTEXTS[0] + list(context))
         for size, key, steps, table in zip(CONTEXTS, keys, STEPS, self._tables, strict=True):
             if size <= above:
                 break
-            compared = backwards[:most]
+            tail = backwards[:most]
             for place in table.places(key, steps if len(context) >= size else 0):
-                for back, token in compared:
+                for back, token in tail:
                     if tokens[place - back] != token:
                         back -= 1
                         break
                 if size <= back < most:
-                    found[back].append(place)
+                    by_size[back].append(place)
                     count += 1
             most = size
             if count >= steps:
                 above = size
         if not above and not count:
             start = max(CONTEXTS[0] + 1, len(self.tokens) - REACH)
-            found[0] = self._tables[-1].firsts(start)[:MOST_NEW]
-        return found, above
+            by_size[0] = self._tables[-1].firsts(start)[:MOST_NEW]
+        return by_size, above
 
 
 def _keys(tokens: Sequence[Any]) -> tuple[Any, Any, Any]:

@@ -55,8 +55,8 @@ class Tally(Generic[A]):
         """A tally without scores."""
         return cls(framework, framework.floats(lattice(branches)))
 
-    def emptied(self) -> "Tally[A]":
-        """The tally without its scores."""
+    def without_scores(self) -> "Tally[A]":
+        """The tally as it was before the first token."""
         return replace(self, scores=None, tokens=0)
 
     def after(self, draft: DeviceDraft[A], logits: A, path: Sequence[int]) -> "Tally[A]":
@@ -72,11 +72,11 @@ class Tally(Generic[A]):
         nodes = [0, *(node + 1 for node in path)]
         if draft.outputs is None:
             nodes = nodes[: draft.depth]  # nothing was drafted after the end of the chain
-        at = integers(nodes)
-        places: Array = at if draft.outputs is None else xp.take(draft.outputs(), at, axis=0)
+        index = integers(nodes)
+        places: Array = index if draft.outputs is None else xp.take(draft.outputs(), index, axis=0)
         counts = xp.astype(places >= 0, xp.float32)
         q = xp.take(draft.branch_probabilities, xp.where(places >= 0, places, 0), axis=0)
-        p = formulas.softmax(xp, xp.astype(xp.take(logits, at, axis=0), xp.float32))
+        p = formulas.softmax(xp, xp.astype(xp.take(logits, index, axis=0), xp.float32))
         rows = formulas.score(xp, p, q, self.candidates, self.framework.top)
         scores = xp.sum(rows * xp.reshape(counts, (-1, 1, 1)), axis=0)
         scores = scores if self.scores is None else self.scores + scores
@@ -86,23 +86,23 @@ class Tally(Generic[A]):
         """The weights [R] to draft with: `start` until a token is scored; zeros there stay zero."""
         if self.scores is None:
             return start
-        xp, (agreed, distance) = self.framework.xp, self.scores
+        xp, (agreements, distance) = self.framework.xp, self.scores
         slack = formulas.TIE * self.tokens
-        fitted: A = best(xp, agreed, distance, self.candidates, start, slack)
-        return fitted
+        weights: A = best(xp, agreements, distance, self.candidates, start, slack)
+        return weights
 
 
 def best(
-    xp: Any, agreed: Array, distance: Array, candidates: Array, start: Array, slack: Array
+    xp: Any, agreements: Array, distance: Array, candidates: Array, start: Array, slack: Array
 ) -> Array:
     """The candidate [R] with the most agreements; ties go to the smallest distance, then the first.
 
-    agreed: number of agreements [G] with the target. distance: [G] from its probabilities; two
+    agreements: their number [G] with the target. distance: [G] from its probabilities; two
     within `slack` are a tie. Candidates that use a branch with weight zero in `start` are left out.
     """
-    barred = candidates @ xp.where(start > 0, xp.zeros_like(start), xp.ones_like(start))
-    agreed = xp.where(barred > 0, -1.0, agreed)
-    distance = xp.where(agreed == xp.max(agreed), distance, float("inf"))
+    excess = candidates @ xp.where(start > 0, xp.zeros_like(start), xp.ones_like(start))
+    agreements = xp.where(excess > 0, -1.0, agreements)
+    distance = xp.where(agreements == xp.max(agreements), distance, float("inf"))
     near = xp.where(distance <= xp.min(distance) + slack, 1.0, xp.zeros_like(distance))
     # The array API's argmax returns the first of several equal values.
     return xp.take(candidates, xp.expand_dims(xp.argmax(near, axis=-1), axis=0), axis=0)[0]
@@ -127,13 +127,14 @@ class ViewDrafter(Generic[A]):
         """
         self._branches, self._positions = branches, positions
         self._framework = branches.framework
-        self._given = list(weights)
+        self._start = list(weights)
         self._tally: Tally[A] | None = None
         if adaptive and len(weights) > 1:
             self._tally = Tally.of(self._framework, len(weights))
         self._draft: DeviceDraft[A] | None = None
-        self._uploaded = self._given, self._framework.floats(self._given)
-        self._latest = self._uploaded[1]
+        self._upload = self._start, self._framework.floats(self._start)
+        """The weights of the latest draft before they are fitted, on the host and the device."""
+        self._latest = self._upload[1]
 
     @property
     def length(self) -> int:
@@ -151,19 +152,19 @@ class ViewDrafter(Generic[A]):
     def weights(self) -> list[float]:
         """[R] the weights of the latest draft.  Blocks if they are fitted."""
         if self._tally is None:
-            return self._uploaded[0]
+            return self._upload[0]
         (weights,) = self._framework.read(self._latest)
         return weights
 
     def extend(self, segments: Sequence[Segment]) -> None:
         """Append one segment per branch; fitted weights start anew."""
         self._branches.extend(segments)
-        self._tally = self._tally and self._tally.emptied()
+        self._tally = self._tally and self._tally.without_scores()
 
     def rewind(self, length: int) -> None:
         """Forget all columns from `length` on; fitted weights start anew."""
         self._branches.rewind(length)
-        self._tally, self._draft = self._tally and self._tally.emptied(), None
+        self._tally, self._draft = self._tally and self._tally.without_scores(), None
 
     def draft(self, plan: Plan, noise: Noise) -> DeviceDraft[A] | None:
         """Enqueue a draft from the mixture, shorter where no branch has room for the plan's.
@@ -176,9 +177,9 @@ class ViewDrafter(Generic[A]):
         if not plan.gamma or not weights:
             return None
         with self._framework.inference():
-            if weights != self._uploaded[0]:
-                self._uploaded = weights, self._framework.floats(weights)
-            start = self._uploaded[1]
+            if weights != self._upload[0]:
+                self._upload = weights, self._framework.floats(weights)
+            start = self._upload[1]
             self._latest = self._tally.weights(start) if self._tally else start
         self._draft = self._branches.draft(plan, self._latest, noise)
         return self._draft
@@ -196,8 +197,8 @@ class ViewDrafter(Generic[A]):
         """The weights of branches that have room for `gamma` positions; empty if none is left."""
         most, lengths = self._positions, self._branches.row_lengths
         if most is None or max(lengths) + gamma <= most:
-            return self._given
-        pairs = zip(self._given, lengths, strict=True)
-        left = [weight if length + gamma <= most else 0.0 for weight, length in pairs]
-        total = sum(left)
-        return [weight / total for weight in left] if total else []
+            return self._start
+        pairs = zip(self._start, lengths, strict=True)
+        weights = [weight if length + gamma <= most else 0.0 for weight, length in pairs]
+        total = sum(weights)
+        return [weight / total for weight in weights] if total else []

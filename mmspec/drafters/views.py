@@ -76,7 +76,7 @@ def parse_drafting(
     if spec in UNLETTERED:
         return UNLETTERED[spec]
     branches = tuple(_branch(letter, draft, pool) for letter in read_letters(spec))
-    return Drafting(branches, normalised(weights, len(branches)))
+    return Drafting(branches, normalise_weights(weights, len(branches)))
 
 
 def read_letters(spec: str) -> list[str]:
@@ -114,12 +114,12 @@ def pooled_positions(draft: ModelConfig, pool: int | None) -> int:
         return next(size for size in sizes if 4 * size <= draft.image_tokens)
     if pool not in sizes:
         nearest = min(sizes, key=lambda size: abs(size - pool))
-        allowed = ", ".join(map(str, sizes))
-        raise UsageError(f"`pool={pool}`: the grid divides into {allowed} (nearest: {nearest})")
+        names = ", ".join(map(str, sizes))
+        raise UsageError(f"`pool={pool}`: the grid divides into {names} (nearest: {nearest})")
     return pool
 
 
-def normalised(weights: Sequence[float], count: int) -> tuple[float, ...]:
+def normalise_weights(weights: Sequence[float], count: int) -> tuple[float, ...]:
     """`count` weights that sum to one, equal by default; raises UsageError for invalid weights."""
     weights = weights or [1.0] * count
     if len(weights) != count:
@@ -164,7 +164,7 @@ class Views:
         if branch.letter == "C":
             return self.caption(part)
         features = self.features(part)
-        return features.pooled(branch.positions) if branch.letter == "P" else features
+        return features.pool(branch.positions) if branch.letter == "P" else features
 
     def length(self, chunks: Iterable[Chunk], branch: Branch) -> int:
         """Number of positions of `chunks` in the view of `branch`; computes no features."""
@@ -175,7 +175,7 @@ class Views:
             return len(part)
         if branch.letter in "MP":
             grid = self.grid(part)
-            return (grid.pooled(branch.positions) if branch.positions else grid).positions
+            return (grid.pool(branch.positions) if branch.positions else grid).positions
         return len(self.caption(part)) if branch.letter == "C" else 1
 
 
@@ -192,13 +192,13 @@ def fit(
     weights: dict[Branch, float] = {}
     notes = []
     for branch, weight in zip(drafting.branches, drafting.weights, strict=True):
-        fitted = branch if rule == "run" else _fitted(branch, room, length, draft, rule)
-        if fitted != branch:
-            change = f"pooled to {fitted.positions} positions per image" if fitted else "left out"
+        view = branch if rule == "run" else _fit_branch(branch, room, length, draft, rule)
+        if view != branch:
+            change = f"pooled to {view.positions} positions per image" if view else "left out"
             size = f"{length(branch)} prompt positions, the draft has room for {room}"
             notes.append(f"drafting {branch}: {size}: {change}")
-        if fitted:
-            weights[fitted] = weights.get(fitted, 0.0) + weight
+        if view:
+            weights[view] = weights.get(view, 0.0) + weight
     total = sum(weights.values())
     if not total:
         if TEXT in drafting.branches or length(TEXT) > room:
@@ -207,9 +207,10 @@ def fit(
     return Drafting(tuple(weights), tuple(weight / total for weight in weights.values())), notes
 
 
-def _fitted(
+def _fit_branch(
     branch: Branch, room: int, length: Callable[[Branch], int], draft: ModelConfig, rule: str
 ) -> Branch | None:
+    """The branch, or its largest pooled view that fits; None if there is none."""
     candidates = [branch]
     if rule == "pool" and branch.letter in "MP":
         largest = branch.positions or draft.image_tokens

@@ -48,7 +48,7 @@ class Finding:
         """True if a mode of `--exact` needs no probe: it has run, or `auto` would not pay."""
         return self.is_probed or (mode == "auto" and self.price > DEAR)
 
-    def chosen(self, mode: str) -> ExactRows | None:
+    def rows_for(self, mode: str) -> ExactRows | None:
         """The rows to decode with in a mode of `--exact`; None to decode without."""
         return self.rows if mode == "on" or self.price <= DEAR else None
 
@@ -88,27 +88,27 @@ def exact_rows(
     with suppress(CheckpointError):  # what a damaged file said is found out again
         finding = file.read()
     if mode == "auto" and not measure:
-        return finding.chosen(mode) if finding else None
+        return finding.rows_for(mode) if finding else None
     if finding is None or not finding.suffices(mode):
-        finding = _measured(model, mode, name, progress)
+        finding = _measure(model, mode, name, progress)
         _keep(file, finding, progress)
     if mode == "on" and finding.rows is None:
         raise UsageError(
             f"`exact=on`: {name} in {model.dtype} on {model.device} gives a token other bits beside"
             " other tokens, with every number of rows that was tried: use auto or off"
         )
-    return finding.chosen(mode)
+    return finding.rows_for(mode)
 
 
-def _measured(model: Model, mode: str, name: str, progress: Progress) -> Finding:
+def _measure(model: Model, mode: str, name: str, progress: Progress) -> Finding:
     """The price of a plain token, then, unless it suffices, what the probe finds."""
     work = f"measuring once whether this machine can decode {name} exactly"
     progress(work)
-    started = perf_counter()
+    start = perf_counter()
     finding = Finding(price_of(model, LEAST, DEAR if mode == "auto" else inf))
     if finding.suffices(mode):
         return finding
-    seconds = PROBE * (perf_counter() - started)
+    seconds = PROBE * (perf_counter() - start)
     about = f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
     progress(Notice(f"{work}: about {about}; `exact=off` decodes at once"))
     rows = find_exact_rows(model)
@@ -153,7 +153,7 @@ def _price_after(targets: Sequence[Target], context: int) -> float:
 
 
 def _token_seconds(target: Target) -> float:
-    started = perf_counter()
+    start = perf_counter()
     target.verify(None, NO_NOISE)
     target.commit((), 1)
-    return perf_counter() - started
+    return perf_counter() - start

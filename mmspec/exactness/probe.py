@@ -29,7 +29,7 @@ START = BLOCK - 20
 FAR = (512, 2048, POSITIONS)
 """Ends of blocks around which some numbers of rows are compared, up to the most; the last block of
 a shorter model is one of them."""
-APART = (1, 2, 5)
+SIBLINGS = (1, 2, 5)
 """Numbers of wrong siblings before each right node of the trees."""
 NEAR = 4
 """Tokens that are compared at the end of each block."""
@@ -71,7 +71,7 @@ class _Sequence:
         """The token at a place of the sequence."""
         return (place * 7919 + 13) % self._vocabulary
 
-    def other(self, place: int) -> int:
+    def wrong_token(self, place: int) -> int:
         """A token that differs from the one at a place."""
         return (self.token(place) + 1 + place % 5) % self._vocabulary
 
@@ -103,17 +103,18 @@ class _Sequence:
     def chain(self, length: int, right: int) -> HostDraft | None:
         """A draft of `length` tokens, of which the first `right` are the sequence's; None if 0."""
         places = range(self._target.length, self._target.length + length)
-        ids = [self.token(p) if p - places[0] < right else self.other(p) for p in places]
+        ids = [self.token(p) if p - places[0] < right else self.wrong_token(p) for p in places]
         return HostDraft(ids) if ids else None
 
-    def tree(self, length: int, apart: int) -> tuple[HostDraft, list[int]]:
-        """A draft with `length` right tokens, each after `apart` wrong ones, and their path."""
-        ids, parents, path, at = list[int](), list[int](), list[int](), -1
+    def tree(self, length: int, siblings: int) -> tuple[HostDraft, list[int]]:
+        """A draft with `length` right tokens, each after wrong siblings, and their path."""
+        ids, parents, path, parent = list[int](), list[int](), list[int](), -1
         for place in range(self._target.length, self._target.length + length):
-            ids += [self.other(place + wrong) for wrong in range(apart)] + [self.token(place)]
-            parents += [at] * (apart + 1)
-            path.append(at := len(ids) - 1)
-        return HostDraft(ids, parents if apart else None), path
+            ids += [self.wrong_token(place + number) for number in range(siblings)]
+            ids.append(self.token(place))
+            parents += [parent] * (siblings + 1)
+            path.append(parent := len(ids) - 1)
+        return HostDraft(ids, parents if siblings else None), path
 
     def commit(self, draft: HostDraft | None, path: Sequence[int], token: int) -> None:
         """Verify a draft and commit a path of it, then a token."""
@@ -127,9 +128,9 @@ def _with_every_number(sequence: _Sequence, most: int) -> Iterator[bool]:
     alone = sequence.one_by_one(most)
     yield from _chains_agree(sequence, alone, range(2, most + 1), min(most, 12))
     sequence.reach(START)
-    for apart in APART:
-        for length in range(1, (most - 1) // (apart + 1) + 1):
-            yield _tree_agrees(sequence, alone, START, length, apart)
+    for siblings in SIBLINGS:
+        for length in range(1, (most - 1) // (siblings + 1) + 1):
+            yield _tree_agrees(sequence, alone, START, length, siblings)
 
 
 def _with_some_numbers(sequence: _Sequence, most: int, end: int) -> Iterator[bool]:
@@ -144,8 +145,8 @@ def _with_some_numbers(sequence: _Sequence, most: int, end: int) -> Iterator[boo
     numbers = sorted({min(half + more, most) for half in halves for more in (0, 1)})
     yield from _chains_agree(sequence, alone, numbers, min(most, 4))
     sequence.reach(start)
-    for apart in APART:
-        yield _tree_agrees(sequence, alone, start, (most - 1) // (apart + 1), apart)
+    for siblings in SIBLINGS:
+        yield _tree_agrees(sequence, alone, start, (most - 1) // (siblings + 1), siblings)
 
 
 def _chains_agree(
@@ -161,15 +162,15 @@ def _chains_agree(
 
 
 def _tree_agrees(
-    sequence: _Sequence, alone: Sequence[bytes], start: int, length: int, apart: int
+    sequence: _Sequence, alone: Sequence[bytes], start: int, length: int, siblings: int
 ) -> bool:
     """Compare a tree's path with the tokens alone, then the token after the path is committed.
 
     For a model that follows chains alone the tree is its path.
     """
-    draft, path = sequence.tree(length, apart if sequence.has_trees else 0)
-    fed = sequence.rows(draft)
-    on_path = [fed[0], *(fed[node + 1] for node in path)]
+    draft, path = sequence.tree(length, siblings if sequence.has_trees else 0)
+    rows = sequence.rows(draft)
+    on_path = [rows[0], *(rows[node + 1] for node in path)]
     sequence.commit(draft, path, sequence.token(start + length))
     after = sequence.rows(None)
     sequence.reach(start)

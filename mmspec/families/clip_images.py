@@ -15,7 +15,7 @@ from mmspec.families.family import Preprocessing
 from mmspec.ground.input_files import is_there
 from mmspec.ground.json_file import Block, Range
 
-MOST_RESIZED = 4
+MOST_ENLARGEMENT = 4
 """The most that an image may be larger than the tower's input before it is cropped."""
 
 IMAGES = "preprocessor_config.json"
@@ -45,23 +45,23 @@ class PixelValues:
     def of(self, image: Image.Image) -> NDArray[np.float32]:
         """The pixel values [3, height, width] of an RGB image."""
         # float64 first, then float32 throughout: the processor's own roundings, in its order.
-        scaled = (np.asarray(image).astype(np.float64) * self.scale).astype(np.float32)
+        values = (np.asarray(image).astype(np.float64) * self.scale).astype(np.float32)
         centre, spread = np.array(self.mean, np.float32), np.array(self.std, np.float32)
-        return np.ascontiguousarray(((scaled - centre) / spread).transpose(2, 0, 1))
+        return np.ascontiguousarray(((values - centre) / spread).transpose(2, 0, 1))
 
 
 CLIP = PixelValues()
 """CLIP's own."""
 
 
-def read_values(block: Block, lacking: PixelValues) -> PixelValues:
-    """An image processor's settings; `lacking`: of absent keys.  Raises CheckpointError."""
+def read_values(block: Block, defaults: PixelValues) -> PixelValues:
+    """An image processor's settings; defaults: of absent keys.  Raises CheckpointError."""
     scales, normalises = block.flag("do_rescale", True), block.flag("do_normalize", True)
     return PixelValues(
         Image.Resampling(block.only("resample", list(Image.Resampling), 3)),
         block.number("rescale_factor", 1 / 255, 1e-6, 1e3) if scales else 1.0,
-        _channels(block, "image_mean", Mean, lacking.mean) if normalises else (0.0,) * 3,
-        _channels(block, "image_std", Spread, lacking.std) if normalises else (1.0,) * 3,
+        _channels(block, "image_mean", Mean, defaults.mean) if normalises else (0.0,) * 3,
+        _channels(block, "image_std", Spread, defaults.std) if normalises else (1.0,) * 3,
     )
 
 
@@ -112,9 +112,9 @@ class ClipImages(Preprocessing):
         crop_height, crop_width = self.crop or (height, width)
         # Odd differences round as the processor rounds them: down when cutting, up when padding.
         left, top = (width - crop_width) // 2, (height - crop_height) // 2
-        resized = image.resize((width, height), self.values.resample)
+        image = image.resize((width, height), self.values.resample)
         # Where the crop exceeds the image, Pillow pads with zeros.
-        return self.values.of(resized.crop((left, top, left + crop_width, top + crop_height)))
+        return self.values.of(image.crop((left, top, left + crop_width, top + crop_height)))
 
 
 def clip_images(image_size: int) -> ClipImages:
@@ -149,7 +149,7 @@ def _size(block: Block, key: str, default: int, step: str) -> Any:
     """Read a size: the shorter edge (an integer in old files), (height, width), or None."""
     if not block.flag(f"do_{step}", True):
         return None
-    most = MOST_RESIZED * default
+    most = MOST_ENLARGEMENT * default
     if not isinstance(block.get(key, default), dict):
         return block.integer(key, default, 1, most)
     size = block.block(key)

@@ -40,7 +40,7 @@ class RotaryScaling:
     high_freq_factor: Annotated[float, Range(1e-6, 1e6)]
     original_max_position_embeddings: Positions
 
-    def scaled(self, frequencies: NDArray[np.float32]) -> NDArray[np.float32]:
+    def scale(self, frequencies: NDArray[np.float32]) -> NDArray[np.float32]:
         """The frequencies of the scaled positions, float32 as in transformers.
 
         Waves that go round once in the original context are divided by the factor, those that go
@@ -121,8 +121,7 @@ def read_sizes(
     text.only("hidden_act", ("silu",), "silu")
     text.only("attention_bias", (False,), False)
     text.only("mlp_bias", (False,), False)
-    own: dict[str, Any] = {"rotary_axes": [], "delta_net": None}
-    config = text.record(TextConfig, **asdict(defaults) | own)
+    config = text.record(TextConfig, **asdict(defaults) | {"rotary_axes": [], "delta_net": None})
     heads = config.num_attention_heads
     if heads % config.num_key_value_heads:
         raise text.error("num_key_value_heads", f"a divisor of num_attention_heads ({heads})")
@@ -131,41 +130,41 @@ def read_sizes(
     return replace(
         config,
         delta_net=None,
-        **{name: getattr(defaults, name) for name in _OWN},
+        **{name: getattr(defaults, name) for name in _FAMILY_FIELDS},
         **_rotary(text, defaults.rope_theta, rope, partial=partial),
     )
 
 
-_OWN = ("qkv_bias", "qk_norm", "rotary_axes", "rotary_dim", "gated")
+_FAMILY_FIELDS = ("qkv_bias", "qk_norm", "rotary_axes", "rotary_dim", "gated")
 """Fields that the family decides, whatever a config.json says under their names."""
 
 
-def tied_as(whole: Block, text: TextConfig) -> TextConfig:
+def tie_as(whole: Block, text: TextConfig) -> TextConfig:
     """The decoder with its output head tied to the embedding where the whole file says so too."""
-    tied = whole.flag("tie_word_embeddings", text.tie_word_embeddings)
-    return replace(text, tie_word_embeddings=text.tie_word_embeddings or tied)
+    is_tied = whole.flag("tie_word_embeddings", text.tie_word_embeddings)
+    return replace(text, tie_word_embeddings=text.tie_word_embeddings or is_tied)
 
 
-def divided_width(text: Block, defaults: TextConfig) -> TextConfig:
+def divide_width(text: Block, defaults: TextConfig) -> TextConfig:
     """`defaults` with the heads' number and width, if the hidden size is to be divided among them.
 
     Raises CheckpointError if it does not divide.
     """
-    hidden = text.read("hidden_size", Width, defaults.hidden_size)
+    width = text.read("hidden_size", Width, defaults.hidden_size)
     heads = text.read("num_attention_heads", Heads, defaults.num_attention_heads)
-    if hidden % heads:
+    if width % heads:
         raise text.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
-    return replace(defaults, num_attention_heads=heads, head_dim=hidden // heads)
+    return replace(defaults, num_attention_heads=heads, head_dim=width // heads)
 
 
 def _rotary(text: Block, default: float, kinds: Sequence[str], *, partial: bool) -> dict[str, Any]:
     """Base and scaling: from transformers 5's `rope_parameters`, else from the older keys."""
     blocks = [text.block(key) for key in ("rope_parameters", "rope_scaling")]
-    named = [(rope, rope.only(key, kinds, "default")) for rope in blocks for key in ROPE_TYPES]
-    scaled = next((rope for rope, kind in named if kind == LLAMA_3), None)
-    scaling = scaled.record(RotaryScaling) if scaled else None
-    if scaled and scaling and scaling.high_freq_factor <= scaling.low_freq_factor:
-        raise scaled.error("high_freq_factor", f"over {scaling.low_freq_factor:g}")
+    pairs = [(rope, rope.only(key, kinds, "default")) for rope in blocks for key in ROPE_TYPES]
+    llama3 = next((rope for rope, kind in pairs if kind == LLAMA_3), None)
+    scaling = llama3.record(RotaryScaling) if llama3 else None
+    if llama3 and scaling and scaling.high_freq_factor <= scaling.low_freq_factor:
+        raise llama3.error("high_freq_factor", f"over {scaling.low_freq_factor:g}")
     for block in () if partial else (text, *blocks):
         block.only("partial_rotary_factor", (1.0,), 1.0)
     theta = text.read("rope_theta", RotaryBase, default)
@@ -188,7 +187,7 @@ def read_sections(rope: Block, default: Sequence[int]) -> tuple[int, ...]:
 def chunked_axes(text: Block, head_dim: int, default: Sequence[int]) -> tuple[int, ...]:
     """What turns each frequency of a head, in chunks.  Raises CheckpointError."""
     rope = rope_block(text)
-    axes = chunked(read_sections(rope, default))
+    axes = axes_in_chunks(read_sections(rope, default))
     if len(axes) != head_dim // 2:
         raise rope.error("mrope_section", f"three numbers of sum {head_dim // 2}")
     return axes
@@ -198,7 +197,7 @@ def interleaved_axes(text: Block, count: int, default: Sequence[int]) -> tuple[i
     """What turns each of `count` frequencies, interleaved.  Raises CheckpointError."""
     rope = rope_block(text)
     rope.only("mrope_interleaved", (True,), True)
-    return interleaved(count, read_sections(rope, default))
+    return axes_in_turn(count, read_sections(rope, default))
 
 
 def optional_axes(text: Block, head_dim: int) -> tuple[int, ...]:
@@ -217,14 +216,14 @@ def optional_axes(text: Block, head_dim: int) -> tuple[int, ...]:
     return axes
 
 
-def described_axes(axes: Sequence[int]) -> dict[str, object]:
+def describe_axes(axes: Sequence[int]) -> dict[str, object]:
     """The `rope_scaling` from which `optional_axes` reads these axes."""
     sections = [axes.count(axis) for axis in range(3)]
-    apart = tuple(axes) != chunked(sections)
-    return {"rope_type": "default", "mrope_section": sections, "mrope_interleaved": apart}
+    is_interleaved = tuple(axes) != axes_in_chunks(sections)
+    return {"rope_type": "default", "mrope_section": sections, "mrope_interleaved": is_interleaved}
 
 
-def interleaved(count: int, sections: Sequence[int]) -> tuple[int, ...]:
+def axes_in_turn(count: int, sections: Sequence[int]) -> tuple[int, ...]:
     """For each of `count` frequencies, what turns it: 0 time, 1 row, 2 column.
 
     Row and column take every third frequency, from the second and third on, as far as their
@@ -234,6 +233,6 @@ def interleaved(count: int, sections: Sequence[int]) -> tuple[int, ...]:
     return tuple(index % 3 if index < reach[index % 3] else 0 for index in range(count))
 
 
-def chunked(sections: Sequence[int]) -> tuple[int, ...]:
+def axes_in_chunks(sections: Sequence[int]) -> tuple[int, ...]:
     """For each frequency, what turns it: first those of time, then of row, then of column."""
     return tuple(axis for axis, size in enumerate(sections) for _ in range(size))

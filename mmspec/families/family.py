@@ -29,7 +29,7 @@ class Preprocessing(Protocol):
         """The preprocessing of each of a clip's `frames` frames; 0: of an image."""
         return self
 
-    def limited(self, positions: int | None) -> Self:
+    def with_limit(self, positions: int | None) -> Self:
         """The same with at most `positions` for an image; None takes the family's own limit.
 
         A clip may have as many as four images. Raises UsageError for a family whose images all have
@@ -43,7 +43,7 @@ class Preprocessing(Protocol):
         )
 
     def is_reduced(self, width: int, height: int) -> bool:  # noqa: ARG002
-        """True if an image of this size gets fewer positions because of `limited`."""
+        """True if an image of this size gets fewer positions because of `with_limit`."""
         return False
 
 

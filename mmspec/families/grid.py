@@ -28,7 +28,7 @@ class Grid:
         """Rotary positions [3, N] relative to the image's first; None if they count up."""
         return None
 
-    def pooled(self, positions: int) -> Self:
+    def pool(self, positions: int) -> Self:
         """The grid after averaging equal squares, without the class token.
 
         Raises UsageError unless `positions` is a square whose side divides the grid's.
@@ -63,7 +63,7 @@ class PlaneGrid(Grid):
         places = [(begin + self.time, row, column) for row in rows for column in columns]
         return list(map(list, zip(*places, strict=True)))
 
-    def pooled(self, positions: int) -> Self:
+    def pool(self, positions: int) -> Self:
         """The grid after averaging the smallest squares that leave at most `positions`.
 
         Squares at the lower and right edges may be cut. Raises UsageError below one position.

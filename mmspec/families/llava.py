@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from mmspec.families.clip_images import ClipImages, read_clip_images
-from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width, tied_as
+from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId, Width, tie_as
 from mmspec.families.family import Architecture, Family
 from mmspec.families.grid import Grid
 from mmspec.families.text_families import LLAMA, read_llama
@@ -74,9 +74,9 @@ class LlavaVision:
         """The tensors of tower and projector; those after the feature layer are not loaded."""
         yield from listed(lambda parts: self.tower(parts, text))
         for index in range(self.layers, self.num_hidden_layers):
-            yield from listed(partial(_layer, self, index=index), needed=False)
+            yield from listed(partial(_layer, self, index=index), is_loaded=False)
         norm = "vision_tower.post_layernorm", self.hidden_size, self.layer_norm_eps
-        yield from listed(lambda parts: parts.layer_norm(*norm), needed=False)
+        yield from listed(lambda parts: parts.layer_norm(*norm), is_loaded=False)
 
     def tower(self, parts: TowerParts, text: TextConfig) -> "LlavaTower":
         """Take tower and projector."""
@@ -137,7 +137,7 @@ def _read(whole: Block) -> Architecture:
     text.only("model_type", ("llama",), "llama")
     old = whole.get("image_token_index") is not None
     token = whole.read("image_token_index" if old else "image_token_id", TokenId, 32000)
-    return Architecture(text, tied_as(whole, read_llama(text)), _vision(whole), token)
+    return Architecture(text, tie_as(whole, read_llama(text)), _vision(whole), token)
 
 
 def _vision(whole: Block) -> LlavaVision:

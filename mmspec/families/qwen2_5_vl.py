@@ -72,17 +72,17 @@ class Qwen25VLTower(QwenTower):
     def __init__(self, config: Qwen25VLVision, parts: TowerParts, text_width: int) -> None:
         names = "gate_proj", "up_proj", "down_proj"
         super().__init__(config, parts, parts.rms_norm, swiglu(parts), *names)
-        self._config, merged = config, config.merged_size
+        self._config, width = config, config.merged_size
         self._norm = parts.rms_norm("vision_tower.merger.ln_q", config.hidden_size, EPSILON)
-        first = parts.linear(merged, merged, "vision_tower.merger.mlp.0")
-        second = parts.linear(merged, text_width, "vision_tower.merger.mlp.2")
+        first = parts.linear(width, width, "vision_tower.merger.mlp.0")
+        second = parts.linear(width, text_width, "vision_tower.merger.mlp.2")
         self._merge = mlp(first, parts.gelu, second)
 
     def encode(self, pixels: Array) -> Array:
         """Embeddings [N, H] of pixel values [3, height, width], or [2, 3, height, width]."""
         config, parts = self._config, self._parts
-        at, rotate, x = self._begin(pixels)
-        everywhere, inside = whole(parts), _within(parts, windows(at, config.window))
+        patches, rotate, x = self._begin(pixels)
+        everywhere, inside = whole(parts), _attend_in(parts, windows(patches, config.window))
         for index, layer in enumerate(self._layers):
             attend = everywhere if index in config.fullatt_block_indexes else inside
             x = layer(x, attend, rotate)
@@ -94,34 +94,34 @@ class Windows(NamedTuple):
 
     patches: NDArray[np.int64]
     """[W, S] numbers of the patches of each window, after the last of them 0."""
-    filled: NDArray[np.bool_]
+    is_patch: NDArray[np.bool_]
     """[W, S] true where a window has a patch."""
     back: NDArray[np.int64]
     """[P] the index of each patch among the W * S."""
 
 
-def windows(at: Patches, side: int) -> Windows:
+def windows(patches: Patches, side: int) -> Windows:
     """The windows of an image's patches; side: that of a window in patches."""
-    rows, columns = (at // side).T
+    rows, columns = (patches // side).T
     numbers = rows * (columns.max() + 1) + columns
     sizes = np.bincount(numbers)
     order = np.argsort(numbers, kind="stable")
-    filled = np.arange(sizes.max()) < sizes[:, None]
-    index = np.zeros(filled.shape, dtype=np.int64)
-    index[filled] = order
+    is_patch = np.arange(sizes.max()) < sizes[:, None]
+    index = np.zeros(is_patch.shape, dtype=np.int64)
+    index[is_patch] = order
     back = np.empty_like(order)
-    back[order] = np.flatnonzero(filled)
-    return Windows(index, filled, back)
+    back[order] = np.flatnonzero(is_patch)
+    return Windows(index, is_patch, back)
 
 
-def _within(parts: TowerParts, windows: Windows) -> Attend:
+def _attend_in(parts: TowerParts, windows: Windows) -> Attend:
     """Attention of every row to those of its window."""
-    patches, filled, back = map(parts.upload, windows)
+    patches, is_patch, back = map(parts.upload, windows)
 
     def attend(*heads: Array) -> Array:
-        query, key, value = (each[patches] for each in heads)
-        attended = parts.attention(query, key, value, filled)
-        return attended.reshape(-1, attended.shape[-1])[back]
+        query, key, value = (rows[patches] for rows in heads)
+        output = parts.attention(query, key, value, is_patch)
+        return output.reshape(-1, output.shape[-1])[back]
 
     return attend
 

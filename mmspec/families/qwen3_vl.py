@@ -70,18 +70,18 @@ class Qwen3VLTower(QwenTower):
 
     def encode(self, pixels: Array) -> Array:
         """Features [N, (1 + L) H] of pixel values [3, height, width], or [2, 3, height, width]."""
-        parts, attend, added = self._parts, whole(self._parts), []
-        at, rotate, x = self._begin(pixels)
-        x = x + cast(parts.xp, self._embedded(at), x.dtype)
+        parts, attend, additions = self._parts, whole(self._parts), []
+        patches, rotate, x = self._begin(pixels)
+        x = x + cast(parts.xp, self._embed(patches), x.dtype)
         for index, layer in enumerate(self._layers):
             x = layer(x, attend, rotate)
             if index in self._deepstack:
-                added.append(self._deepstack[index](x))
-        return parts.xp.concat([self._merge(x), *added], axis=1)
+                additions.append(self._deepstack[index](x))
+        return parts.xp.concat([self._merge(x), *additions], axis=1)
 
-    def _embedded(self, at: Patches) -> Array:
+    def _embed(self, patches: Patches) -> Array:
         """The position embeddings [P, D] of patches."""
-        near = neighbours(at, self._config.side)
+        near = neighbours(patches, self._config.side)
         rows, shares = self._parts.upload(near.rows), self._parts.upload(near.shares)
         return (self._embeddings[rows] * shares[..., None]).sum(axis=1)
 
@@ -104,10 +104,10 @@ class Neighbours(NamedTuple):
     """[P, 4] the share of each."""
 
 
-def neighbours(at: Patches, side: int) -> Neighbours:
+def neighbours(patches: Patches, side: int) -> Neighbours:
     """The position embeddings near the patches of an image; side: that of the embeddings' grid."""
-    down, down_share = _nearest(at[:, 0], side)
-    across, across_share = _nearest(at[:, 1], side)
+    down, down_share = _nearest(patches[:, 0], side)
+    across, across_share = _nearest(patches[:, 1], side)
     index = down[:, :, None] * side + across[:, None]
     shares = down_share[:, :, None] * across_share[:, None]
     return Neighbours(index.reshape(-1, 4), shares.reshape(-1, 4))
@@ -115,9 +115,9 @@ def neighbours(at: Patches, side: int) -> Neighbours:
 
 def _nearest(index: NDArray[np.int64], side: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The two nearest of `side` embeddings for positions [P] of one axis, and their shares."""
-    at = index.astype(np.float32) * np.float32(side - 1) / np.float32(max(index.max(), 1))
-    below = np.floor(at)
-    share = np.stack([1 - (at - below), at - below], axis=1)
+    places = index.astype(np.float32) * np.float32(side - 1) / np.float32(max(index.max(), 1))
+    below = np.floor(places)
+    share = np.stack([1 - (places - below), places - below], axis=1)
     nearest = below.astype(np.int64)[:, None] + np.arange(2)
     return nearest.clip(0, side - 1), share.astype(np.float32)
 

@@ -40,7 +40,7 @@ class QwenImages:
     """Largest area in pixels."""
     values: PixelValues = HALVES
     limit: float = inf
-    """The area that `limited` allows, if it is less than `largest`."""
+    """The area that `with_limit` allows, if it is less than `largest`."""
     frames: int = 1
     """Frames of a clip whose areas together are limited."""
     together: bool = False
@@ -58,23 +58,23 @@ class QwenImages:
         largest = max(int(min(self.largest, self.limit)), 1)
         least = min(self.least, largest)
         sides, cell = (height, width), self.cell
-        rounded = [round(side / cell) * cell for side in sides]
+        sizes = [round(side / cell) * cell for side in sides]
         pairs = max(round(self.frames / 2), 1) * 2 if self.frames > 1 else 1
-        area = pairs * rounded[0] * rounded[1]
+        area = pairs * sizes[0] * sizes[1]
         if area > largest:
             ratio = sqrt(self.frames * height * width / largest)
-            rounded = [max(cell, floor(side / ratio / cell) * cell) for side in sides]
+            sizes = [max(cell, floor(side / ratio / cell) * cell) for side in sides]
         elif area < least:
             ratio = sqrt(least / (self.frames * height * width))
-            rounded = [ceil(side * ratio / cell) * cell for side in sides]
-        return rounded[0], rounded[1]
+            sizes = [ceil(side * ratio / cell) * cell for side in sides]
+        return sizes[0], sizes[1]
 
     def pixels(self, image: Image.Image) -> NDArray[np.float32]:
         """The pixel values [3, height, width] of an upright RGB image."""
         height, width = self.size(*image.size)
         return self.values.of(image.resize((width, height), self.values.resample))
 
-    def limited(self, positions: int | None) -> Self:
+    def with_limit(self, positions: int | None) -> Self:
         """The same with at most `positions` for an image; a long strip may take a few more."""
         most = MAX_TOKENS if positions is None else positions
         if most < 1:
@@ -91,7 +91,7 @@ class QwenImages:
         return replace(self.clips, limit=limit / frames)
 
     def is_reduced(self, width: int, height: int) -> bool:
-        """True if an image of this size gets fewer positions because of `limited`."""
+        """True if an image of this size gets fewer positions because of `with_limit`."""
         return replace(self, limit=inf).size(width, height) > self.size(width, height)
 
 
@@ -112,36 +112,36 @@ _QWEN2_FRAMES = replace(_IMAGES, least=128 * 28**2, largest=768 * 28**2)
 _QWEN3_FRAMES = QwenImages(32, 128 * 32**2, 768 * 32**2)
 
 
-def read_qwen_images(directory: Path, tower: QwenVision, published: QwenImages) -> QwenImages:
-    """The preprocessing of a checkpoint, or what was published if the directory has no settings.
+def read_qwen_images(directory: Path, tower: QwenVision, fallback: QwenImages) -> QwenImages:
+    """The preprocessing of a checkpoint, or the fallback if the directory has no settings.
 
     tower: its sizes, which the files must agree with. Raises CheckpointError.
     """
-    clips, block = published.clips, processor_block(directory)
-    images = _read(block, tower, _IMAGES) if block else published
+    clips, block = fallback.clips, processor_block(directory)
+    images = _read(block, tower, _IMAGES) if block else fallback
     block = processor_block(directory, "video")
     if clips and block:
-        lacking = _QWEN3_FRAMES if clips.together else _QWEN2_FRAMES
-        clips = replace(_read(block, tower, lacking), together=clips.together)
+        defaults = _QWEN3_FRAMES if clips.together else _QWEN2_FRAMES
+        clips = replace(_read(block, tower, defaults), together=clips.together)
     return replace(images, clips=clips)
 
 
-def _read(block: Block, tower: QwenVision, lacking: QwenImages) -> QwenImages:
-    """The preprocessing in a file; `lacking` is that of one without keys."""
-    block.only("patch_size", (tower.patch_size,), lacking.cell // 2)
+def _read(block: Block, tower: QwenVision, defaults: QwenImages) -> QwenImages:
+    """The preprocessing in a file; `defaults` is that of one without keys."""
+    block.only("patch_size", (tower.patch_size,), defaults.cell // 2)
     block.only("merge_size", (tower.spatial_merge_size,), 2)
     block.only("temporal_patch_size", (tower.temporal_patch_size,), 2)
     block.only("do_resize", (True,), True)
-    values = read_values(block, lacking.values)
-    return QwenImages(tower.cell, *_areas(block, lacking), values=values)
+    values = read_values(block, defaults.values)
+    return QwenImages(tower.cell, *_areas(block, defaults), values=values)
 
 
-def _areas(block: Block, lacking: QwenImages) -> tuple[int, int]:
+def _areas(block: Block, defaults: QwenImages) -> tuple[int, int]:
     """The least and the largest area: of `size`, or the older `min_pixels` and `max_pixels`."""
     size = block.block("size")
-    least = size.integer("shortest_edge", lacking.least, 1, MOST)
-    largest = size.integer("longest_edge", lacking.largest, 1, MOST)
-    if lacking is not _QWEN3_FRAMES:  # whose processor does not read the older keys
+    least = size.integer("shortest_edge", defaults.least, 1, MOST)
+    largest = size.integer("longest_edge", defaults.largest, 1, MOST)
+    if defaults is not _QWEN3_FRAMES:  # whose processor does not read the older keys
         least = block.integer("min_pixels", least, 1, MOST)
         largest = block.integer("max_pixels", largest, 1, MOST)
     if least > largest:

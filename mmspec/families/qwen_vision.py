@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, TokenId, Width, tied_as
+from mmspec.families.decoder import Heads, Layers, RotaryBase, TextConfig, TokenId, Width, tie_as
 from mmspec.families.family import Architecture, Clips, Decoder, Family, Vision
 from mmspec.families.grid import PlaneGrid
 from mmspec.families.text_families import QWEN_IMAGE
@@ -132,10 +132,10 @@ def qwen_family(
     """
 
     def read(whole: Block) -> Architecture:
-        nested = whole.get("text_config") or not is_flat
-        block, kind = whole.block("text_config") if nested else whole, f"{model_type}_text"
+        has_block = whole.get("text_config") or not is_flat
+        block, kind = whole.block("text_config") if has_block else whole, f"{model_type}_text"
         block.only("model_type", (model_type, kind) if is_flat else (kind,), kind)
-        text = tied_as(whole, decoder(block))
+        text = tie_as(whole, decoder(block))
         if may_be_blind and not whole.get("vision_config"):
             return Architecture(block, text)
         token = whole.read("image_token_id", TokenId, image_token_id)
@@ -157,19 +157,19 @@ def patch_positions(config: QwenVision, height: int, width: int) -> Patches:
     return blocks.transpose(1, 3, 2, 4, 0).reshape(-1, 2)
 
 
-def rotation(config: QwenVision, parts: TowerParts, at: Patches) -> Map:
+def rotation(config: QwenVision, parts: TowerParts, patches: Patches) -> Map:
     """Function that turns heads [P, H, S] by patches' rows and columns, in float32."""
     xp, half = parts.xp, config.hidden_size // config.num_heads // 2
     steps = np.arange(0, half, 2, dtype=np.float32) / np.float32(half)
     frequencies = (1 / np.float32(config.rope_theta) ** steps).astype(np.float32)
-    turns = (at[..., None].astype(np.float32) * frequencies).reshape(-1, 1, half)
-    both = np.concatenate([turns, turns], axis=-1)
-    cos, sin = parts.upload(np.cos(both)), parts.upload(np.sin(both))
+    turns = (patches[..., None].astype(np.float32) * frequencies).reshape(-1, 1, half)
+    angles = np.concatenate([turns, turns], axis=-1)
+    cos, sin = parts.upload(np.cos(angles)), parts.upload(np.sin(angles))
 
     def rotate(heads: Array) -> Array:
         x = cast(xp, heads, xp.float32)
-        swapped = xp.concat([-x[..., half:], x[..., :half]], axis=-1)
-        return cast(xp, x * cos + swapped * sin, heads.dtype)
+        quarter = xp.concat([-x[..., half:], x[..., :half]], axis=-1)
+        return cast(xp, x * cos + quarter * sin, heads.dtype)
 
     return rotate
 
@@ -219,9 +219,10 @@ class QwenTower(ABC):
     def _begin(self, pixels: Array) -> tuple[Patches, Map, Array]:
         """The places of an image's patches, what turns heads by them, and the first rows [P, D]."""
         config, xp = self._sizes, self._parts.xp
-        at = patch_positions(config, *pixels.shape[-2:])
+        patches = patch_positions(config, *pixels.shape[-2:])
         sizes = config.patch_size, config.spatial_merge_size, config.temporal_patch_size
-        return at, rotation(config, self._parts, at), self._patches(cut(xp, pixels, *sizes))
+        rotate = rotation(config, self._parts, patches)
+        return patches, rotate, self._patches(cut(xp, pixels, *sizes))
 
     def project(self, rows: Array) -> Array:
         """The features themselves: the mergers have projected them."""

@@ -11,7 +11,7 @@ from mmspec.families.decoder import (
     Heads,
     TextConfig,
     chunked_axes,
-    divided_width,
+    divide_width,
     read_sizes,
 )
 from mmspec.families.family import ImageTokens, text_family
@@ -48,7 +48,7 @@ QWEN_IMAGE = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
 
 def read_llama(text: Block, rope: Sequence[str] = ("default", LLAMA_3)) -> TextConfig:
     """Read a Llama decoder's sizes."""
-    sizes = divided_width(text, LLAMA_SIZES)
+    sizes = divide_width(text, LLAMA_SIZES)
     sizes = replace(sizes, num_key_value_heads=sizes.num_attention_heads)
     return read_sizes(text, sizes, rope)
 
@@ -58,7 +58,7 @@ def read_qwen2(
 ) -> TextConfig:
     """Read a Qwen2 decoder's sizes."""
     text.only("use_sliding_window", (False,), False)
-    return read_sizes(text, _null_as_heads(text, divided_width(text, defaults)), rope)
+    return read_sizes(text, _null_as_heads(text, divide_width(text, defaults)), rope)
 
 
 def read_qwen2_vl(text: Block, defaults: TextConfig) -> TextConfig:

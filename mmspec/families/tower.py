@@ -110,7 +110,7 @@ class TowerLayer:
 
 def whole(parts: TowerParts) -> Attend:
     """Attention of every row to all rows."""
-    return lambda *heads: parts.attention(*(each[None] for each in heads))[0]
+    return lambda *heads: parts.attention(*(rows[None] for rows in heads))[0]
 
 
 def mlp(first: Map, activation: Map, second: Map) -> Map:
@@ -137,8 +137,8 @@ def cut(xp: Any, pixels: Array, size: int, merge: int = 1, frames: int = 1) -> A
     rows, columns = (side // size // merge for side in pixels.shape[-2:])
     blocks = pixels.reshape(-1, 3, rows, merge, size, columns, merge, size)
     patches = xp.permute_dims(blocks, (2, 5, 3, 6, 1, 0, 4, 7)).reshape(-1, 3, len(blocks), size**2)
-    shown = xp.broadcast_to(patches, (len(patches), 3, frames, size**2))
-    return shown.reshape(len(patches), -1)
+    patches = xp.broadcast_to(patches, (len(patches), 3, frames, size**2))
+    return patches.reshape(len(patches), -1)
 
 
 def cast(xp: Any, x: Array, dtype: Any) -> Array:
@@ -146,7 +146,7 @@ def cast(xp: Any, x: Array, dtype: Any) -> Array:
     return x if x.dtype == dtype else xp.astype(x, dtype)
 
 
-def renamed(name: str, prefixes: Prefixes) -> str:
+def rename(name: str, prefixes: Prefixes) -> str:
     """The name with the first matching prefix replaced."""
     for old, new in prefixes:
         if name.startswith(old):
@@ -154,11 +154,11 @@ def renamed(name: str, prefixes: Prefixes) -> str:
     return name
 
 
-def listed(take: Callable[[TowerParts], object], *, needed: bool = True) -> Tensors:
-    """The tensors that a function takes of a tower's parts; needed: true if they are loaded."""
+def listed(take: Callable[[TowerParts], object], *, is_loaded: bool = True) -> Tensors:
+    """The tensors that a function takes of a tower's parts; is_loaded: see `Tensors`."""
     listing = _Listing()
     take(listing)
-    return ((name, shape, needed) for name, shape in listing.shapes)
+    return ((name, shape, is_loaded) for name, shape in listing.shapes)
 
 
 class _Listing:

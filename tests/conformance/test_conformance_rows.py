@@ -109,10 +109,10 @@ def test_pooling_averages_squares_of_the_grid(encoded, side):
         for y in range(0, 4, block)
         for x in range(0, 4, block)
     ]
-    pooled = features.pooled(side * side)
+    pooled = features.pool(side * side)
     assert pooled.positions == side * side
     np.testing.assert_allclose(pooled.numpy(), squares, atol=1e-5)
-    assert features.pooled(side * side) is pooled
+    assert features.pool(side * side) is pooled
 
 
 def test_equal_towers_behind_equal_preprocessing_share_features(

@@ -80,7 +80,7 @@ def expanded(backend, target, directory, columns, table=None):
     given = Given(backend, *oracle.random_sequence(layers), table, array(backend, matrix))
     forwards = head.open_drafter(given, GREEDY)._forwards
     end, count = (columns - 1, head.config.slots) if block else (columns - 2, oracle.STEPS)
-    outline = Outline(apart=not block).grown(columns + 1)
+    outline = Outline(apart=not block).with_text(columns + 1)
     half = max(end // 2, 1)  # fed in two parts where there are two
     for start, stop in ((0, half), (half, end))[:end]:
         forwards.follow(outline, start, stop)

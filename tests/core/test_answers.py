@@ -139,7 +139,7 @@ class Anything:
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary
 
-    def allowed(self):
+    def mask(self):
         return np.ones(self.vocabulary, dtype=bool)
 
     def advance(self, token):
@@ -163,12 +163,12 @@ class Steps:
     def __init__(self):
         self.last = 3
 
-    def allowed(self):
+    def mask(self):
         steps = {(self.last + step) % 11 for step in (1, 2, 5)} | {0}
         return np.array([t in steps and (t or self.last == 7) for t in range(11)], bool)
 
     def advance(self, token):
-        assert self.allowed()[token]
+        assert self.mask()[token]
         assert token not in STOP
         self.last = token
 
@@ -177,7 +177,7 @@ def expected(sampling, seed, count):
     """Choice by choice, from the scripted logits."""
     constraint, sequence = Steps(), list(PROMPT)
     for _ in range(count):
-        row = np.where(constraint.allowed(), logits(0, sequence, 11), -np.inf)
+        row = np.where(constraint.mask(), logits(0, sequence, 11), -np.inf)
         keys = HOST.keys(Noise(seed, len(sequence)), 1)
         sequence.append(int(HOST.sampler(sampling).tokens(row[None], keys)[0]))
         if sequence[-1] in STOP:

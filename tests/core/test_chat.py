@@ -174,11 +174,11 @@ class Alternating:
     def __init__(self, size):
         self.odd, self.count = np.arange(size) % 2, 0
 
-    def allowed(self):
+    def mask(self):
         return self.odd == self.count % 2
 
     def advance(self, token):
-        assert self.allowed()[token]
+        assert self.mask()[token]
         self.count += 1
 
 

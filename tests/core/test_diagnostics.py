@@ -16,7 +16,7 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics import across as across_module
 from mmspec.diagnostics import doctor
 from mmspec.diagnostics.across import across
-from mmspec.diagnostics.check import NEAR_TIES, Place, check, diverged, place_after
+from mmspec.diagnostics.check import NEAR_TIES, Place, check, describe_divergence, place_after
 from mmspec.diagnostics.doctor import examine
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.exactness.finding import Finding
@@ -63,7 +63,7 @@ def test_a_sampled_near_tie_is_one_of_logits_with_their_noise(slack, expected):
     logits[1] += scores.max() - scores[1] - slack
     place = Place(logits, HOT, noise)
     first = int(place.scores()[0].argmax())
-    found = diverged([first], [1], place, Letters())
+    found = describe_divergence([first], [1], place, Letters())
     assert found.gap == found.shortfall == pytest.approx(slack, rel=0.1)
     assert found.outcome(NEAR_TIES["float32"]) == expected
 
@@ -82,7 +82,7 @@ def test_what_rounding_may_cut_off_is_a_near_tie_however_the_noise_falls(samplin
     noise = Noise(1, next(n for n in range(1000) if winner(n) == 2))
     place = Place(logits, sampling, noise)
     kept = int(np.where([True, True, False], place.scores()[0], -np.inf).argmax())
-    found = diverged([kept], [2], place, Letters())
+    found = describe_divergence([kept], [2], place, Letters())
     assert found.outcome(NEAR_TIES["float32"]) == expected
     assert (found.shortfall is None) == (expected == "bug")
 

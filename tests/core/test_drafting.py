@@ -123,17 +123,17 @@ def test_a_class_token_before_the_grid_is_not_pooled():
     seen = HostFeatures(rows, Grid(4, 4))
     with_class_token = HostFeatures(np.concatenate([[[99.0, 99.0]], rows]), Grid(4, 4, 1))
     for positions in (4, 1):
-        expected = seen.pooled(positions).rows
-        np.testing.assert_array_equal(with_class_token.pooled(positions).rows, expected)
+        expected = seen.pool(positions).rows
+        np.testing.assert_array_equal(with_class_token.pool(positions).rows, expected)
     with pytest.raises(UsageError, match="17 visual positions cannot be pooled to 9"):
-        with_class_token.pooled(9)
+        with_class_token.pool(9)
 
 
 @given(some.integers(1, 9), some.integers(1, 9), some.integers(1, 90))
 def test_a_plane_of_any_shape_is_pooled_to_at_most_so_many(height, width, positions):
     """Every square's average counts each of its rows once; the smallest squares that fit."""
     rows = np.random.default_rng(height).normal(size=(height * width, 3))
-    pooled = HostFeatures(rows, PlaneGrid(height, width)).pooled(positions)
+    pooled = HostFeatures(rows, PlaneGrid(height, width)).pool(positions)
     assert pooled.positions == len(pooled.rows) <= positions
     down, across = -(-height // pooled.grid.height), -(-width // pooled.grid.width)
     squares = rows.reshape(height, width, 3)

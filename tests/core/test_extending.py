@@ -141,7 +141,7 @@ REFUSED = {
     "drafts no token of the target's": (
         "self.tokens[-1:] *",
         "[10**6] *",
-        "a HostDraft has tokens",
+        "a HostDraft has the token 1000000, and the target's are 0 to ",
     ),
     "drafts too many": ("* plan.gamma", "* 9 * plan.gamma", "tokens on a path, and the plan"),
 }

@@ -19,7 +19,7 @@ from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import NO_NOISE, Noise, exponentials
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.lookup import DOUBT, OWN, SHORTEST, KnownText, LookupDrafter, successors
+from mmspec.drafters.lookup import DOUBT, PRESENT, SHORTEST, KnownText, LookupDrafter, successors
 from mmspec.drafters.text_index import TextIndex
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.tokens import NO_TOKEN
@@ -95,7 +95,7 @@ def test_an_image_is_never_matched_and_never_proposed(parts, expected):
 
 LEVELS = some.lists(
     some.lists(
-        some.tuples(some.sampled_from([OWN, 1.0]), some.lists(some.integers(0, 4), min_size=1)),
+        some.tuples(some.sampled_from([PRESENT, 1.0]), some.lists(some.integers(0, 4), min_size=1)),
         min_size=1,
     ),
     max_size=4,

@@ -28,20 +28,20 @@ def outlined(outline, start, stop):
     for run in outline.runs(start, stop):
         number = None if run.image is None else outline.images.index(run.image)
         said += [number] * (run.stop - run.start)
-        rows += outline.packed if run.image and outline.packed else run.stop - run.start
+        rows += outline.image_rows if run.image and outline.image_rows else run.stop - run.start
     return said, rows
 
 
 def test_the_toy_of_two_words_four_patches_and_two_words():
     """Slots: fc(e1, h0), v0, v1, v2, v3, fc(e6, h5), fc(e7, h6)."""
     segment, _ = sequence([2, -4, 2])
-    outline = Outline(apart=True).extended(segment)
+    outline = Outline(apart=True).with_segment(segment)
     assert outline.images == ((2, 6),)
     assert list(outline.runs(0, outline.slots)) == [(0, 1, None), (1, 5, (2, 6)), (5, 7, None)]
     assert outline.rows(outline.slots) == 7
-    packed = Outline(apart=True, packed=3).extended(segment)
+    packed = Outline(apart=True, image_rows=3).with_segment(segment)
     assert [packed.rows(slots) for slots in (0, 1, 5, 6, 7)] == [0, 1, 4, 5, 6]
-    whole = Outline().extended(segment)
+    whole = Outline().with_segment(segment)
     assert list(whole.runs(0, 7)) == [(0, 7, None)]
 
 
@@ -52,12 +52,12 @@ PARTS = st.lists(st.one_of(st.integers(1, 4), st.integers(-5, -1)), min_size=1, 
 @given(PARTS, st.sampled_from([0, 1, 3, 7]), st.lists(st.integers(0, 40), max_size=4))
 def test_runs_are_the_slots_one_by_one_however_they_are_fed(parts, packed, cuts):
     segment, columns = sequence(parts)
-    outline = Outline(apart=True, packed=packed).extended(segment)
+    outline = Outline(apart=True, image_rows=packed).with_segment(segment)
     numbers = [number for number, part in enumerate(parts) if part < 0]
     slots = outline.slots
     expected = [None if each is None else numbers.index(each) for each in met(columns)][:slots]
     said, rows, at = [], 0, 0
-    for stop in sorted({outline.settled(min(cut, slots)) for cut in cuts} | {slots}):
+    for stop in sorted({outline.whole_slots(min(cut, slots)) for cut in cuts} | {slots}):
         assert outline.rows(at) == rows
         more, taken = outlined(outline, at, stop)
         said, rows, at = said + more, rows + taken, stop
@@ -68,7 +68,7 @@ def test_runs_are_the_slots_one_by_one_however_they_are_fed(parts, packed, cuts)
 def test_rows_in_place_stand_at_their_slots_and_images_at_their_last():
     """Two words, four patches, one word, three patches, two words; two rows an image."""
     segment, _ = sequence([2, -4, 1, -3, 2])
-    outline = Outline(apart=True, packed=2, in_place=True).extended(segment)
+    outline = Outline(apart=True, image_rows=2, in_place=True).with_segment(segment)
     assert outline.positions(0, outline.slots) == [0, 3, 4, 5, 7, 8, 9, 10]
     assert outline.positions(5, 6) == [5]
     assert outline.position(outline.slots) == outline.slots
@@ -79,6 +79,6 @@ def test_rows_in_place_stand_at_their_slots_and_images_at_their_last():
         (2, 6),
         (7, 10),
     ]
-    counted = Outline(apart=True, packed=2).extended(segment)
+    counted = Outline(apart=True, image_rows=2).with_segment(segment)
     assert counted.positions(0, counted.slots) == list(range(8))
     assert counted.position(counted.slots) == 8

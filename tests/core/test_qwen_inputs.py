@@ -239,9 +239,9 @@ def test_a_clip_has_as_many_positions_as_four_images(folder, kind):
     tower = TOWERS[kind]
     whole = tower.preprocessing(folder)
     for frames in (2, 9, 64):
-        limited = whole.limited(10).for_clip(frames)
+        limited = whole.with_limit(10).for_clip(frames)
         size = limited.size(640, 360)
         assert 20 < tower.grid(*size).positions * frames / 2 <= 64
         assert limited.is_reduced(640, 360)
-    assert whole.limited(100_000).for_clip(4).size(640, 360) == whole.for_clip(4).size(640, 360)
-    assert not whole.limited(100_000).for_clip(4).is_reduced(640, 360)
+    assert whole.with_limit(100_000).for_clip(4).size(640, 360) == whole.for_clip(4).size(640, 360)
+    assert not whole.with_limit(100_000).for_clip(4).is_reduced(640, 360)

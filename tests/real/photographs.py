@@ -26,7 +26,7 @@ def cost(model: str) -> dict[str, str | int]:
     """The line of a model: medians, and the worst of all images."""
     vision = read_config(directory(model)).vision
     assert vision
-    images = vision.preprocessing(directory(model)).limited(None)
+    images = vision.preprocessing(directory(model)).with_limit(None)
     before, seconds, tokens = memory(), dict[str, float](), list[int]()
     for file in sorted((benchmark() / "test/images").iterdir()):
         started = process_time()

@@ -32,7 +32,7 @@ class ScriptedFeatures:
     positions: int = 4
     nbytes: int = 16
 
-    def pooled(self, positions: int) -> "ScriptedFeatures":
+    def pool(self, positions: int) -> "ScriptedFeatures":
         return ScriptedFeatures(f"{self.digest}/{positions}", positions)
 
 

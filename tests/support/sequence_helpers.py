@@ -74,7 +74,7 @@ def views_of(model: Any) -> list[Segment]:
     """One prompt of two images as M, T and P see it."""
     images = [model.encode(image) for image in pixels(32, 2)]
     whole = prompt(images)
-    return [whole, without_images(whole), prompt([image.pooled(4) for image in images])]
+    return [whole, without_images(whole), prompt([image.pool(4) for image in images])]
 
 
 def target(model: Any, segment: Segment, sampling: Sampling = GREEDY) -> Any:

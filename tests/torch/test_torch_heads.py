@@ -14,7 +14,7 @@ from mmspec.decoding.host_framework import keys, sampler
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.heads.eagle3 import Fused
+from mmspec.drafters.heads.eagle3 import Eagle3Modules
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.heads.convert import convert, main
@@ -89,7 +89,7 @@ def opened(target, directory, segment, sampling=GREEDY, tree=None):
 def check_chain(sequence, drafter, reference):
     """What the tokens were chosen from, and that the noise chose them."""
     modules = drafter._forwards._parts
-    owner = modules if isinstance(modules, Fused) else sequence
+    owner = modules if isinstance(modules, Eagle3Modules) else sequence
     rows, noise = transformers_oracle.recorded(owner), Noise(1, sequence.length)
     ids = drafter.draft(Plan(3), noise).ids.tolist()
     rows = np.stack(rows[-3:])

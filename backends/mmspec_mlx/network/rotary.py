@@ -35,7 +35,7 @@ class Rotary:
         """axes, scaling: `TextConfig.rotary_axes` and its `rotary_scaling`."""
         steps = np.arange(0, width, 2, dtype=np.float32) / np.float32(width)
         frequencies = np.float32(base) ** -steps
-        self._frequencies = scaling.scaled(frequencies) if scaling else frequencies
+        self._frequencies = scaling.scale(frequencies) if scaling else frequencies
         # MLX's kernel takes a base, or the inverses of frequencies.
         inverses = mx.array(1 / self._frequencies) if scaling else None
         kernel_base, rope = None if scaling else base, partial(mx.fast.rope, traditional=False)

@@ -28,7 +28,7 @@ class Rotary:
         steps = torch.arange(0, width, 2, dtype=torch.int64).float()
         self._frequencies = 1.0 / config.rope_theta ** (steps / width)
         if scaling := config.rotary_scaling:
-            self._frequencies = torch.from_numpy(scaling.scaled(self._frequencies.numpy()))
+            self._frequencies = torch.from_numpy(scaling.scale(self._frequencies.numpy()))
         self._device, self._dtype = device, dtype
         self._table = self._compute(STEP)
         self._axes = upload([*axes, *axes], torch.int64, device) if axes else None

@@ -48,7 +48,7 @@ class Teacher:
         """The token that ends a dataset's answers."""
         vision, language = self.config.vision, self.model.language
         # With the limit on tokens that a chat has by default.
-        self.preprocessing = vision.preprocessing(directory).limited(None) if vision else None
+        self.preprocessing = vision.preprocessing(directory).with_limit(None) if vision else None
         self.output_matrix = language.embedding
         if not self.config.text.tie_word_embeddings:
             matrix = read_tensor(plan(directory, self.config)[LM_HEAD], language.dtype)

@@ -26,7 +26,7 @@ from mmspec.checkpoints.stored_config import stored_config
 from mmspec.drafters.views import pooled_positions
 from mmspec.families.decoder import TextConfig
 from mmspec.families.text_families import LLAMA
-from mmspec.families.tower import renamed
+from mmspec.families.tower import rename
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_json
 from mmspec.ground.output_files import make_directory, replace_file, replace_text
@@ -152,7 +152,7 @@ def save_draft(model: DraftModel, target: Path, directory: Path) -> None:
     if model.text.tie_word_embeddings:
         del own["lm_head.weight"]
     prefixes = (read_config(target).family if model.sees else LLAMA).hub_prefixes
-    tensors = {renamed(name, prefixes): tensor.half() for name, tensor in own.items()}
+    tensors = {rename(name, prefixes): tensor.half() for name, tensor in own.items()}
     if model.sees:
         tensors |= read_tower(target)
     save_tensors(directory / WEIGHTS_FILE, tensors)

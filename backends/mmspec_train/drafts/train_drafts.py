@@ -123,7 +123,7 @@ class DraftTrainee(Trainee):
         if not self.module.sees:
             return []
         # Clones: tensors that the tower computed in inference mode take part in no backward pass.
-        return [image.pooled(self.module.positions).rows.clone().float() for image in features]
+        return [image.pool(self.module.positions).rows.clone().float() for image in features]
 
     def _columns(self, conversations: Batch) -> Batch:
         """Return the conversations in the draft's columns: an image has P, or one if P is 0."""

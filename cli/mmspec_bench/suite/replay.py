@@ -58,7 +58,7 @@ def open_replay(name: str, backend: str, max_image_tokens: int | None) -> Loaded
     config = read_config(directory)
     model, features = ReplayModel(config), None
     if config.vision:
-        preprocessing = config.vision.preprocessing(directory).limited(max_image_tokens)
+        preprocessing = config.vision.preprocessing(directory).with_limit(max_image_tokens)
         features = _PlaceCache(model, preprocessing)
     tokenizer = Tokenizer.read(directory, config.family.image_tokens)
     return LoadedModel(name, directory, model, tokenizer, load_template(directory), features)

@@ -24,17 +24,17 @@ class Parts(Generic[A]):
         weights: LayerTensors[A],
         layer_type: type[LayerParts[A]],
         new_decoder: Callable[[list[Any], TextConfig, Any], Any],
-        new_injected: Callable[[Any], InjectedLayers[A]],
+        new_injected_layers: Callable[[Any], InjectedLayers[A]],
         open_tail: Callable[[Any, Any, int, int], DraftTail[A]],
     ) -> None:
-        """new_decoder: makes the backend's decoder of layers.  new_injected: of a decoder.
+        """new_decoder: makes the backend's decoder of layers.  new_injected_layers: of it.
 
         open_tail: as `CachedLayer.tail`, of a decoder and a cache.
         """
         self._weights, self.framework = weights, weights.framework
         self.tensor, self.linear, self.norm = weights.tensor, weights.linear, weights.norm
         self._layer_type, self._new_decoder = layer_type, new_decoder
-        self._new_injected, self._open_tail = new_injected, open_tail
+        self._new_injected_layers, self._open_tail = new_injected_layers, open_tail
 
     def layer(self, text: TextConfig, enter: Enter[A]) -> Callable[[], CachedLayer[A]]:
         """Take the decoder layer; returns a function that opens it with an empty cache.
@@ -45,8 +45,8 @@ class Parts(Generic[A]):
         decoder = self._new_decoder([layer], text, self._weights)
         return partial(CachedLayer, decoder, partial(self._open_tail, decoder))
 
-    def injected(self, text: TextConfig) -> Callable[[], InjectedLayers[A]]:
+    def injected_layers(self, text: TextConfig) -> Callable[[], InjectedLayers[A]]:
         """Take the decoder layers; returns a function that opens them with an empty cache."""
         paths = (f"layers.{index}" for index in range(text.num_hidden_layers))
         layers = [self._layer_type.take(self._weights, path, text) for path in paths]
-        return partial(self._new_injected, self._new_decoder(layers, text, self._weights))
+        return partial(self._new_injected_layers, self._new_decoder(layers, text, self._weights))

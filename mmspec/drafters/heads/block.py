@@ -23,8 +23,8 @@ from mmspec.ground.arrays import A, Map
 
 def sights(options: BlockDraft, layers: int, context: int, rows: int) -> list[Sight]:
     """What each layer of a head lets `rows` block rows see after `context` columns."""
-    own = {kind: _sight(options, kind, context, rows) for kind in {*options.layer_types, ""}}
-    return [own[kind] for kind in options.layer_types or [""] * layers]
+    by_kind = {kind: _sight(options, kind, context, rows) for kind in {*options.layer_types, ""}}
+    return [by_kind[kind] for kind in options.layer_types or [""] * layers]
 
 
 def _sight(options: BlockDraft, kind: str, context: int, rows: int) -> Sight:
@@ -52,21 +52,20 @@ class Markov(Generic[A]):
     joint: Map[A] | None = None
     """Function from [w, 2 r + H] to gate, candidate and output [w, 3 r]; None without a state."""
 
-    def correct(self, embedded: A, feature: A, state: A | None) -> tuple[A, A | None]:
+    def correct(self, embeddings: A, feature: A, state: A | None) -> tuple[A, A | None]:
         """The correction [w, d] of rows with features [w, H], and the state [w, r] after them.
 
-        embedded: [w, r] of the tokens before.  state: [w, r] after the rows before; None at first.
+        embeddings: [w, r] of the tokens before.  state: [w, r] after the rows before; None at
+        first.
         """
-        xp, concat, embedded_part = self.framework.xp, self.framework.concat, embedded
-        if self.gate:
-            embedded_part = sigmoid(xp, self.gate(concat([feature, embedded], -1))) * embedded
+        xp, concat = self.framework.xp, self.framework.concat
         if self.joint is None:
-            return self.output(embedded_part), None
-        state = xp.zeros_like(embedded) if state is None else state
-        joined: tuple[Any, ...] = (
-            *self.framework.split(self.joint(concat([state, embedded, feature], -1)), 3),
-        )
-        gate, candidate, output = joined
+            if self.gate:
+                embeddings = sigmoid(xp, self.gate(concat([feature, embeddings], -1))) * embeddings
+            return self.output(embeddings), None
+        state = xp.zeros_like(embeddings) if state is None else state
+        outputs: Any = self.joint(concat([state, embeddings, feature], -1))
+        gate, candidate, output = self.framework.split(outputs, 3)
         gate = sigmoid(xp, gate)
         return self.output(xp.tanh(output)), gate * state + (1 - gate) * xp.tanh(candidate)
 
@@ -86,7 +85,7 @@ class BlockModules(Generic[A]):
         self.framework, self.options, self.text = framework, options, text
         self._fusion = parts.linear("fc", bias=False)
         self._context_norm = parts.norm("hidden_norm", eps)
-        self.layers = parts.injected(text)
+        self.layers = parts.injected_layers(text)
         self.norm = parts.norm("norm", eps)
         self.head: Map[A] | None = None
         if options.draft_vocab_size < text.vocab_size:
@@ -97,9 +96,9 @@ class BlockModules(Generic[A]):
         """Function from features, and embeddings if it reads them, to the log-odds [w, 1] that
         the row's token is accepted; None without such a head."""
 
-    def fuse(self, captured: A) -> A:
+    def fuse(self, states: A) -> A:
         """The rows [n, H] that every layer reads of captured states [n, c H]."""
-        return self._context_norm(self._fusion(captured))
+        return self._context_norm(self._fusion(states))
 
 
 def _markov(parts: Parts[A], options: BlockDraft) -> Markov[A]:

@@ -39,8 +39,8 @@ class BlockForwards(HeadForwards[BlockModules[A], A]):
         runs = self._runs(outline, start, stop)
         with self._framework.inference():
             if runs:
-                at = self._count(outline, start)
-                self._layers.remember(self._context(runs), at, self._positions(runs))
+                first = self._count(outline, start)
+                self._layers.remember(self._context(runs), first, self._positions(runs))
             self._layers.settle()
 
     def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:
@@ -50,9 +50,10 @@ class BlockForwards(HeadForwards[BlockModules[A], A]):
         x = self._framework.concat([anchor, self._masks[: rows - 1]], 0)
         context = self._context(runs) if runs else x[:0]
         positions = np.concatenate([self._positions(runs), self._block(last, rows)], axis=1)
-        at, count = self._count(outline, start), self._count(outline, last)
-        seen = sights(modules.options, modules.text.num_hidden_layers, count, rows)
-        features = modules.norm(self._layers.block(x, context, at, positions, seen))[rows - gamma :]
+        first, count = self._count(outline, start), self._count(outline, last)
+        by_layer = sights(modules.options, modules.text.num_hidden_layers, count, rows)
+        outputs = self._layers.block(x, context, first, positions, by_layer)
+        features = modules.norm(outputs)[rows - gamma :]
         project = modules.head or self._base.project
         if modules.markov is None:
             spread = modules.spread
@@ -82,9 +83,9 @@ class BlockForwards(HeadForwards[BlockModules[A], A]):
 
     def _positions(self, runs: list[Span]) -> Positions:
         """Rotary positions [3, r] of the context in these columns."""
-        turned = self._parts.text.rotary_axes
-        parts = [self._base.positions(*run) if turned else _counted(*run) for run in runs]
-        return np.concatenate([_counted(0, 0), *parts], axis=1)
+        has_planes = self._parts.text.rotary_axes
+        positions = self._base.positions if has_planes else _text_positions
+        return np.concatenate([_text_positions(0, 0), *(positions(*run) for run in runs)], axis=1)
 
     def _block(self, column: int, rows: int) -> Positions:
         """Rotary positions [3, B] of a block that begins at `column`."""
@@ -92,6 +93,6 @@ class BlockForwards(HeadForwards[BlockModules[A], A]):
         return first + np.arange(rows)
 
 
-def _counted(start: int, stop: int) -> Positions:
+def _text_positions(start: int, stop: int) -> Positions:
     """Rotary positions [3, n] of text: on each axis the number of the column."""
     return np.repeat(np.arange(start, stop)[None], 3, axis=0)

@@ -22,7 +22,7 @@ class HeadState:
     """The outline of a head's sequence and how much of the head's cache is valid; immutable."""
 
     outline: Outline
-    fed: int = 0
+    cache_slots: int = 0
     """Number of slots whose rows are in the head's cache."""
     draft: Draft | None = None
     """The last draft, whose nodes the next commit may accept."""
@@ -54,11 +54,11 @@ class HeadDrafter:
     def extend(self, segments: Sequence[Segment]) -> None:
         """Append the segment by which the target was extended, and feed all slots but the last."""
         (segment,) = segments
-        outline = self._state.outline.extended(segment)
-        stop = outline.settled(outline.columns - 2)
-        if stop > self._state.fed:
-            self._forwards.follow(outline, self._state.fed, stop)
-        self._state = HeadState(outline, max(self._state.fed, stop))
+        outline, start = self._state.outline.with_segment(segment), self._state.cache_slots
+        stop = outline.whole_slots(outline.columns - 2)
+        if stop > start:
+            self._forwards.follow(outline, start, stop)
+        self._state = HeadState(outline, max(start, stop))
 
     def rewind(self, length: int) -> None:
         """Forget all columns from `length` on."""
@@ -66,7 +66,7 @@ class HeadDrafter:
             raise ValueError(f"cannot rewind {self.length} columns to {length}")
         outline = self._state.outline.cut(length)
         # The last remaining column's slot needs the next column, which may differ now.
-        self._state = HeadState(outline, min(self._state.fed, outline.slots))
+        self._state = HeadState(outline, min(self._state.cache_slots, outline.slots))
 
     def draft(self, plan: Plan, noise: Noise) -> Draft | None:
         """Enqueue a draft of the plan's tokens, or as many as the head can predict.
@@ -81,7 +81,7 @@ class HeadDrafter:
         if outline.columns < 2 or outline.ends_in_image or not plan.gamma:
             return None
         # The last slot's output starts the draft, so it is fed again if no slot is pending.
-        start = min(state.fed, outline.slots - 1)
+        start = min(state.cache_slots, outline.slots - 1)
         draft = self._forwards.propose(outline, start, plan, noise)
         self._state = replace(state, draft=draft)
         return draft
@@ -98,5 +98,5 @@ class HeadDrafter:
         """Append `tokens`; the next draft reads the target's hidden states at them."""
         state = self._state
         require_path(state.draft, path, tokens)
-        fed = state.outline.slots if state.draft else state.fed
-        self._state = HeadState(state.outline.grown(len(tokens)), fed)
+        cache_slots = state.outline.slots if state.draft else state.cache_slots
+        self._state = HeadState(state.outline.with_text(len(tokens)), cache_slots)

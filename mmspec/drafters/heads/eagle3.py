@@ -14,7 +14,7 @@ from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import A, Enter, Map
 
 
-def both_normed(parts: Parts[A], eps: float, *, before_residual: bool) -> Enter[A]:
+def enter_pairs(parts: Parts[A], eps: float, *, before_residual: bool) -> Enter[A]:
     """Lets attention read embedding and states side by side, each normalised: [..., 2 H].
 
     before_residual: true if attention's output is added to the normalised states.
@@ -25,9 +25,9 @@ def both_normed(parts: Parts[A], eps: float, *, before_residual: bool) -> Enter[
 
     def enter(x: A) -> tuple[A, A]:
         embeddings, states = framework.split(x, 2)
-        normed = states_norm(states)
-        both = framework.concat([embedding_norm(embeddings), normed], -1)
-        return both, normed if before_residual else states
+        rows = states_norm(states)
+        pairs = framework.concat([embedding_norm(embeddings), rows], -1)
+        return pairs, rows if before_residual else states
 
     return enter
 
@@ -41,17 +41,17 @@ def spread_over(framework: Framework[A], ids: Sequence[int] | None, vocabulary: 
         return lambda logits: logits
     places, xp = {token: place for place, token in enumerate(ids)}, framework.xp
     place_of = framework.integers([places.get(token, 0) for token in range(vocabulary)])
-    is_drafted: Any = framework.integers([token in places for token in range(vocabulary)])
-    drafted = is_drafted > 0
+    flags: Any = framework.integers([token in places for token in range(vocabulary)])
+    has_place = flags > 0
 
     def spread(logits: A) -> A:
-        chosen: A = xp.where(drafted, xp.take(logits, place_of, axis=-1), -xp.inf)
-        return chosen
+        everywhere: A = xp.where(has_place, xp.take(logits, place_of, axis=-1), -xp.inf)
+        return everywhere
 
     return spread
 
 
-class Fused(Generic[A]):
+class Eagle3Modules(Generic[A]):
     """The modules of an EAGLE-3 head."""
 
     def __init__(
@@ -66,9 +66,9 @@ class Fused(Generic[A]):
         framework, eps = parts.framework, text.rms_norm_eps
         self.framework, self._options = framework, options
         self._concat = framework.concat
-        self._normed = _states_norm(parts, options, eps)
+        self._states_norm = _states_norm(parts, options, eps)
         self._fusion = parts.linear("fc", bias=False)
-        enter = both_normed(parts, eps, before_residual=options.norm_before_residual)
+        enter = enter_pairs(parts, eps, before_residual=options.norm_before_residual)
         self.layer = parts.layer(text, enter)
         self._norm = parts.norm("norm", eps)
         self._head = parts.linear("lm_head", bias=False)
@@ -77,14 +77,14 @@ class Fused(Generic[A]):
         self.planes = bool(text.rotary_axes)
         """True if the layer's positions are time, row and column (M-RoPE)."""
 
-    def pair(self, embeddings: A, captured: A) -> A:
+    def pair(self, embeddings: A, states: A) -> A:
         """The layer's input [n, 2 H] from embeddings [n, H] and captured states [n, c H]."""
-        return self._concat([embeddings, self._fusion(self._normed(captured))], -1)
+        return self._concat([embeddings, self._fusion(self._states_norm(states))], -1)
 
     def fuse(self, embeddings: A, features: A) -> A:
         """The layer's input [n, 2 H] from embeddings [n, H] and its outputs [n, H] before them."""
-        read = self._norm(features) if self._options.norm_output else features
-        return self._concat([embeddings, read], -1)
+        states = self._norm(features) if self._options.norm_output else features
+        return self._concat([embeddings, states], -1)
 
     def project(self, features: A) -> A:
         """Logits [n, V] of the layer's outputs [n, H]."""
@@ -100,8 +100,8 @@ def _states_norm(parts: Parts[A], options: Eagle3, eps: float) -> Map[A]:
     norms = [parts.norm(f"fc_norm.{index}", eps) for index in range(options.count)]
     framework = parts.framework
 
-    def normed(states: A) -> A:
+    def normalise(states: A) -> A:
         layers = framework.split(states, len(norms))
         return framework.concat([norm(x) for norm, x in zip(norms, layers, strict=True)], -1)
 
-    return normed
+    return normalise

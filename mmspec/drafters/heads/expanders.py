@@ -131,17 +131,17 @@ class MarkovExpander(Generic[A]):
         x = self._features[: len(ids)]
         if modules.options.confidence_head_with_markov:
             before = modules.framework.concat([self._anchor, ids[:-1]], 0)
-            embedded = modules.framework.pick(self._markov.embedding, before)
-            x = modules.framework.concat([x, embedded], -1)
+            embeddings = modules.framework.pick(self._markov.embedding, before)
+            x = modules.framework.concat([x, embeddings], -1)
         return [sigmoid(modules.framework.xp, modules.confidence(x))[:, 0]]
 
     def _correct(self, tokens: A) -> A:
         framework, level = self._modules.framework, self._level
         row, feature = (
-            framework.xp.broadcast_to(each[level : level + 1], (len(tokens), each.shape[1]))
-            for each in (self._rows, self._features)
+            framework.xp.broadcast_to(rows[level : level + 1], (len(tokens), rows.shape[1]))
+            for rows in (self._rows, self._features)
         )
-        embedded = framework.pick(self._markov.embedding, tokens)
-        correction, self._state = self._markov.correct(embedded, feature, self._state)
+        embeddings = framework.pick(self._markov.embedding, tokens)
+        correction, self._state = self._markov.correct(embeddings, feature, self._state)
         self._level += 1
         return self._modules.spread(row + correction)

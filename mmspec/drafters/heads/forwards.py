@@ -17,18 +17,20 @@ from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander
 from mmspec.drafters.heads.block import BlockModules
 from mmspec.drafters.heads.cached_layer import CachedLayer
-from mmspec.drafters.heads.eagle3 import Fused
+from mmspec.drafters.heads.eagle3 import Eagle3Modules
 from mmspec.drafters.heads.expanders import (
     BlockExpander,
     Fuse,
     RecurrentExpander,
     SuccessiveExpander,
 )
-from mmspec.drafters.heads.modules import Layered, Mtp, Seeing, Slotted
+from mmspec.drafters.heads.modules import LayerModules, MtpModules, SlotModules, ViSpecModules
 from mmspec.drafters.heads.packing import Outline, Run, Span
 from mmspec.ground.arrays import A, Positions
 
-P = TypeVar("P", bound=Layered[Any] | Fused[Any] | Slotted[Any] | BlockModules[Any])
+P = TypeVar(
+    "P", bound=LayerModules[Any] | Eagle3Modules[Any] | SlotModules[Any] | BlockModules[Any]
+)
 """The modules of a kind of head."""
 
 
@@ -53,9 +55,9 @@ class HeadForwards(ABC, Generic[P, A]):
             expander, keys = self._expander(outline, start, gamma), framework.keys(noise, gamma)
             tree = self._tree.within(plan.nodes, gamma) if self._tree else None
             draft = framework.draft(self._sampler, expander, tree, keys)
-            if plan.pays and not tree and (chances := self._chances(expander, draft.ids, keys)):
-                (each,) = framework.read(*chances)
-                return draft.first(plan.pays([*accumulate(each, mul)]))
+            if plan.pays and not tree and (arrays := self._chances(expander, draft.ids, keys)):
+                (chances,) = framework.read(*arrays)
+                return draft.first(plan.pays([*accumulate(chances, mul)]))
             return draft
 
     def _chances(self, expander: Expander, ids: A, keys: A) -> list[A]:  # noqa: ARG002
@@ -71,7 +73,7 @@ class HeadForwards(ABC, Generic[P, A]):
         """Feed the slots from `start` on; returns an expander for drafts of this depth."""
 
 
-Q = TypeVar("Q", bound=Layered[Any] | Fused[Any])
+Q = TypeVar("Q", bound=LayerModules[Any] | Eagle3Modules[Any])
 """The modules of a kind of head with a decoder layer."""
 
 
@@ -131,7 +133,7 @@ class CachedForwards(HeadForwards[Q, A]):
         """The layer's input [r, ...] for a run of slots."""
 
 
-class LayeredForwards(CachedForwards[Layered[A], A]):
+class LayerForwards(CachedForwards[LayerModules[A], A]):
     """EAGLE, MSD and FLASH: what the layer reads of states after the target's last norm."""
 
     def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:
@@ -149,7 +151,7 @@ class LayeredForwards(CachedForwards[Layered[A], A]):
         return base.states(*after) if self._parts.expansion else base.embeddings(*after)
 
 
-class MtpForwards(CachedForwards[Mtp[A], A]):
+class MtpForwards(CachedForwards[MtpModules[A], A]):
     """Qwen3.5's own drafter: its normalised output stands in for a hidden state."""
 
     def _fuse(self, outline: Outline) -> Fuse[A]:  # noqa: ARG002
@@ -163,7 +165,7 @@ class MtpForwards(CachedForwards[Mtp[A], A]):
         return self._parts.fuse(embeddings, self._base.states(run.start, run.stop))
 
 
-class SeeingForwards(CachedForwards[Seeing[A], A]):
+class ViSpecForwards(CachedForwards[ViSpecModules[A], A]):
     """ViSpec: few rows for an image, and its last vector beside the states of all later slots."""
 
     @cached_property
@@ -172,24 +174,24 @@ class SeeingForwards(CachedForwards[Seeing[A], A]):
         return {}
 
     def _fuse(self, outline: Outline) -> Fuse[A]:
-        return partial(self._joined, outline.last_image(outline.slots))
+        return partial(self._join, outline.last_image(outline.slots))
 
     def _rows(self, outline: Outline, run: Run) -> A:
         base = self._base
         if run.image is None:
             embeddings = base.embeddings(run.start + 1, run.stop + 1)
             image = outline.last_image(run.start)
-            return self._joined(image, embeddings, base.states(run.start, run.stop))
+            return self._join(image, embeddings, base.states(run.start, run.stop))
         vectors = self._parts.views(base.embeddings(*run.image))
-        self._views[run.image] = vectors[outline.packed :]
-        return vectors[: outline.packed]
+        self._views[run.image] = vectors[outline.image_rows :]
+        return vectors[: outline.image_rows]
 
-    def _joined(self, image: Span | None, embeddings: A, states: A) -> A:
+    def _join(self, image: Span | None, embeddings: A, states: A) -> A:
         view = None if image is None else self._views[image]
         return self._parts.fuse(embeddings, self._parts.join(states, view))
 
 
-class FusedForwards(CachedForwards[Fused[A], A]):
+class Eagle3Forwards(CachedForwards[Eagle3Modules[A], A]):
     """EAGLE-3: the layer reads the states of several layers, and the head has its own logits."""
 
     def _project(self, features: A) -> A:
@@ -204,7 +206,7 @@ class FusedForwards(CachedForwards[Fused[A], A]):
         return self._parts.pair(embeddings, base.layer_outputs(run.start, run.stop))
 
 
-class SlottedForwards(HeadForwards[Slotted[A], A]):
+class SlotForwards(HeadForwards[SlotModules[A], A]):
     """Medusa and Hydra: read the last hidden state, Medusa perhaps the images' embeddings too."""
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:
@@ -212,13 +214,13 @@ class SlottedForwards(HeadForwards[Slotted[A], A]):
 
     def _expander(self, outline: Outline, _: int, gamma: int) -> Expander:
         last, parts, base = outline.columns - 1, self._parts, self._base
-        state = self._seeing(base.states(last - 1, last), outline)
+        state = self._add_sight(base.states(last - 1, last), outline)
         if parts.expansion:
             return BlockExpander(self._framework, parts.expansion(state, gamma), base.project)
         token = base.embeddings(last, last + 1)
         return SuccessiveExpander(self._framework, base, parts.successors, state, token)
 
-    def _seeing(self, state: A, outline: Outline) -> A:
+    def _add_sight(self, state: A, outline: Outline) -> A:
         """The hidden state `state` [1, H] plus what the head computes from the images."""
         if not self._parts.sight or not outline.images:
             return state

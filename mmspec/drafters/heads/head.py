@@ -13,16 +13,16 @@ from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.drafters.heads.block import BlockModules
 from mmspec.drafters.heads.block_forwards import BlockForwards
 from mmspec.drafters.heads.drafter import HeadDrafter
-from mmspec.drafters.heads.eagle3 import Fused
+from mmspec.drafters.heads.eagle3 import Eagle3Modules
 from mmspec.drafters.heads.forwards import (
-    FusedForwards,
+    Eagle3Forwards,
     HeadForwards,
-    LayeredForwards,
+    LayerForwards,
     MtpForwards,
-    SeeingForwards,
-    SlottedForwards,
+    SlotForwards,
+    ViSpecForwards,
 )
-from mmspec.drafters.heads.modules import Layered, Mtp, Seeing, Slotted
+from mmspec.drafters.heads.modules import LayerModules, MtpModules, SlotModules, ViSpecModules
 from mmspec.drafters.heads.packing import Outline
 from mmspec.ground.arrays import A
 
@@ -58,13 +58,14 @@ def _modules(
 ) -> tuple[object, Callable[..., HeadForwards[Any, A]]]:
     """The modules of the head's kind, and what opens their forwards beside a target."""
     if config.layer is None:
-        return Slotted(parts, config), SlottedForwards
+        return SlotModules(parts, config), SlotForwards
     if config.block:
         return BlockModules(parts, config.block, config.layer, draft_ids), BlockForwards
     if config.eagle3:
-        return Fused(parts, config.eagle3, config.layer, draft_ids, image_id), FusedForwards
+        modules = Eagle3Modules(parts, config.eagle3, config.layer, draft_ids, image_id)
+        return modules, Eagle3Forwards
     if config.kind == KIND:
-        return Mtp(parts, config, config.layer), MtpForwards
+        return MtpModules(parts, config, config.layer), MtpForwards
     if config.kind == "vispec":
-        return Seeing(parts, config, config.layer), SeeingForwards
-    return Layered(parts, config, config.layer), LayeredForwards
+        return ViSpecModules(parts, config, config.layer), ViSpecForwards
+    return LayerModules(parts, config, config.layer), LayerForwards

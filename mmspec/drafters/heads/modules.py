@@ -47,24 +47,24 @@ def image_views(parts: Parts[A], *, bias: bool) -> Map[A]:
     output = parts.linear(f"{VIEW}.o_proj", bias=False)
 
     def heads(rows: A) -> A:
-        each: A = xp.moveaxis(xp.reshape(rows, (-1, *queries.shape[1:])), 0, 1)
-        return each
+        parts: A = xp.moveaxis(xp.reshape(rows, (-1, *queries.shape[1:])), 0, 1)
+        return parts
 
     def view(embeddings: A) -> A:
         scores = heads(queries) @ xp.moveaxis(heads(keys(embeddings)), 1, 2)
         shares = framework.softmax(scores / queries.shape[-1] ** 0.5)
-        attended = xp.moveaxis(shares @ heads(values(embeddings)), 0, 1)
-        return output(xp.reshape(attended, (len(queries), -1)))
+        vectors = xp.moveaxis(shares @ heads(values(embeddings)), 0, 1)
+        return output(xp.reshape(vectors, (len(queries), -1)))
 
     return view
 
 
 def expansion(parts: Parts[A], *paths: str) -> Expand[A]:
     """Features of a state x, each x + silu(W_i x + b_i) (Medusa, Cai et al. 2024, eq. 1)."""
-    framework, together = parts.framework, parts.linear(*paths)
+    framework, linear = parts.framework, parts.linear(*paths)
 
     def expand(x: A, count: int) -> A:
-        blocks = framework.xp.reshape(together(x), (-1, x.shape[-1]))
+        blocks = framework.xp.reshape(linear(x), (-1, x.shape[-1]))
         return x + framework.silu(blocks[:count])
 
     return expand
@@ -87,7 +87,7 @@ def mean(parts: Parts[A]) -> Sight[A]:
     return lambda state, images: state + linear(xp.mean(images, axis=0, keepdims=True))
 
 
-class Layered(Generic[A]):
+class LayerModules(Generic[A]):
     """The modules of EAGLE, MSD and FLASH, which have a decoder layer."""
 
     def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
@@ -96,8 +96,8 @@ class Layered(Generic[A]):
         self.planes = bool(text.rotary_axes)
         """True if the layer's positions are time, row and column (M-RoPE)."""
         self._fusion = parts.linear("fc", bias=config.bias)
-        normed = config.input_norm
-        norm = parts.norm(f"{LAYER}.input_layernorm", eps) if normed else lambda x: x
+        path = f"{LAYER}.input_layernorm"
+        norm = parts.norm(path, eps) if config.input_norm else lambda x: x
         self.layer = parts.layer(text, behind_norm(norm))
         compresses = config.kind == "flash" and config.queries
         self.compressor = compressor(parts, eps) if compresses else None
@@ -109,7 +109,7 @@ class Layered(Generic[A]):
         return self._fusion(self.framework.concat([embeddings, states], -1))
 
 
-class Mtp(Layered[A]):
+class MtpModules(LayerModules[A]):
     """The modules of Qwen3.5's own drafter, which normalises all that it reads and returns."""
 
     def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
@@ -128,23 +128,23 @@ class Mtp(Layered[A]):
         return self.fuse(embeddings, self.norm(features))
 
 
-class Seeing(Layered[A]):
+class ViSpecModules(LayerModules[A]):
     """The modules of ViSpec: an image is a few vectors, the last of which is joined to states."""
 
     def __init__(self, parts: Parts[A], config: HeadConfig, text: TextConfig) -> None:
         """text: the sizes of the decoder layer."""
         super().__init__(parts, config, text)
         self.views = image_views(parts, bias=text.qkv_bias)
-        self._joined = parts.linear(VIEW_FUSION, bias=config.bias)
+        self._join = parts.linear(VIEW_FUSION, bias=config.bias)
 
     def join(self, states: A, view: A | None) -> A:
         """States [n, H] that have seen an image's last vector [1, H]; None: there is no image."""
         xp = self.framework.xp
         image = xp.zeros_like(states) if view is None else xp.broadcast_to(view, states.shape)
-        return self._joined(self.framework.concat([states, image], -1))
+        return self._join(self.framework.concat([states, image], -1))
 
 
-class Slotted(Generic[A]):
+class SlotModules(Generic[A]):
     """The modules of Medusa and Hydra, which have no decoder layer."""
 
     def __init__(self, parts: Parts[A], config: HeadConfig) -> None:

@@ -36,7 +36,7 @@ class Outline:
 
     apart: bool = False
     """True if the slots of images are fed other rows than pairs."""
-    packed: int = 0
+    image_rows: int = 0
     """C, the number of rows of an image; 0 if it has as many rows as slots."""
     columns: int = 0
     """n, the number of columns."""
@@ -44,13 +44,13 @@ class Outline:
     in_place: bool = False
     """True if rows stand at the positions of their slots, a packed image at those of its last."""
 
-    def extended(self, segment: Segment) -> "Outline":
+    def with_segment(self, segment: Segment) -> "Outline":
         """The outline after appending a segment."""
         images = segment.images(self.columns)
         spans = tuple((start, start + image.positions) for start, image in images)
         return replace(self, columns=self.columns + len(segment), images=self.images + spans)
 
-    def grown(self, count: int) -> "Outline":
+    def with_text(self, count: int) -> "Outline":
         """The outline after appending `count` text tokens."""
         return replace(self, columns=self.columns + count)
 
@@ -69,16 +69,17 @@ class Outline:
         """True if the last column, which is not fed, belongs to an image."""
         return bool(self.images) and self.images[-1][1] == self.columns
 
-    def settled(self, slots: int) -> int:
+    def whole_slots(self, slots: int) -> int:
         """The largest number of leading slots, at most `slots`, that does not split an image."""
-        parted = (run.start for run in self._visual() if run.start < slots < run.stop)
-        return next(parted, max(slots, 0))
+        starts = (run.start for run in self._visual() if run.start < slots < run.stop)
+        return next(starts, max(slots, 0))
 
     def rows(self, slots: int) -> int:
         """The number of rows fed for the first `slots` slots, which must not split an image."""
-        done = (run for run in self._visual() if run.stop <= slots)
-        saved = sum(run.stop - run.start - self.packed for run in done) if self.packed else 0
-        return max(slots, 0) - saved
+        if not self.image_rows:
+            return max(slots, 0)
+        images = (run for run in self._visual() if run.stop <= slots)
+        return max(slots, 0) - sum(run.stop - run.start - self.image_rows for run in images)
 
     def position(self, slots: int) -> int:
         """The position of the row after those of the first `slots` slots."""
@@ -89,8 +90,8 @@ class Outline:
         if not self.in_place:
             return [*range(self.rows(start), self.rows(stop))]
         runs = self.runs(start, stop)
-        firsts = ((run.stop - self.packed if run.image else run.start, run.stop) for run in runs)
-        return [place for first, end in firsts for place in range(first, end)]
+        spans = ((run.stop - self.image_rows if run.image else run.start, run.stop) for run in runs)
+        return [place for first, end in spans for place in range(first, end)]
 
     def text_runs(self, start: int, stop: int) -> Iterator[Span]:
         """The columns from `start` up to `stop` that belong to no image, run by run."""
@@ -108,15 +109,15 @@ class Outline:
 
     def runs(self, start: int, stop: int) -> Iterator[Run]:
         """The runs from slot `start` up to `stop`, neither of which splits an image."""
-        at = start
+        first = start
         for run in self._visual():
             if run.start >= start and run.stop <= stop:
-                if at < run.start:
-                    yield Run(at, run.start)
+                if first < run.start:
+                    yield Run(first, run.start)
                 yield run
-                at = run.stop
-        if at < stop:
-            yield Run(at, stop)
+                first = run.stop
+        if first < stop:
+            yield Run(first, stop)
 
     def _visual(self) -> Iterator[Run]:
         """The runs whose slots belong to images; none if images are fed like text, in pairs."""
