@@ -1,1 +1,0 @@
-"""The family that docs/extending.md describes, as another package would hold it."""
