@@ -105,7 +105,7 @@ def test_check_runs_on_the_backend_of_the_page(installed, path, tmp_path, capsys
 
 
 def test_a_fault_of_a_family_is_the_plug_in_s(installed, path, tmp_path, backend):
-    assert (line := "_, height, width = pixels.shape") in FAMILY
+    line = "_, height, width = pixels.shape"
     number = FAMILY[: FAMILY.index(line)].count("\n") + 1
     (tmp_path / "site" / "colours_family.py").write_text(FAMILY.replace(line, "pixels.size()[9]"))
     chat = load(str(path), "none", backend=backend).chat()

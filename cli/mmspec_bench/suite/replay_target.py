@@ -33,7 +33,7 @@ class Places:
 
     grid: Grid
     nbytes: int = 0
-    pooled = _refusal("see pooled images")
+    pool = _refusal("see pooled images")
 
     @property
     def positions(self) -> int:
