@@ -16,7 +16,7 @@ from PIL import Image
 
 from mmspec.checkpoints.hub import resolve
 from mmspec.families.llava import LlavaVision
-from mmspec.prompt.conversation import Turn, interleaved
+from mmspec.prompt.conversation import Turn, interleave
 from mmspec.prompt.images import Picture, picture_from
 from mmspec_train.data.answers import answer_all
 from mmspec_train.data.record import ConversationRecord, tokenize
@@ -81,7 +81,7 @@ def question(
     pictures = [blanked(each) if blank else each for each in originals]
     unseen = iter(pictures)
     turns = [
-        Turn(interleaved(turn.question, list(islice(unseen, turn.images))), (), turn.answer)
+        Turn(interleave(turn.question, list(islice(unseen, turn.images))), (), turn.answer)
         for turn in conversation.turns
     ]
     return tokenize(0, turns, teacher.template, teacher.tokenizer, teacher.end), pictures

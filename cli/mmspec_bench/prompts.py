@@ -6,7 +6,7 @@ from itertools import cycle, islice
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.diagnostics.prompts import Prompt, user_prompt
 from mmspec.ground.errors import UsageError
-from mmspec.prompt.conversation import Message, interleaved
+from mmspec.prompt.conversation import Message, interleave
 from mmspec.prompt.images import picture_from
 from mmspec_world import TASKS, sample
 
@@ -51,6 +51,6 @@ def world_questions(
     pictures = (picture_from(im, f"{task}/{seed}-{n}") for n, im in enumerate(scene.images))
     first, *later = (turn.question for turn in scene.turns)
     return tuple(
-        interleaved(text, list(islice(pictures, turn.images)))
+        interleave(text, list(islice(pictures, turn.images)))
         for text, turn in zip((reword(first), *later), scene.turns, strict=True)
     )

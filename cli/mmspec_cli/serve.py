@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from mmspec.ground.errors import UsageError, not_installed
+from mmspec.ground.errors import UsageError, missing_package
 from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.interrupt import handle_ending
 from mmspec_server.settings import ServerSettings
@@ -43,7 +43,7 @@ def serve(name: str | None, **values: Any) -> None:
         from mmspec_server.decoding import DecodingQueue
         from mmspec_server.server import Server, addresses, listen
     except ModuleNotFoundError as error:
-        raise not_installed("mmspec serve", error, "server") from error
+        raise missing_package("mmspec serve", error, "server") from error
     settings = choose(ServerSettings, values)
     screen = Screen()
     setup = read_setup(screen, values)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mmspec.ground.errors import not_installed
+from mmspec.ground.errors import missing_package
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.options import is_typed
 from mmspec_terminal.render import Screen
@@ -35,7 +35,7 @@ class TrainGroup(WholeGroup):
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            raise not_installed("mmspec train", error, "train") from error
+            raise missing_package("mmspec train", error, "train") from error
 
 
 @click.group(cls=TrainGroup)

@@ -20,7 +20,7 @@ from mmspec.ground.errors import (
     UsageError,
 )
 from mmspec.ground.json_file import JsonObject, Length
-from mmspec.ground.json_reader import MismatchError, parse_json, shown
+from mmspec.ground.json_reader import MismatchError, abbreviate, parse_json
 
 READ_FACTOR = 4
 """Multiple of the limit that is read of too large a body, so that its sender sees the reply."""
@@ -122,7 +122,7 @@ def read_json(body: bytes) -> "Fields":
     except ValueError as error:
         raise ApiError(400, f"the body is not valid JSON: {error}", code="invalid_json") from error
     if not isinstance(values, dict):
-        raise ApiError(400, f"the body must be a JSON object, not {shown(values)}")
+        raise ApiError(400, f"the body must be a JSON object, not {abbreviate(values)}")
     return Fields(values)
 
 
@@ -139,7 +139,7 @@ class Fields(JsonObject):
     def wrong(self, error: MismatchError) -> ApiError:
         """The error for the client, which names the field."""
         name = self.path + error.place.removeprefix(".")
-        reason = f"{name} is {shown(error.value)}: it must be {error.allowed}"
+        reason = f"{name} is {abbreviate(error.value)}: it must be {error.requirement}"
         return ApiError(400, reason, name, "invalid_value")
 
     def refuse(self, advice: Mapping[str, str]) -> None:

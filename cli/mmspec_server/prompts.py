@@ -130,7 +130,7 @@ def _answer(message: Fields, form: CallForm | None) -> str:
     text = "" if message.get("content") is None else _text(message)
     if not message.get("tool_calls") or form is None:
         return text
-    return form.written(text, [*map(_call, message.blocks("tool_calls"))])
+    return form.write(text, [*map(_call, message.blocks("tool_calls"))])
 
 
 def _call(call: Fields) -> Call:

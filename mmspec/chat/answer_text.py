@@ -109,7 +109,7 @@ class AnswerText:
         return [*pieces, Piece("", "", likelihoods)] if likelihoods else pieces
 
     def _note_starts(self, likelihoods: Sequence[Likelihood]) -> None:
-        start = self._length + (len(self._stream.withheld) if likelihoods else 0)
+        start = self._length + (len(self._stream.tail) if likelihoods else 0)
         self._likelihoods += [(start, likelihood) for likelihood in likelihoods]
 
     def _add(self, text: str, *, is_drafted: bool) -> None:

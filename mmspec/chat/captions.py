@@ -12,7 +12,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.input_files import expand_home
-from mmspec.ground.json_file import read_lines, typed_lines
+from mmspec.ground.json_file import parse_lines, read_lines
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture, open_picture
 
@@ -97,7 +97,7 @@ class FileCaptioner:
 def read_captions(file: Path) -> FileCaptioner:
     """Read lines {"image": path or name, "caption": text}; UsageError names the first other one."""
     remedy = ': give a line like {"image": "a.jpg", "caption": "A cat on a mat."}'
-    entries = typed_lines(_Caption, read_lines(file), file, remedy)
+    entries = parse_lines(_Caption, read_lines(file), file, remedy)
     captions = {entry.image: " ".join(entry.caption.split()) for _, entry in entries}
     return FileCaptioner(file, captions)
 

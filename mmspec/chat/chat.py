@@ -16,7 +16,7 @@ from mmspec.chat.session import OpenDrafter, Session
 from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import LOOKUP, PLAIN
-from mmspec.ground.entry_points import blaming_installed
+from mmspec.ground.entry_points import blaming_plugins
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.chunks import Chunk, answer_ids, pictures
@@ -161,7 +161,7 @@ class Chat:
             self.models.target.require_sight(message.pictures)
             self.conversation.add(message)
         try:
-            with blaming_installed():
+            with blaming_plugins():
                 yield from self._answer_turn(chunks, answer)
         except Exception:
             if not answer.rounds:

@@ -33,7 +33,7 @@ from mmspec.checkpoints.recommendation import BUNDLED, advice, best_here
 from mmspec.decoding.contract import Backend, Head
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.families.known import find_family
-from mmspec.ground.entry_points import blaming_installed
+from mmspec.ground.entry_points import blaming_plugins
 from mmspec.ground.errors import HubError, UsageError, choice
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.progress import Progress, silent
@@ -68,7 +68,7 @@ class Engine(Models):
         return Chat(self, options or Options(), conversation or Conversation())
 
 
-@blaming_installed()
+@blaming_plugins()
 def load(
     model: str | Path | LoadedModel = "auto",
     draft: str | Path | Head = "auto",

@@ -11,7 +11,7 @@ from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round
 from mmspec.drafters.views import Branch, Drafting, Views
 from mmspec.ground.tokens import common_prefix
-from mmspec.prompt.chunks import Chunk, joined, pictures
+from mmspec.prompt.chunks import Chunk, join, pictures
 from mmspec.prompt.images import Picture
 
 PREFILL_TOKENS = 512
@@ -149,7 +149,7 @@ class Session:
         ends = [*accumulate(self._views.length([chunk], self._view) for chunk in suffix)]
         total, count, start = max(ends, default=0), 0, self.target.length
         queue = deque(zip(remainder, ends, strict=True))
-        for run in suffix if self._whole_chunks else [joined(suffix)]:
+        for run in suffix if self._whole_chunks else [join(suffix)]:
             for piece in self._views.pieces(run, self._view, PREFILL_TOKENS):
                 self.target.extend(piece)
                 count += len(piece)

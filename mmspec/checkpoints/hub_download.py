@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 
 from mmspec.checkpoints.hub_cache import PULLED
 from mmspec.ground.errors import HubError, WriteError
-from mmspec.ground.output_files import delete_abandoned, replace_text
+from mmspec.ground.output_files import delete_leftovers, replace_text
 from mmspec.ground.progress import Progress
-from mmspec.ground.sizes import apart
+from mmspec.ground.sizes import distinct_amounts
 
 _DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Git's SHA-1 of a small file, SHA-256 of a large one."""
@@ -107,7 +107,7 @@ def fetch(download: Download, note: Progress) -> None:
     for file in missing:
         _fetch_blob(download, file)
     snapshot_download(download.repository, revision=download.commit, allow_patterns=PULLED)
-    delete_abandoned(download.folder / "blobs", "*.incomplete")  # of files replaced since
+    delete_leftovers(download.folder / "blobs", "*.incomplete")  # of files replaced since
     if download.revision != download.commit:  # last, so that an older snapshot stands until now
         reference = download.folder / "refs" / download.revision
         reference.parent.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def _require_disk(download: Download, missing: list[HubFile], note: Progress) ->
     cache = download.folder.parent
     there = next(path for path in (cache, *cache.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
-    needed, there_is = apart(size, free)
+    needed, there_is = distinct_amounts(size, free)
     line = f"{needed} in {len(missing)} files, {there_is} free in {cache}"
     if size > free:
         raise WriteError(

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import read_errors, require_file
 from mmspec.ground.json_file import Length, Matches, Range
-from mmspec.ground.json_reader import MismatchError, read_value, shown
+from mmspec.ground.json_reader import MismatchError, abbreviate, read_value
 
 ITEM_BYTES = {
     "BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
@@ -94,7 +94,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"{shown(twice)} is there twice")
+        raise ValueError(f"{abbreviate(twice)} is there twice")
     return values
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import expand_home
-from mmspec.ground.json_file import Length, read_lines, typed_lines
+from mmspec.ground.json_file import Length, parse_lines, read_lines
 from mmspec.prompt.any_image import open_visual
 from mmspec.prompt.clips import EVENLY, FrameSampling
 from mmspec.prompt.conversation import Message
@@ -46,7 +46,7 @@ def read_prompts(path: Path) -> list[Prompt]:
     Raises UsageError naming the file and line of a malformed entry, and ImageError.
     """
     prompts = list[Prompt]()
-    for number, entry in typed_lines(_PromptLine, read_lines(path), path, f": {FORMAT}"):
+    for number, entry in parse_lines(_PromptLine, read_lines(path), path, f": {FORMAT}"):
         pictures = [open_visual(path.parent / expand_home(image)) for image in entry.images]
         prompts.append(user_prompt(entry.prompt, pictures, f"{path.name}:{number}"))
     if not prompts:

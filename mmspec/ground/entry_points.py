@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 from importlib.metadata import EntryPoint, entry_points
 from traceback import walk_tb
 
-from mmspec.ground.errors import DraftError, MmspecError, PluginError, not_installed
+from mmspec.ground.errors import DraftError, MmspecError, PluginError, missing_package
 
 OWN_PACKAGES = ("mmspec", "mmspec_mlx", "mmspec_torch", "mmspec_train")
 """Packages of this project, whose faults are no plug-in's."""
@@ -31,8 +31,8 @@ def loading(point: EntryPoint) -> Iterator[None]:
         try:
             yield
         except ModuleNotFoundError as error:
-            own = "train" if point.group == CAPTIONERS else point.name
-            raise not_installed(name, error, own if is_own else "") from error
+            extra = "train" if point.group == CAPTIONERS else point.name
+            raise missing_package(name, error, extra if is_own else "") from error
 
 
 def is_of_mmspec(module: str) -> bool:
@@ -55,7 +55,7 @@ def blaming(plugin: str, module: str) -> Iterator[None]:
 
 
 @contextmanager
-def blaming_installed() -> Iterator[None]:
+def blaming_plugins() -> Iterator[None]:
     """Context in which an exception that came through another package's plug-in is a PluginError.
 
     For plug-ins whose parts are called from many places, such as families and captioners.

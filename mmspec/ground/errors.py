@@ -65,24 +65,22 @@ class WriteError(MmspecError):
     """A file or directory that cannot be written; the message names it and the disk's reason."""
 
 
-def not_installed(what: str, error: ImportError, extra: str) -> BackendError:
+def missing_package(what: str, error: ImportError, extra: str) -> BackendError:
     """The error for a feature that lacks a package; extra: mmspec's that brings it, if one does."""
-    named = f"{error.name}, which is not installed"
-    lacking = named if error.name else f"a package that is not installed ({error})"
+    lack = f"{error.name}, which" if error.name else f"a package ({error}) that"
     package = f'"mmspec[{extra}]"' if extra else error.name or "PACKAGE"
-    return BackendError(f"{what} needs {lacking}: run pip install {package}")
+    return BackendError(f"{what} needs {lack} is not installed: run pip install {package}")
 
 
-def choice(kind: str, got: object, allowed: Iterable[str]) -> UsageError:
+def choice(kind: str, got: object, choices: Iterable[str]) -> UsageError:
     """The error for a name outside the allowed ones, with the nearest of them.
 
     >>> str(choice("backend", "toch", ["torch", "mlx"]))
     "unknown backend 'toch' (nearest: torch): use torch or mlx"
     """
-    names, typed = list(allowed), str(got)
+    names, text = list(choices), str(got)
     alike = difflib.get_close_matches
-    nearest = alike(typed, names, n=1) or alike(typed.lower(), names, n=1)
+    nearest = alike(text, names, n=1) or alike(text.lower(), names, n=1)
     hint = f" (nearest: {nearest[0]})" if nearest else ""
-    either = f"{', '.join(names[:-1])} or {names[-1]}" if names[1:] else "".join(names)
-    allowed = either or "none: nothing is available"
-    return UsageError(f"unknown {kind} {got!r}{hint}: use {allowed}")
+    words = f"{', '.join(names[:-1])} or {names[-1]}" if names[1:] else "".join(names)
+    return UsageError(f"unknown {kind} {got!r}{hint}: use {words or 'none: nothing is available'}")

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.input_files import read_errors, read_text
-from mmspec.ground.json_reader import MismatchError, parse_json, read_value, shown
+from mmspec.ground.json_reader import MismatchError, abbreviate, parse_json, read_value
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def read_lines(file: Path) -> list[str]:
         return read_text(file, LINES_BYTES).split("\n")
 
 
-def typed(kind: type[T], text: str, where: str, remedy: str = "") -> T:
+def parse_as(kind: type[T], text: str, where: str, remedy: str = "") -> T:
     """The JSON `text` as the annotation `kind` describes it; raises UsageError naming `where`.
 
     remedy: ends the error.
@@ -75,13 +75,13 @@ def typed(kind: type[T], text: str, where: str, remedy: str = "") -> T:
         raise UsageError(f"{where}: not JSON ({error}){remedy}") from error
 
 
-def typed_lines(
+def parse_lines(
     kind: type[T], lines: Iterable[str], file: Path, remedy: str = ""
 ) -> Iterator[tuple[int, T]]:
-    """Number and value of each line of `file` that is not blank, as `typed` reads it."""
+    """Number and value of each line of `file` that is not blank, as `parse_as` reads it."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield number, typed(kind, line, f"{file}:{number}", remedy)
+            yield number, parse_as(kind, line, f"{file}:{number}", remedy)
 
 
 class JsonObject(ABC):
@@ -99,9 +99,9 @@ class JsonObject(ABC):
         value = self.values.get(key)
         return default if value is None else value
 
-    def error(self, key: str, allowed: str) -> Exception:
-        """The error for the value of `key`; `allowed` completes the sentence "must be …"."""
-        return self.wrong(MismatchError(self.get(key, MISSING), allowed, f".{key}"))
+    def error(self, key: str, requirement: str) -> Exception:
+        """The error for the value of `key`; `requirement` completes the sentence "must be …"."""
+        return self.wrong(MismatchError(self.get(key, MISSING), requirement, f".{key}"))
 
     def read(self, key: str, kind: Any, default: Any) -> Any:
         """The value of `key` as the annotation `kind` describes it; see `json_reader`."""
@@ -110,7 +110,7 @@ class JsonObject(ABC):
             return read_value(kind, value)
         except MismatchError as error:
             if value is default:
-                raise self.error(key, error.allowed) from error
+                raise self.error(key, error.requirement) from error
             raise self.wrong(error.within(f".{key}")) from error
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -160,9 +160,9 @@ class Block(JsonObject):
         """The object with other values of some keys."""
         return Block(self.values | values, self.file, self.path)
 
-    def only(self, key: str, allowed: Sequence[Any], default: Any) -> Any:
-        """The value of `key`, which must be one of `allowed`."""
+    def only(self, key: str, choices: Sequence[Any], default: Any) -> Any:
+        """The value of `key`, which must be one of `choices`."""
         value = self.get(key, default)
-        if value not in allowed or isinstance(value, bool) != isinstance(allowed[0], bool):
-            raise self.error(key, " or ".join(map(shown, allowed)))
+        if value not in choices or isinstance(value, bool) != isinstance(choices[0], bool):
+            raise self.error(key, " or ".join(map(abbreviate, choices)))
         return value

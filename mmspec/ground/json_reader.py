@@ -26,25 +26,25 @@ import msgspec
 
 T = TypeVar("T")
 
-SHOWN = 60
+VALUE_CHARACTERS = 60
 """Characters of a wrong value that its error repeats."""
 
 
 class MismatchError(ValueError):
     """A value that is not as described: its place, such as rounds[3], itself, what is allowed."""
 
-    def __init__(self, value: Any, allowed: str, place: str = "") -> None:
-        """allowed: completes the sentence "must be …"."""
-        super().__init__(value, allowed, place)
-        self.value, self.allowed, self.place = value, allowed, place
+    def __init__(self, value: Any, requirement: str, place: str = "") -> None:
+        """requirement: completes the sentence "must be …"."""
+        super().__init__(value, requirement, place)
+        self.value, self.requirement, self.place = value, requirement, place
 
     def __str__(self) -> str:
         place = self.place.removeprefix(".") or "the value"
-        return f"{place} is {shown(self.value)}, but must be {self.allowed}"
+        return f"{place} is {abbreviate(self.value)}, but must be {self.requirement}"
 
     def within(self, place: str) -> "MismatchError":
         """The error as the outer value has it, in which the wrong one is at `place`."""
-        return MismatchError(self.value, self.allowed, place + self.place)
+        return MismatchError(self.value, self.requirement, place + self.place)
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -72,26 +72,26 @@ def read_value(kind: type[T], value: Any) -> T:
             for key, entry in value.items():
                 read_value(kind, {key: entry})  # raises for the wrong entry, and names it
         mismatch = _mismatch(value, str(error))
-        choices = _choices(kind).get(mismatch.place.removeprefix("."))
-        raise MismatchError(mismatch.value, choices or mismatch.allowed, mismatch.place) from error
+        requirement = _choices(kind).get(mismatch.place.removeprefix("."), mismatch.requirement)
+        raise MismatchError(mismatch.value, requirement, mismatch.place) from error
 
 
-def shown(value: Any) -> str:
-    """A JSON value for an error, cut to SHOWN characters."""
+def abbreviate(value: Any) -> str:
+    """A JSON value for an error, cut to VALUE_CHARACTERS."""
     if value is MISSING:
         return "missing"
     text = ""
     for piece in json.JSONEncoder().iterencode(value):
         text += piece
-        if len(text) > SHOWN:
-            return f"{text[:SHOWN]}…"
+        if len(text) > VALUE_CHARACTERS:
+            return f"{text[:VALUE_CHARACTERS]}…"
     return text
 
 
 _MESSAGE = re.compile(r"(?P<text>.*?)( - at (?P<key>`key` in )?`\$(?P<path>.*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]|\[(\.{3})\]")
 _FIELD = re.compile(r"Object missing required field `(.*)`")
-_ALLOWED = re.compile(r"Expected `(?P<kinds>[^`]*)`(?P<limit>.*?)(, got .*)?", re.DOTALL)
+_REQUIREMENT = re.compile(r"Expected `(?P<kinds>[^`]*)`(?P<limit>.*?)(, got .*)?", re.DOTALL)
 _NAMES = {
     "int": "an integer",
     "float": "a number",
@@ -106,31 +106,31 @@ def _mismatch(value: Any, message: str) -> MismatchError:
     """The error in which msgspec's message becomes a sentence with the wrong value."""
     match = _MESSAGE.fullmatch(message)
     text, path = (match["text"], match["path"] or "") if match else (message, "")
-    allowed, place = _allowed(text), ""
+    requirement, place = _requirement(text), ""
     for name, index, entry in _STEP.findall(path):
         if entry and len(value) > 1:  # the path has no names of an object's entries: show it whole
-            return MismatchError(value, f"an object with each entry {allowed}", place)
+            return MismatchError(value, f"an object with each entry {requirement}", place)
         key = int(index) if index else name or next(iter(value))
-        place += f"[{index}]" if index else f".{shown(key)[1:-1]}"
+        place += f"[{index}]" if index else f".{abbreviate(key)[1:-1]}"
         value = value[key]
     if field := _FIELD.fullmatch(text):
         return MismatchError(MISSING, "there", f"{place}.{field[1]}")
     if match and match["key"]:
-        allowed = f"an object with each key {allowed}"
-    return MismatchError(value, allowed, place)
+        requirement = f"an object with each key {requirement}"
+    return MismatchError(value, requirement, place)
 
 
 def _choices(kind: Any) -> dict[str, str]:
     """The words for what is allowed in the fields of a dataclass that are Literals."""
     hints = get_type_hints(kind) if is_dataclass(kind) else {}
     choices = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
-    return {name: " or ".join(map(shown, values)) for name, values in choices.items()}
+    return {name: " or ".join(map(abbreviate, values)) for name, values in choices.items()}
 
 
-def _allowed(text: str) -> str:
-    match = _ALLOWED.fullmatch(text)
+def _requirement(text: str) -> str:
+    match = _REQUIREMENT.fullmatch(text)
     if match is None:
         return f"another value ({text})"
     return (
-        " or ".join(_NAMES.get(each, each) for each in match["kinds"].split(" | ")) + match["limit"]
+        " or ".join(_NAMES.get(kind, kind) for kind in match["kinds"].split(" | ")) + match["limit"]
     )

@@ -114,14 +114,14 @@ def _partial(path: Path, place: Path) -> Iterator[Path]:
     """Context that yields a free name beside `place`, and deletes what is left there at its end."""
     partial = place.with_name(_PARTIAL.format(secrets.token_hex(4)))
     with write_errors(path, partial):
-        delete_abandoned(place.parent, _PARTIAL.format("*"))
+        delete_leftovers(place.parent, _PARTIAL.format("*"))
         try:
             yield partial
         finally:
             _delete(partial)
 
 
-def delete_abandoned(folder: Path, pattern: str) -> None:
+def delete_leftovers(folder: Path, pattern: str) -> None:
     """Delete partial files and directories of this pattern that nobody writes any more."""
     limit = time.time() - ABANDONED_SECONDS
     for partial in folder.glob(pattern):

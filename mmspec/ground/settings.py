@@ -12,8 +12,8 @@ SEEDS = range(-(2**63), 2**63)
 def require_seed(name: str, value: object) -> None:
     """Raise UsageError, naming the option, unless `value` is one of SEEDS."""
     if not (isinstance(value, int) and value in SEEDS):
-        allowed = f"give a whole number from {SEEDS[0]} to {SEEDS[-1]}"
-        raise errors.UsageError(f"`{name}={value!r}`: {allowed}")
+        remedy = f"give a whole number from {SEEDS[0]} to {SEEDS[-1]}"
+        raise errors.UsageError(f"`{name}={value!r}`: {remedy}")
 
 
 def is_whole(value: object, least: int) -> bool:
@@ -40,9 +40,9 @@ class Settings:
     """Base of the option classes: checks seeds, and every field that has a list of choices."""
 
     def __post_init__(self) -> None:
-        for declared in fields(self):
-            allowed, value = declared.metadata.get("choices"), getattr(self, declared.name)
-            if allowed and value is not None and value not in allowed:
-                raise errors.choice(declared.name, value, allowed)
-            if declared.name.endswith("seed"):
-                require_seed(declared.name, value)
+        for setting in fields(self):
+            choices, value = setting.metadata.get("choices"), getattr(self, setting.name)
+            if choices and value is not None and value not in choices:
+                raise errors.choice(setting.name, value, choices)
+            if setting.name.endswith("seed"):
+                require_seed(setting.name, value)

@@ -7,10 +7,10 @@ def amount(size: float, digits: int = 1) -> str:
     return f"{size / unit:.{digits}f} {name}"
 
 
-def apart(size: float, limit: float) -> tuple[str, str]:
+def distinct_amounts(size: float, limit: float) -> tuple[str, str]:
     """Two sizes with as many digits as they need to differ.
 
-    >>> apart(1_000_400_000, 1_000_000_000)
+    >>> distinct_amounts(1_000_400_000, 1_000_000_000)
     ('1.0004 GB', '1.0000 GB')
     """
     pairs = ((amount(size, digits), amount(limit, digits)) for digits in range(1, 10))

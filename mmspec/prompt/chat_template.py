@@ -80,25 +80,25 @@ class ChatTemplate:
         """What it writes of a tool before a question, and of a call in place of an answer."""
         question = {"role": "user", "content": [_part("")] if "user" in self._part_roles else ""}
         call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-        parted = "assistant" in self._part_roles
-        answer = {"role": "assistant", "content": [_part(_PROBE)] if parted else _PROBE}
+        takes_parts = "assistant" in self._part_roles
+        answer = {"role": "assistant", "content": [_part(_PROBE)] if takes_parts else _PROBE}
         text = self._run([question, answer], generation_prompt=False, tools=[tool])
-        described, _, end = text.partition(_PROBE)
-        called = {"role": "assistant", "content": "", "tool_calls": [call]}
-        whole = self._run([question, called], generation_prompt=False, tools=[tool])
-        return described, whole.removeprefix(described).removesuffix(end)
+        description, _, end = text.partition(_PROBE)
+        call_message = {"role": "assistant", "content": "", "tool_calls": [call]}
+        whole = self._run([question, call_message], generation_prompt=False, tools=[tool])
+        return description, whole.removeprefix(description).removesuffix(end)
 
     def without_space(self, prompt: str) -> str:
         """A prompt without the space before its answer, which is the answer's first token's."""
         space = self.before_answer
         return prompt.removesuffix(space) if space.isspace() else prompt
 
-    def remembered(self, answer: str) -> str:
+    def earlier_text(self, answer: str) -> str:
         """What it writes of an answer before a later question; some leave its thoughts out."""
-        before, _, after = self._earlier(_PROBE).partition(_PROBE)
-        return self._earlier(answer).removeprefix(before).removesuffix(after)
+        before, _, after = self._render_earlier(_PROBE).partition(_PROBE)
+        return self._render_earlier(answer).removeprefix(before).removesuffix(after)
 
-    def _earlier(self, answer: str) -> str:
+    def _render_earlier(self, answer: str) -> str:
         question = ("user", [_part("")])
         return self.render([question, ("assistant", [_part(answer)]), question])
 
@@ -124,12 +124,12 @@ class ChatTemplate:
                 roles |= {role}
         return roles
 
-    def _takes_parts(self, probed: str, conversation: Sequence[str], roles: frozenset[str]) -> bool:
+    def _takes_parts(self, role: str, conversation: Sequence[str], roles: frozenset[str]) -> bool:
         """True if the template writes a part's text, not the part.  roles: known to take parts."""
-        other = {role: [_part("x")] if role in roles else "x" for role in conversation}
-        contents = other | {probed: [_part(_PROBE)]}
+        contents = {name: [_part("x")] if name in roles else "x" for name in conversation}
+        contents[role] = [_part(_PROBE)]
         try:
-            text = self._run([{"role": role, "content": contents[role]} for role in conversation])
+            text = self._run([{"role": name, "content": contents[name]} for name in conversation])
         except (CheckpointError, UsageError):
             return False
         return _PROBE in text and _PROBE_KEY not in text
@@ -143,7 +143,7 @@ class ChatTemplate:
     ) -> str:
         from jinja2 import TemplateError
 
-        from mmspec.prompt.template_sandbox import MAX_OUTPUT, rendered
+        from mmspec.prompt.template_sandbox import MAX_OUTPUT, render
 
         if sum(len(str(message["content"])) for message in messages) > MAX_OUTPUT:
             raise UsageError(f"the messages have more than {MAX_OUTPUT} characters: shorten them")
@@ -157,7 +157,7 @@ class ChatTemplate:
         if thinking is not None:
             variables[THINKING] = thinking
         try:
-            return rendered(self.source, variables)
+            return render(self.source, variables)
         except Exception as error:  # a template can raise whatever Python can
             if type(error) is TemplateError:  # its own refusal, such as of two questions in a row
                 reason = f"the model's chat template refuses: {_printable(error)}"

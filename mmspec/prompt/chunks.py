@@ -38,29 +38,29 @@ class Chunk:
     def parts(self) -> tuple[tuple[int, ...] | Picture, ...]:
         """The pictures, and the runs of tokens between them."""
         parts, tokens = list[tuple[int, ...] | Picture](), list[int]()
-        for each in self.content:
-            if isinstance(each, Picture):
-                parts += [tuple(tokens), each]
+        for entry in self.content:
+            if isinstance(entry, Picture):
+                parts += [tuple(tokens), entry]
                 tokens.clear()
             else:
-                tokens.append(each)
+                tokens.append(entry)
         return tuple(filter(None, [*parts, tuple(tokens)]))
 
     def split(self, other: "Chunk") -> tuple["Chunk", "Chunk"]:
         """The tokens and pictures with which `other` begins too, and the rest of this chunk."""
-        shared = common_prefix(self.content, other.content)
-        before, after = self.content[:shared], self.content[shared:]
+        length = common_prefix(self.content, other.content)
+        before, after = self.content[:length], self.content[length:]
         return replace(self, content=before), replace(self, content=after)
 
 
-def joined(chunks: Iterable[Chunk]) -> Chunk:
+def join(chunks: Iterable[Chunk]) -> Chunk:
     """One chunk of the tokens and pictures of several."""
     return Chunk("prompt", tuple(chain.from_iterable(chunk.content for chunk in chunks)))
 
 
 def pictures(chunks: Iterable[Chunk]) -> Iterator[Picture]:
     """The pictures of chunks, in order."""
-    return (each for chunk in chunks for each in chunk.content if isinstance(each, Picture))
+    return (entry for chunk in chunks for entry in chunk.content if isinstance(entry, Picture))
 
 
 def render(
@@ -89,17 +89,17 @@ def render(
     for turn, literal in zip(turns, texts, strict=True):
         if tokens > most:
             break
-        seen = placeholders.seen(turn.pictures)
-        parts = tuple(placeholders.parts(literal, len(seen)))
+        visuals = placeholders.visuals(turn.pictures)
+        parts = tuple(placeholders.parts(literal, len(visuals)))
         ids = tokenizer.encode_parts(parts, continues=bool(chunks))
         if not chunks and ids[:1] != tokenizer.prefix:
             ids = tokenizer.prefix + ids
-        remaining = iter(seen)
-        content = tuple(next(remaining) if id == NO_TOKEN else id for id in ids)
+        iterator = iter(visuals)
+        content = tuple(next(iterator) if id == NO_TOKEN else id for id in ids)
         chunks.append(Chunk("prompt", content))
         if turn.answer is not None:
             chunks.append(Chunk("answer", turn.answer))
-        tokens += len(ids) - len(seen) + len(turn.answer or ())
+        tokens += len(ids) - len(visuals) + len(turn.answer or ())
     return chunks
 
 
@@ -107,7 +107,7 @@ def _history(turn: Turn, template: ChatTemplate, tokenizer: Tokenizer) -> Turn:
     """The turn as it is shown before a later question, where some templates drop its thoughts."""
     if THOUGHTS_END not in turn.answer_text or not turn.answer:
         return turn
-    text = template.remembered(turn.answer_text)
+    text = template.earlier_text(turn.answer_text)
     if THOUGHTS_END in text:
         return turn
     return replace(turn, answer=answer_ids(text, template, tokenizer), answer_text=text)

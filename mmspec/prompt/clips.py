@@ -47,9 +47,8 @@ class FrameSampling:
 
         The first and the last are among them, as in transformers' processor of Qwen3-VL.
         """
-        wanted = max(int(total / rate * self.fps), LEAST_FRAMES)
-        count = min(wanted, self.max_frames or MOST_FRAMES, total)
-        return spread(total, count)
+        count = max(int(total / rate * self.fps), LEAST_FRAMES)
+        return spread(total, min(count, self.max_frames or MOST_FRAMES, total))
 
 
 EVENLY = FrameSampling()
@@ -104,7 +103,7 @@ class Clip(Picture):
             )
         return tuple(moments)
 
-    def shown(self, most: int) -> tuple[Picture, ...]:
+    def as_images(self, most: int) -> tuple[Picture, ...]:
         """Evenly at most `most` frames as images, or all if their number was named."""
         count = len(self.frames) if self.sampling.max_frames else min(most, len(self.frames))
         return tuple(self.frames[number] for number in spread(len(self.frames), count))

@@ -12,7 +12,7 @@ from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.input_files import expand_home
 from mmspec.prompt.chat_template import Tool
 from mmspec.prompt.images import Picture
-from mmspec.prompt.saved_conversation import opened_parts, read_saved, saved_part
+from mmspec.prompt.saved_conversation import open_parts, read_conversation, saved_part
 
 IMAGE_MARKER = "<image>"
 """Marks an image's position in the questions of a data set; typed text is not searched for it."""
@@ -49,11 +49,11 @@ class Message:
 
     def with_frames(self, most: int) -> "Message":
         """The message with up to `most` frames of each of its clips instead, as images."""
-        parts = ((part,) if isinstance(part, str) else part.shown(most) for part in self.parts)
+        parts = ((part,) if isinstance(part, str) else part.as_images(most) for part in self.parts)
         return replace(self, parts=tuple(chain.from_iterable(parts)))
 
 
-def interleaved(text: str, pictures: Sequence[Picture]) -> Message:
+def interleave(text: str, pictures: Sequence[Picture]) -> Message:
     """The user's message with pictures where `text` has an IMAGE_MARKER, or all before it."""
     texts = text.split(IMAGE_MARKER)
     if len(texts) == 1:
@@ -98,9 +98,9 @@ class Turn:
         """The turn with up to `most` frames of all its clips instead, as images."""
         if not self.clips:
             return self
-        each = max(most // len(self.clips), 1)
-        earlier = tuple(message.with_frames(each) for message in self.earlier)
-        return replace(self, question=self.question.with_frames(each), earlier=earlier)
+        share = max(most // len(self.clips), 1)
+        earlier = tuple(message.with_frames(share) for message in self.earlier)
+        return replace(self, question=self.question.with_frames(share), earlier=earlier)
 
 
 @dataclass
@@ -161,7 +161,7 @@ class Conversation:
         texts = [self.system] if self.system else []
         for turn in self.turns:
             for message in turn.messages:
-                images = [f"![{each.name}]({_link(each, folder)})" for each in message.pictures]
+                images = [f"![{image.name}]({_link(image, folder)})" for image in message.pictures]
                 words = [part for part in message.parts if isinstance(part, str)]
                 lines = "\n\n".join([*images, *words]).splitlines()
                 texts.append("\n".join(f"> {line}".rstrip() for line in lines))
@@ -182,17 +182,17 @@ class Conversation:
         return json.dumps({"system": self.system, "turns": turns}, indent=1, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str, lost: list[ImageError] | None = None) -> "Conversation":
+    def from_json(cls, text: str, errors: list[ImageError] | None = None) -> "Conversation":
         """Return what `to_json` wrote, its images opened anew; UsageError for other text.
 
-        lost: gets the errors of missing or changed images, which are left out; None raises them.
+        errors: gets the errors of missing or changed images, which are left out; None raises them.
         """
-        saved = read_saved(text)
-        conversation = cls(saved.system)
-        for turn in saved.turns:
-            question = Message("user", tuple(opened_parts(turn.question, lost)))
-            answered = Turn(question, turn.answer, turn.answer_text, complete=turn.complete)
-            conversation.turns.append(answered)
+        record = read_conversation(text)
+        conversation = cls(record.system)
+        for turn in record.turns:
+            question = Message("user", tuple(open_parts(turn.question, errors)))
+            answer = turn.answer, turn.answer_text
+            conversation.turns.append(Turn(question, *answer, complete=turn.complete))
         return conversation
 
 

@@ -31,7 +31,7 @@ MAX_PIXELS = 36_000_000
 """Pixels of a frame at most: 8K has 33 million."""
 MAX_FRAMES = 2_000_000
 """Frames of a film at most: nine hours at 60 a second."""
-MAX_DECODED = 2 * 10**11
+MAX_DECODED_PIXELS = 2 * 10**11
 """Pixels that are decoded at most: 100,000 frames of full HD, some minutes of work."""
 MAX_SECONDS = 24 * 3600
 """Seconds of a film at most, which bounds the rotary positions of its frames."""
@@ -55,12 +55,12 @@ def open_clip(path: str | Path, fps: float = FPS, max_frames: int | None = None)
     file, label, _ = readable_file(path)
     if file.stat().st_size > MAX_BYTES:
         raise ImageError(f"{label}: a film of over {MAX_BYTES // 10**9} GB; cut it first")
-    with named_errors(label, "", "clip"), _opened(file, label) as container:
+    with named_errors(label, "", "clip"), _open_film(file, label) as container:
         return _Film(container, label, sampling).clip(str(path))
 
 
 @contextmanager
-def _opened(file: Path, label: str) -> Iterator["InputContainer"]:
+def _open_film(file: Path, label: str) -> Iterator["InputContainer"]:
     """Context with an open film; a ValueError says why it cannot be read on."""
     try:
         import av
@@ -91,10 +91,10 @@ class _Packets(NamedTuple):
         """The last key frame up to the frame `number`; the first frame if none is known."""
         return next((key for key in reversed(self.keys) if key <= number), 0)
 
-    def number(self, frame: "VideoFrame", counted: int) -> int:
-        """A frame's number by its time; `counted` if that is not known."""
+    def number(self, frame: "VideoFrame", place: int) -> int:
+        """A frame's number by its time; `place` if that is not known."""
         if not self.times or frame.pts is None:
-            return counted
+            return place
         return bisect_left(self.times, frame.pts)
 
     def seconds(self, base: Fraction, rate: float) -> "NDArray[np.float64]":
@@ -110,7 +110,7 @@ class _Film:
     def __init__(self, container: "InputContainer", label: str, sampling: FrameSampling) -> None:
         self._container, self._label, self._sampling = container, label, sampling
         self._pixels = 0  # decoded so far
-        self._stream = self._opened_stream()
+        self._stream = self._open_stream()
         self._packets = self._read_packets()
 
     def _error(self, reason: str) -> ImageError:
@@ -131,20 +131,20 @@ class _Film:
             places = [time * rate for time in times]
         size = self._size(len(numbers))
         self._container.seek(0)
-        frames = [_picture(frame, size, name) for frame in self._taken(numbers)]
+        frames = [_picture(frame, size, name) for frame in self._take(numbers)]
         if not frames:
             raise self._error("damaged or unsupported clip (no frame can be decoded)")
         places = places[: len(frames)]
         return clip_of(frames, places, packets.total, rate, self._sampling, name)
 
-    def _opened_stream(self) -> "VideoStream":
+    def _open_stream(self) -> "VideoStream":
         if not self._container.streams.video:
             raise self._error("it has no pictures")
         stream = self._container.streams.video[0]
         for width, height in ((stream.width, stream.height), _shape(stream)):
             if not 0 < width * height <= MAX_PIXELS:
-                allowed = f"1 to {MAX_PIXELS // 10**6} million are allowed"
-                raise self._error(f"frames of {width} x {height} pixels; {allowed}")
+                limit = f"1 to {MAX_PIXELS // 10**6} million are allowed"
+                raise self._error(f"frames of {width} x {height} pixels; {limit}")
             images.require_shape(width, height, self._label)
         stream.thread_type = "AUTO"
         stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
@@ -161,40 +161,41 @@ class _Film:
                 raise self._error(f"over {MAX_FRAMES:,} frames; cut it first")
         if not times:
             raise self._error("damaged or unsupported clip (it has no frames)")
-        known = sorted(time for time in times if time is not None)
-        if len(known) < len(times):
+        starts = sorted(time for time in times if time is not None)
+        if len(starts) < len(times):
             return _Packets(len(times), [], [])
-        return _Packets(len(times), known, sorted(bisect_left(known, key) for key in keys if key))
+        numbers = sorted(bisect_left(starts, key) for key in keys if key)
+        return _Packets(len(times), starts, numbers)
 
     def _size(self, count: int) -> tuple[int, int]:
         """The film's width and height, or a part with which `count` frames fit into memory."""
         width, height = _shape(self._stream)
         for scale in images.SCALES:
             size = max(width // scale, 1), max(height // scale, 1)
-            if count * size[0] * size[1] * images.KEPT <= images.MAX_MEMORY:
+            if count * size[0] * size[1] * images.RGB_PIXEL_BYTES <= images.MAX_MEMORY:
                 return size
         raise self._error(f"{count} frames of this size are too many; take fewer (`max_frames`)")
 
-    def _taken(self, numbers: Sequence[int]) -> Iterator["VideoFrame"]:
+    def _take(self, numbers: Sequence[int]) -> Iterator["VideoFrame"]:
         """Yield the frames with these numbers; fewer if the rest cannot be decoded."""
-        packets, frames, at, frame = self._packets, self._decoded(), -1, None
+        packets, frames, at, frame = self._packets, self._decode(), -1, None
         for number in numbers:
             if packets.key(number) - at > SKIP:
                 self._container.seek(packets.times[packets.key(number)], stream=self._stream)
-                frames = self._decoded()
+                frames = self._decode()
             while at < number:
                 at, frame = next(frames, (packets.total, None))
             if frame is None:
                 return
             yield frame
 
-    def _decoded(self) -> Iterator[tuple[int, "VideoFrame"]]:
+    def _decode(self) -> Iterator[tuple[int, "VideoFrame"]]:
         """Yield the frames from where the container is, each with its number."""
-        for counted, frame in enumerate(self._container.decode(self._stream)):
+        for place, frame in enumerate(self._container.decode(self._stream)):
             self._pixels += frame.width * frame.height
-            if self._pixels > MAX_DECODED:
+            if self._pixels > MAX_DECODED_PIXELS:
                 raise self._error("it takes too long to decode; cut it first")
-            yield self._packets.number(frame, counted), frame
+            yield self._packets.number(frame, place), frame
 
 
 def _shape(stream: "VideoStream") -> tuple[int, int]:

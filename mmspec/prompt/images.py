@@ -15,7 +15,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 
 from mmspec.ground.errors import ImageError
 from mmspec.ground.input_files import expand_home, open_file
-from mmspec.ground.sizes import apart
+from mmspec.ground.sizes import distinct_amounts
 from mmspec.prompt.file_kinds import conversion, enable_heif, is_heif, other_kind
 from mmspec.prompt.rgb import rgb_bands, upright
 
@@ -28,7 +28,7 @@ An image is resized whole before it is cropped, so a longer one would need too m
 # Raster formats decoded inside Pillow; others (EPS, for one) would start another program.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "TGA")
 
-READ = "PNG, JPEG, WebP, GIF, BMP, PPM, TIFF, AVIF, TGA and HEIC"
+FORMAT_NAMES = "PNG, JPEG, WebP, GIF, BMP, PPM, TIFF, AVIF, TGA and HEIC"
 """FORMATS and HEIF as people call them."""
 
 HEAD = 64
@@ -41,7 +41,7 @@ MAX_MEMORY = 1_000_000_000
 MAX_FILE = MAX_MEMORY // 2
 """Bytes of an image's file at most: some decoders hold it twice before they name its size."""
 
-KEPT = 4
+RGB_PIXEL_BYTES = 4
 """Bytes of a picture's pixel: Pillow keeps RGB in four."""
 
 SCALES = (1, 2, 4, 8)
@@ -111,7 +111,7 @@ class Picture:
         """The picture itself; of a clip, its frames in twos, as Qwen's towers see them."""
         return (self,)
 
-    def shown(self, most: int) -> tuple["Picture", ...]:  # noqa: ARG002
+    def as_images(self, most: int) -> tuple["Picture", ...]:  # noqa: ARG002
         """The picture itself; of a clip, about `most` of its frames."""
         return (self,)
 
@@ -138,8 +138,8 @@ def readable_file(path: str | Path) -> tuple[Path, str, bytes]:
     if name.startswith(("http:/", "https:/")):
         raise ImageError(f"{name}: nothing is fetched; save the image and give its path")
     try:
-        with open_file(file) as opened:
-            head = opened.read(HEAD)
+        with open_file(file) as stream:
+            head = stream.read(HEAD)
     except OSError as error:
         raise ImageError(f"{label}: cannot be read ({error.strerror})") from error
     if not head:
@@ -157,16 +157,16 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
     if is_heif(head):
         enable_heif(label)
         formats = (*FORMATS, "HEIF")
-    if other := other_kind(head, name):
-        raise ImageError(f"{label}: {other}")
+    if kind := other_kind(head, name):
+        raise ImageError(f"{label}: {kind}")
     _check_file(source, label)
-    with named_errors(label, name), _opened(source, formats, label) as image:
+    with named_errors(label, name), _open_image(source, formats, label) as image:
         _check_size(image, label)
         image.load()
-        turned = upright(image)
-        if turned is not image:
+        upright_image = upright(image)
+        if upright_image is not image:
             image.close()  # frees its pixels
-        return _picture(turned, name)
+        return _picture(upright_image, name)
 
 
 def _check_file(source: Path | BytesIO, label: str) -> None:
@@ -186,14 +186,14 @@ def named_errors(label: str, name: str, kind: str = "image") -> Iterator[None]:
     except ImageError:
         raise
     except UnidentifiedImageError as error:
-        what = conversion(name) or f"not an image that can be read: {READ} are"
+        what = conversion(name) or f"not an image that can be read: {FORMAT_NAMES} are"
         raise ImageError(f"{label}: {what}") from error
     except Exception as error:  # damaged data makes decoders raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ImageError(f"{label}: damaged or unsupported {kind} ({reason})") from error
 
 
-def _opened(source: Path | BytesIO, formats: tuple[str, ...], label: str) -> Image.Image:
+def _open_image(source: Path | BytesIO, formats: tuple[str, ...], label: str) -> Image.Image:
     try:
         return Image.open(source, formats=formats)
     except Image.DecompressionBombError as error:  # Pillow's limit: 178 megapixels of any kind
@@ -207,20 +207,21 @@ def _opened(source: Path | BytesIO, formats: tuple[str, ...], label: str) -> Ima
 
 def needed_memory(image: Image.Image) -> int:
     """Bytes that opening `image` takes at its full size, about."""
-    each = PIXEL_BYTES.get(image.format or "", 8)
-    return image.width * image.height * (PROGRESSIVE if "progressive" in image.info else each)
+    kind = image.format or ""
+    pixel_bytes = PROGRESSIVE if "progressive" in image.info else PIXEL_BYTES.get(kind, 8)
+    return image.width * image.height * pixel_bytes
 
 
 def _check_size(image: Image.Image, label: str) -> None:
     """Refuse strips and what needs too much memory; a large JPEG will be decoded smaller."""
     require_shape(*image.size, label)
-    needed, (width, height) = needed_memory(image), image.size
+    memory, (width, height) = needed_memory(image), image.size
     scalable = isinstance(image, JpegImageFile) and "progressive" not in image.info
     for scale in SCALES if scalable else SCALES[:1]:
-        if needed <= MAX_MEMORY * scale**2:
+        if memory <= MAX_MEMORY * scale**2:
             image.draft(None, (width // scale, height // scale))
             return
-    raise _too_large(label, f"{width} x {height} pixels take {{}} to open", needed)
+    raise _too_large(label, f"{width} x {height} pixels take {{}} to open", memory)
 
 
 def require_shape(width: int, height: int, label: str) -> None:
@@ -231,10 +232,10 @@ def require_shape(width: int, height: int, label: str) -> None:
         raise ImageError(f"{label}: one side is over {MAX_ASPECT} times the other; crop it first")
 
 
-def _too_large(label: str, what: str, needed: float) -> ImageError:
-    shown, allowed = apart(needed, MAX_MEMORY)
-    allowed = f"{allowed} of memory is allowed"
-    return ImageError(f"{label}: {what.format(shown)}, and {allowed}; make it smaller first")
+def _too_large(label: str, what: str, memory: float) -> ImageError:
+    amount, limit = distinct_amounts(memory, MAX_MEMORY)
+    reason = f"{what.format(amount)}, and {limit} of memory is allowed"
+    return ImageError(f"{label}: {reason}; make it smaller first")
 
 
 def picture_from(image: Image.Image, name: str = "") -> Picture:

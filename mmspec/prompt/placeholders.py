@@ -26,7 +26,7 @@ class Placeholders:
     def __init__(self, tokenizer: Tokenizer, file: str) -> None:
         self._tokenizer = tokenizer
         self._file = file
-        self._replaced: list[str] = []
+        self._texts: list[str] = []
         special = [*tokenizer.special_texts, _LITERAL, _ANSWER, IMAGE_MARK, _END, _VISUAL]
         self._special = re.compile("|".join(map(re.escape, special)))
 
@@ -39,12 +39,12 @@ class Placeholders:
         if isinstance(value, str):
             return self.protect(value)
         if isinstance(value, dict):
-            return {self.protect(key): self.protect_all(each) for key, each in value.items()}
+            return {self.protect(key): self.protect_all(entry) for key, entry in value.items()}
         return [*map(self.protect_all, value)] if isinstance(value, list) else value
 
     def _replace(self, match: re.Match[str]) -> str:
-        self._replaced.append(match.group())
-        return f"{_LITERAL}{len(self._replaced) - 1}{_END}"
+        self._texts.append(match.group())
+        return f"{_LITERAL}{len(self._texts) - 1}{_END}"
 
     def picture(self, picture: Picture) -> str:
         """The text that stands for a picture within a text of the template's input."""
@@ -59,7 +59,7 @@ class Placeholders:
         )
         return f"{tokens.before}{''.join(moments)}{tokens.after}"
 
-    def seen(self, pictures: Sequence[Picture]) -> list[Picture]:
+    def visuals(self, pictures: Sequence[Picture]) -> list[Picture]:
         """The pictures in the order of their places in a prompt: of a clip, its moments."""
         if self._tokenizer.image_tokens.clip == "images":
             return list(pictures)
@@ -71,10 +71,10 @@ class Placeholders:
 
     def between_answers(self, text: str, answers: int) -> list[str]:
         """The parts of a rendered text around its answers; CheckpointError unless all are there."""
-        first, *rest = re.split(f"{_ANSWER}([0-9]+){_END}", text)
-        if rest[::2] != [str(turn) for turn in range(answers)]:
+        first, *pieces = re.split(f"{_ANSWER}([0-9]+){_END}", text)
+        if pieces[::2] != [str(turn) for turn in range(answers)]:
             raise CheckpointError(f"the chat template in {self._file} drops or repeats answers")
-        return [first, *rest[1::2]]
+        return [first, *pieces[1::2]]
 
     def parts(self, text: str, images: int) -> Sequence[str | int]:
         """Split a rendered text into literal texts, ids of special tokens and image placeholders.
@@ -92,7 +92,7 @@ class Placeholders:
                 continue
             for place, literal in enumerate(part.split(_VISUAL)):
                 parts += [NO_TOKEN] if place else []
-                parts += [self._restored(literal)] if literal else []
+                parts += [self._restore(literal)] if literal else []
         count = parts.count(NO_TOKEN)
         if count != images:
             raise CheckpointError(
@@ -100,5 +100,5 @@ class Placeholders:
             )
         return parts
 
-    def _restored(self, text: str) -> str:
-        return _PLACEHOLDER.sub(lambda match: self._replaced[int(match[1])], text)
+    def _restore(self, text: str) -> str:
+        return _PLACEHOLDER.sub(lambda match: self._texts[int(match[1])], text)

@@ -21,7 +21,7 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 """How to undo EXIF's orientations."""
-_UNMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
+_CONVERTIBLE = {"La": "LA", "RGBa": "RGBA"}
 """Modes with premultiplied transparency, and the modes that Pillow can convert further."""
 _BITS, _PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0
 """TIFF's tags for the bits of a value and for which end is white, and its value for the low end."""
@@ -51,7 +51,7 @@ def _bands(image: Image.Image, rows: int) -> Iterator[tuple[int, Image.Image]]:
 
 
 def _over_white(image: Image.Image) -> Image.Image:
-    image = image.convert(_UNMULTIPLIED.get(image.mode, image.mode))
+    image = image.convert(_CONVERTIBLE.get(image.mode, image.mode))
     if not image.has_transparency_data:
         return image
     opaque = Image.new("RGBA", image.size, "white")
@@ -62,12 +62,12 @@ def _over_white(image: Image.Image) -> Image.Image:
 def _eight_bits(image: Image.Image, rows: int) -> Callable[[Image.Image], Image.Image]:
     """Function from a part of a deep grey image to its 8 bits."""
     tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
-    inverted = tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
+    is_inverted = tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
     white = _white(image, tags, rows)
 
     def eight_bits(part: Image.Image) -> Image.Image:
         levels = np.rint(_values(part) / (white / 255)).clip(0, 255)
-        return Image.fromarray((255 - levels if inverted else levels).astype(np.uint8))
+        return Image.fromarray((255 - levels if is_inverted else levels).astype(np.uint8))
 
     return eight_bits
 

@@ -10,14 +10,14 @@ from urllib.parse import quote, unquote
 from mmspec.families.decoder import TokenId
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.input_files import expand_home
-from mmspec.ground.json_file import typed
+from mmspec.ground.json_file import parse_as
 from mmspec.prompt.clips import FPS
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 
 FILE_URL = "file://"
 """Beginning of a path in which every byte is a character or %XX; a saved path begins otherwise."""
-NOT_SAVED = "this is not a saved conversation"
+NO_CONVERSATION = "this is not a saved conversation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class SavedTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedConversation:
     """What `Conversation.to_json` writes."""
 
     system: str | None
@@ -75,54 +75,54 @@ def _path(address: str) -> str:
     return unquote(address.removeprefix(FILE_URL), errors="surrogateescape")
 
 
-def read_saved(text: str) -> Saved:
+def read_conversation(text: str) -> SavedConversation:
     """Read what `Conversation.to_json` wrote, without opening images.
 
     Raises UsageError for other text, for an answer that is missing before the last question, and
     for an answer whose text has no tokens.
     """
-    saved = typed(Saved, text, NOT_SAVED)
-    for number, turn in enumerate(saved.turns, 1):
-        if turn.answer is None and number < len(saved.turns):
-            raise _refused(f"answer {number} is missing")
+    conversation = parse_as(SavedConversation, text, NO_CONVERSATION)
+    for number, turn in enumerate(conversation.turns, 1):
+        if turn.answer is None and number < len(conversation.turns):
+            raise _refusal(f"answer {number} is missing")
         if turn.answer_text and not turn.answer:
-            raise _refused(f"answer {number} has a text without tokens")
-    return saved
+            raise _refusal(f"answer {number} has a text without tokens")
+    return conversation
 
 
-def _refused(reason: str) -> UsageError:
-    return UsageError(f"{NOT_SAVED}: {reason}")
+def _refusal(reason: str) -> UsageError:
+    return UsageError(f"{NO_CONVERSATION}: {reason}")
 
 
-def opened_parts(
-    question: Iterable[SavedPart], lost: list[ImageError] | None
+def open_parts(
+    question: Iterable[SavedPart], errors: list[ImageError] | None
 ) -> Iterator[str | Picture]:
     """Yield the parts of a question, its images opened anew; see `Conversation.from_json`."""
     for part in question:
         try:
-            yield _opened(part)
+            yield _open_part(part)
         except ImageError as error:
-            if lost is None:
+            if errors is None:
                 raise
-            lost.append(error)
+            errors.append(error)
 
 
-def _opened(saved: SavedPart) -> str | Picture:
-    if saved.text is not None:
-        return saved.text
-    if saved.png is not None:
+def _open_part(part: SavedPart) -> str | Picture:
+    if part.text is not None:
+        return part.text
+    if part.png is not None:
         try:
-            content = b64decode(saved.png, validate=True)
+            content = b64decode(part.png, validate=True)
         except ValueError as error:
-            raise _refused("a picture is not base64") from error
-        picture = decode_picture(content, saved.name)
-    elif saved.image is not None:
-        picture = open_picture(_path(saved.image))
-    elif saved.clip is not None:
-        picture = open_clip(_path(saved.clip), saved.fps, saved.max_frames)
+            raise _refusal("a picture is not base64") from error
+        picture = decode_picture(content, part.name)
+    elif part.image is not None:
+        picture = open_picture(_path(part.image))
+    elif part.clip is not None:
+        picture = open_clip(_path(part.clip), part.fps, part.max_frames)
     else:
-        raise _refused("a part is neither text nor image nor clip")
-    if picture.digest != saved.digest:
+        raise _refusal("a part is neither text nor image nor clip")
+    if picture.digest != part.digest:
         raise ImageError(
             f"{picture.name}: the {picture.kind} has changed since the conversation was saved"
         )

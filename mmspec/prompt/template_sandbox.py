@@ -53,7 +53,7 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         now = {"strftime_now": lambda format: datetime.now().strftime(format)}
         self.globals |= now | {"raise_exception": _raise}
         self.globals |= {"namespace": TemplateNamespace, "dict": TemplateDict()}
-        self.filters |= {"tojson": _to_json, "round": _rounded}
+        self.filters |= {"tojson": _to_json, "round": _round}
         self.tests["divisibleby"] = self._divisible
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -93,19 +93,19 @@ class TemplateNamespace(Namespace):
         super().__setitem__(name, value)
 
 
-def rendered(source: str, variables: dict[str, Any]) -> str:
+def render(source: str, variables: dict[str, Any]) -> str:
     """The text that a template writes; raises the errors of Jinja and of the template."""
-    return "".join(_capped(_compiled(source).generate(variables)))
+    return "".join(_cap(_compile(source).generate(variables)))
 
 
 @lru_cache
-def _compiled(source: str) -> Template:
+def _compile(source: str) -> Template:
     if len(source) > MAX_SOURCE:
         raise SecurityError(f"it has more than {MAX_SOURCE} characters")
     return ChatEnvironment().from_string(source)
 
 
-def _capped(pieces: Iterable[str]) -> Iterator[str]:
+def _cap(pieces: Iterable[str]) -> Iterator[str]:
     size = 0
     for piece in pieces:
         size += len(piece)
@@ -134,7 +134,7 @@ def _raise(message: str) -> NoReturn:
     raise TemplateError(message)
 
 
-def _rounded(value: Any, precision: Any = 0, method: Any = "common") -> Any:
+def _round(value: Any, precision: Any = 0, method: Any = "common") -> Any:
     """As Jinja's own, which would compute any power of ten."""
     if isinstance(precision, int) and abs(precision) > MAX_BITS:
         raise SecurityError(f"round takes at most {MAX_BITS} places")
@@ -152,4 +152,4 @@ def _to_json(
     encoder = JSONEncoder(
         ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
-    return "".join(_capped(encoder.iterencode(x)))  # Ctrl-C cannot end `encode`
+    return "".join(_cap(encoder.iterencode(x)))  # Ctrl-C cannot end `encode`

@@ -32,7 +32,7 @@ class TextStream:
         return self._release(stable) if stable else ""
 
     @property
-    def withheld(self) -> str:
+    def tail(self) -> str:
         """The whole characters of the text that is withheld."""
         return self._text_of(self._pending).rstrip("\ufffd") if self._pending else ""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_TOKENS = 4_000_000
 """The most ids of a tokenizer."""
 
-MOST_REMEMBERED = 1_000_000
+CACHE_TOKENS = 1_000_000
 """Tokens of the latest texts whose ids are kept: a long conversation is tokenized once."""
 
 # Private-use text standing for any special token while text is encoded.
@@ -55,7 +55,7 @@ class Tokenizer:
         """
         self._backend = backend
         self._file = file
-        self._encoded = LatestValues[list[int]](MOST_REMEMBERED, lambda ids: 16 + len(ids))
+        self._cache = LatestValues[list[int]](CACHE_TOKENS, lambda ids: 16 + len(ids))
         with tokenizer_errors(file):
             self._set_up(backend, names)
 
@@ -73,7 +73,7 @@ class Tokenizer:
         starts_with_bos = backend.encode("").ids[:1] == [self.bos_id]
         adds_bos = starts_with_bos if names.adds_bos is None else names.adds_bos
         self.prefix = [] if self.bos_id is None or not adds_bos else [self.bos_id]
-        self._added = self._take_literally()
+        self._added_tokens = self._take_literally()
         self._mark_id = backend.token_to_id(_MARK)
 
     @classmethod
@@ -88,17 +88,17 @@ class Tokenizer:
 
         if self.image_token_id is not None:  # some files do not mark it as special
             self._backend.add_special_tokens([AddedToken(self.image_token, special=True)])
-        added = self._backend.get_added_tokens_decoder()
+        tokens = self._backend.get_added_tokens_decoder()
         self._backend.encode_special_tokens = True
         self._backend.add_tokens([AddedToken(_MARK, special=False, normalized=False)])
-        return added
+        return tokens
 
-    def end(self, others: Iterable[int]) -> int:
-        """The token that ends an answer: a chat's, else the least of `others`, a model's.
+    def end(self, model_ids: Iterable[int]) -> int:
+        """The token that ends an answer: a chat's, else the least of `model_ids`, a model's.
 
         Raises CheckpointError if there is none.
         """
-        if ids := self.eos_ids or {*others}:
+        if ids := self.eos_ids or {*model_ids}:
             return min(ids)
         raise CheckpointError(
             f"{self._file.parent} names no token that ends an answer: give `eos_token` in its "
@@ -126,24 +126,24 @@ class Tokenizer:
         Every id splits the text, as a special token does. With `continues`, the first text follows
         other tokens and gets no leading space.
         """
-        parts = (-1, *self._continued(parts)) if continues else tuple(parts)
-        ids = self._encoded.get(parts, partial(self._encode, parts))
+        parts = (-1, *self._without_space(parts)) if continues else tuple(parts)
+        ids = self._cache.get(parts, partial(self._encode, parts))
         return ids[int(continues) :]
 
     def _encode(self, parts: Sequence[str | int]) -> list[int]:
-        given_ids = iter([part for part in parts if isinstance(part, int)])
+        special_ids = iter([part for part in parts if isinstance(part, int)])
         texts = (_MARK if isinstance(part, int) else part.replace(_MARK, "") for part in parts)
         text = _unicode("".join(texts))
         with tokenizer_errors(self._file):
             ids = self._backend.encode(text, add_special_tokens=False).ids
-        return [next(given_ids) if id == self._mark_id else id for id in ids]
+        return [next(special_ids) if id == self._mark_id else id for id in ids]
 
-    def _continued(self, parts: Iterable[str | int]) -> list[str | int]:
+    def _without_space(self, parts: Iterable[str | int]) -> list[str | int]:
         """Remove the leading space that some normalizers add to every text."""
-        first, *others = [*parts] or [""]
+        first, *tail = [*parts] or [""]
         if isinstance(first, str) and self._prepends_space:
             first = first.removeprefix(" ")
-        return [first, *others]
+        return [first, *tail]
 
     @cached_property
     def _prepends_space(self) -> bool:
@@ -174,8 +174,8 @@ class Tokenizer:
     def to_json(self) -> str:
         """The tokenizer as a tokenizer.json, for other libraries."""
         content = json.loads(self._backend.to_str())
-        added = [token for token in content["added_tokens"] if token["content"] != _MARK]
-        return json.dumps({**content, "added_tokens": added})
+        tokens = [token for token in content["added_tokens"] if token["content"] != _MARK]
+        return json.dumps({**content, "added_tokens": tokens})
 
     def stream(self, context: Sequence[int] = ()) -> TextStream:
         """A stream whose pieces concatenate to `decode` of all pushed ids.
@@ -202,7 +202,7 @@ class Tokenizer:
 
     def is_added(self, id: int) -> bool:
         """True if `id` was added to the model's vocabulary, special or not."""
-        return id in self._added
+        return id in self._added_tokens
 
     @property
     def special_texts(self) -> tuple[str, ...]:
@@ -210,19 +210,19 @@ class Tokenizer:
         return tuple(sorted({*self._special_ids, self.image_token}, key=len, reverse=True))
 
     def _visible_token(self, id: int) -> str | None:
-        added = self._added.get(id)
-        return None if added is not None and added.special else self.token(id)
+        entry = self._added_tokens.get(id)
+        return None if entry is not None and entry.special else self.token(id)
 
     @cached_property
     def _special_ids(self) -> dict[str, int]:
-        specials = (pair for pair in self._added.items() if pair[1].special)
+        specials = (pair for pair in self._added_tokens.items() if pair[1].special)
         return {token.content: id for id, token in specials if token.content}
 
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
-        tokens = [token for token in self._added.values() if token.special and token.content]
+        tokens = [token for token in self._added_tokens.values() if token.special and token.content]
         tokens.sort(key=lambda token: len(token.content), reverse=True)
-        return re.compile("|".join(map(_written, tokens)) or "(?!)")
+        return re.compile("|".join(map(_pattern_of, tokens)) or "(?!)")
 
 
 def shared_vocabulary(target: Tokenizer, draft: Tokenizer) -> int:
@@ -230,9 +230,9 @@ def shared_vocabulary(target: Tokenizer, draft: Tokenizer) -> int:
 
     Raises UsageError naming the first id that differs, unless all from there on are added tokens.
     """
-    shared = min(target.size, draft.size)
-    equal = next((id for id in range(shared) if target.token(id) != draft.token(id)), shared)
-    if all(target.is_added(id) or draft.is_added(id) for id in range(equal, shared)):
+    size = min(target.size, draft.size)
+    equal = next((id for id in range(size) if target.token(id) != draft.token(id)), size)
+    if all(target.is_added(id) or draft.is_added(id) for id in range(equal, size)):
         return equal
     raise UsageError(
         f"the draft has another vocabulary: id {equal} is {draft.token(equal)!r}, but "
@@ -246,13 +246,13 @@ def byte_letters() -> dict[str, int]:
 
     Bytes that Latin-1 prints are written as themselves, the others as the letters from 256 on.
     """
-    printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printed]
-    letters = {chr(byte): byte for byte in printed}
-    return letters | {chr(256 + place): byte for place, byte in enumerate(others)}
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    unprintable = [byte for byte in range(256) if byte not in printable]
+    letters = {chr(byte): byte for byte in printable}
+    return letters | {chr(256 + place): byte for place, byte in enumerate(unprintable)}
 
 
-def _written(token: "AddedToken") -> str:
+def _pattern_of(token: "AddedToken") -> str:
     """A regular expression for a special token in a text, including the spaces that it absorbs."""
     left = r"\s*" if token.lstrip else ""
     right = r"\s*" if token.rstrip else ""

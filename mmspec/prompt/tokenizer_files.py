@@ -53,20 +53,20 @@ def read_names(directory: Path, image: ImageTokens = LLAVA_IMAGE) -> Names:
     settings, tokens = _settings(directory), special_tokens(directory)
     # A sentencepiece model does not name these tokens; all without tokenizer.json are Llama's.
     bare = not is_there(directory / FILE)
-    stated = settings.get("add_bos_token") is not None
+    is_explicit = settings.get("add_bos_token") is not None
     return Names(
         bos=tokens.get("bos_token", "<s>" if bare else None),
         eos=tokens.get("eos_token", "</s>" if bare else None),
         image=replace(image, image=tokens.get("image_token", image.image)),
-        adds_bos=settings.flag("add_bos_token", True) if bare or stated else None,
+        adds_bos=settings.flag("add_bos_token", True) if bare or is_explicit else None,
     )
 
 
 def special_tokens(directory: Path) -> dict[str, str]:
     """The texts of special tokens by name, such as bos_token; CheckpointError for a broken file."""
     settings = _settings(directory)
-    named = ((key, _content(settings, key)) for key in settings.values if key.endswith("_token"))
-    return {key: text for key, text in named if text}
+    texts = ((key, _content(settings, key)) for key in settings.values if key.endswith("_token"))
+    return {key: text for key, text in texts if text}
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def read_backend(directory: Path) -> "Backend":
     if size > MOST_BYTES:
         raise CheckpointError(f"{file} has {size:,} bytes, and {MOST_BYTES:,} are allowed")
     if file.name == OLDER_FILE:
-        return _converted(file)
+        return _convert(file)
     from tokenizers import Tokenizer as Backend
 
     with tokenizer_errors(file):
@@ -108,18 +108,18 @@ def _add_tokens(backend: "Backend", directory: Path) -> None:
     """
     from tokenizers import AddedToken
 
-    known = backend.get_added_tokens_decoder()
+    present = backend.get_added_tokens_decoder()
     for id, token in sorted(_added_tokens(directory).items()):
-        added = AddedToken(**asdict(token))
-        if repr(added) != repr(known.get(id)):
-            backend.add_tokens([added])
-        if (found := backend.token_to_id(token.content)) != id:
+        entry = AddedToken(**asdict(token))
+        if repr(entry) != repr(present.get(id)):
+            backend.add_tokens([entry])
+        if (id_here := backend.token_to_id(token.content)) != id:
             raise CheckpointError(
-                f"{directory}: {token.content!r} is added with id {id}, but {FILE} has {found} "
+                f"{directory}: {token.content!r} is added with id {id}, but {FILE} has {id_here} "
                 "for it: the files are of two tokenizers"
             )
-    named = [*special_tokens(directory).values(), *_extra_tokens(directory)]
-    missing = [text for text in named if backend.token_to_id(text) is None]
+    texts = [*special_tokens(directory).values(), *_extra_tokens(directory)]
+    missing = [text for text in texts if backend.token_to_id(text) is None]
     backend.add_special_tokens([AddedToken(text, special=True) for text in missing])
 
 
@@ -161,14 +161,14 @@ def tokenizer_file(directory: Path) -> Path:
 
 def _settings(directory: Path) -> Block:
     """The content of tokenizer_config.json, merged with the files that other layouts use."""
-    merged: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "processor_config.json", "tokenizer_config.json"):
         if is_there(directory / name):
             values = read_json(directory / name)
             extra = values.get("extra_special_tokens")
-            merged |= extra if isinstance(extra, dict) else {}
-            merged |= {key: value for key, value in values.items() if value is not None}
-    return Block(merged, directory / "tokenizer_config.json")
+            settings |= extra if isinstance(extra, dict) else {}
+            settings |= {key: value for key, value in values.items() if value is not None}
+    return Block(settings, directory / "tokenizer_config.json")
 
 
 def _content(settings: Block, key: str) -> str | None:
@@ -181,7 +181,7 @@ def _content(settings: Block, key: str) -> str | None:
     return text
 
 
-def _converted(file: Path) -> "Backend":
+def _convert(file: Path) -> "Backend":
     """Convert a sentencepiece model, the format before tokenizer.json."""
     try:
         from sentencepiece import SentencePieceProcessor

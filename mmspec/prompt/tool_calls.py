@@ -40,7 +40,7 @@ class CallForm:
         """The text with which a call begins; empty if a call is the whole answer."""
         return self.before.strip()
 
-    def written(self, text: str, calls: Sequence[Call]) -> str:
+    def write(self, text: str, calls: Sequence[Call]) -> str:
         """An answer of a text and calls after it."""
         objects = ({"name": call.name, self.key: call.arguments} for call in calls)
         texts = (f"{self.before}{json.dumps(o, ensure_ascii=False)}{self.after}" for o in objects)
@@ -53,8 +53,8 @@ class CallForm:
         if self.mark in text:
             return text.index(self.mark)
         lengths = range(min(len(self.mark), len(text)), 0, -1)
-        begun = next((n for n in lengths if text.endswith(self.mark[:n])), 0)
-        return len(text) - begun
+        length = next((n for n in lengths if text.endswith(self.mark[:n])), 0)
+        return len(text) - length
 
     def read(self, text: str) -> list[Call]:
         """The calls in an answer; none if what follows the first mark is something else."""
@@ -69,8 +69,8 @@ class CallForm:
             if not text.startswith(self.mark):
                 raise ValueError("no call")
             text = text.removeprefix(self.mark).lstrip()
-            written, end = json.JSONDecoder().raw_decode(text)
-            name, arguments = written["name"], written[self.key]
+            call, end = json.JSONDecoder().raw_decode(text)
+            name, arguments = call["name"], call[self.key]
             if not (isinstance(name, str) and isinstance(arguments, dict)):
                 raise ValueError("no call")
             yield Call(name, arguments)
@@ -80,17 +80,17 @@ class CallForm:
 def call_form(template: ChatTemplate) -> CallForm | None:
     """How a template writes calls; None if it has no tools, or writes calls in another way."""
     try:
-        described, written = template.tool_texts(_TOOL, _NAME, _ARGUMENTS)
+        description, text = template.tool_texts(_TOOL, _NAME, _ARGUMENTS)
     except (CheckpointError, UsageError):
         return None
-    if _NAME not in described:
+    if _NAME not in description:
         return None
-    for start in (place for place, letter in enumerate(written) if letter == "{"):
+    for start in (place for place, letter in enumerate(text) if letter == "{"):
         try:
-            found, end = json.JSONDecoder().raw_decode(written, start)
+            call, end = json.JSONDecoder().raw_decode(text, start)
         except ValueError:
             continue
-        keys = [key for key, value in found.items() if value == _ARGUMENTS]
-        if found.get("name") == _NAME and keys:
-            return CallForm(written[:start], keys[0], written[end:])
+        keys = [key for key, value in call.items() if value == _ARGUMENTS]
+        if call.get("name") == _NAME and keys:
+            return CallForm(text[:start], keys[0], text[end:])
     return None

@@ -10,7 +10,7 @@ import pytest
 import torch
 from cli_reference import reference
 
-from mmspec.prompt.images import READ
+from mmspec.prompt.images import FORMAT_NAMES
 from mmspec_cli.completion import SHELLS
 from mmspec_cli.main import COMMANDS, main
 
@@ -97,7 +97,7 @@ def test_a_command_whose_reader_left_ends_as_by_sigpipe(
     assert "Traceback" not in result.err
 
 
-NO_IMAGE = f"mmspec: standard input: not an image that can be read: {READ} are\n"
+NO_IMAGE = f"mmspec: standard input: not an image that can be read: {FORMAT_NAMES} are\n"
 NO_OUTPUT = "mmspec: standard output is closed: nothing could be shown\n"
 
 

@@ -152,7 +152,7 @@ def test_a_sampling_takes_every_kind_of_number():
 
 def test_large_frames_are_made_smaller_until_they_fit(tmp_path, monkeypatch):
     path = film(tmp_path / "a.mkv", 10)
-    monkeypatch.setattr(images, "MAX_MEMORY", 64 * 48 * images.KEPT)
+    monkeypatch.setattr(images, "MAX_MEMORY", 64 * 48 * images.RGB_PIXEL_BYTES)
     clip = open_clip(path, max_frames=4)
     assert {frame.image.size for frame in clip.frames} == {(32, 24)}
     expected = np.asarray(drawing(0).resize((32, 24)), float)
@@ -196,7 +196,7 @@ def test_a_film_whose_name_does_not_say_so_is_named(tmp_path, suffix):
         ("MAX_PIXELS", 64 * 48 - 1, "frames of 64 x 48 pixels"),
         ("MAX_BYTES", 100, "cut it first"),
         ("MAX_FRAMES", 19, "over 19 frames; cut it first"),
-        ("MAX_DECODED", 64 * 48 * 19, "too long to decode; cut it first"),
+        ("MAX_DECODED_PIXELS", 64 * 48 * 19, "too long to decode; cut it first"),
         ("MAX_WAIT", 1e-9, "no frame in 1e-09 s of reading"),
         ("MAX_ASPECT", 1, "one side is over 1 times the other; crop it first"),
     ],
@@ -211,7 +211,7 @@ def test_films_beyond_a_limit_are_refused(tmp_path, monkeypatch, limit, value, p
 def test_clips_of_a_question_share_the_frames_that_are_shown(tmp_path):
     clip, image = open_clip(film(tmp_path / "a.mkv", 60)), picture_from(drawing(7))
     turn = Turn(Message("user", (clip, "and", image, "and", clip)))
-    spread = clip.shown(3)
+    spread = clip.as_images(3)
     assert turn.with_frames(6).question.parts == (*spread, "and", image, "and", *spread)
     assert turn.with_frames(1).pictures == (clip.frames[0], image, clip.frames[0])
 

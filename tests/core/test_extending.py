@@ -83,7 +83,7 @@ def test_it_stands_beside_other_drafts_in_one_table_and_a_report_needs_no_plug_i
         ),
         (  # as transformers does, which names no module
             "raise ModuleNotFoundError('Could not import Head')",
-            "a package that is not installed (Could not import Head): run pip install PACKAGE",
+            "a package (Could not import Head) that is not installed: run pip install PACKAGE",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment as Jinja
 from transformers.utils import chat_template_utils
 
-from mmspec.prompt.template_sandbox import ChatEnvironment, rendered
+from mmspec.prompt.template_sandbox import ChatEnvironment, render
 from support.chat_templates import SNIPPETS
 
 ORACLE = chat_template_utils._compile_jinja_template("").environment
@@ -59,4 +59,4 @@ def test_tags_and_expressions(source):
             [MESSAGES], chat_template=source, add_generation_prompt=True
         )[0][0]
     )
-    assert outcome(lambda: rendered(source, mine)) == expected
+    assert outcome(lambda: render(source, mine)) == expected

@@ -59,7 +59,7 @@ def test_a_template_without_calls_in_json_has_no_form(source):
 def test_what_is_written_is_read(form, text, some):
     if not form.mark:
         text, some = "", some[:1]
-    written = form.written(text, some)
+    written = form.write(text, some)
     assert form.read(written) == some
     starts = [form.beginning(written[:end]) for end in range(len(written) + 1)]
     assert starts == sorted(starts)
@@ -77,7 +77,7 @@ def test_other_text_has_no_calls(text):
 def test_a_conversation_with_tools_is_what_transformers_writes(tokenizers):
     """The model's own tokens of a call are those of the history, and user text stays text."""
     tokenizer, template = tokenizers["byte-level"], ChatTemplate(QWEN)
-    answer = FORMS[QWEN].written("", CALLS)
+    answer = FORMS[QWEN].write("", CALLS)
     turns = [
         Turn(Message("user", ("What?",)), answer_ids(answer, template, tokenizer), answer),
         Turn(Message("tool", ("rain",)), None, "", (Message("tool", ("sun",)),)),

@@ -9,7 +9,7 @@ from mmspec.checkpoints.loading_plan import read_tensors
 from mmspec.checkpoints.manifest import canonical, hub_name
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.chunks import answer_ids, render
-from mmspec.prompt.conversation import Conversation, interleaved
+from mmspec.prompt.conversation import Conversation, interleave
 from mmspec.prompt.images import Picture, open_picture
 from mmspec.prompt.tokenizer import Tokenizer
 from support.bundled import SAMPLES
@@ -36,7 +36,7 @@ def ours(directory, talk):
     conversation = Conversation()
     for role, pictures, text in talk:
         if role == "user":
-            conversation.add(interleaved(text, [open_picture(SAMPLES / name) for name in pictures]))
+            conversation.add(interleave(text, [open_picture(SAMPLES / name) for name in pictures]))
         else:
             conversation.answer(answer_ids(text, template, tokenizer), text)
     parts = [part for chunk in render(conversation, template, tokenizer) for part in chunk.parts]

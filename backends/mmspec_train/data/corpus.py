@@ -9,7 +9,7 @@ from itertools import islice
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.ground import errors
-from mmspec.prompt.conversation import IMAGE_MARKER, Message, Turn, interleaved
+from mmspec.prompt.conversation import IMAGE_MARKER, Message, Turn, interleave
 from mmspec.prompt.images import Picture, open_picture, picture_from
 from mmspec_train.data.conversation_file import HELD_OUT_ONE_IN, ConversationFile
 from mmspec_train.settings import DataSettings
@@ -72,7 +72,7 @@ class WorldCorpus:
         conversation = sample(task, rng.getrandbits(48), split=self.split, size=self.image_size)
         pictures = iter([picture_from(image) for image in conversation.images])
         return [
-            Turn(interleaved(turn.question, list(islice(pictures, turn.images))), (), turn.answer)
+            Turn(interleave(turn.question, list(islice(pictures, turn.images))), (), turn.answer)
             for turn in conversation.turns
         ]
 
@@ -143,7 +143,7 @@ def _message(text: str, pictures: Iterator[Picture]) -> Message:
     """Replace each image marker, and the line break beside it, by the next picture."""
     for marker_line in (f"{IMAGE_MARKER}\n", f"\n{IMAGE_MARKER}"):
         text = text.replace(marker_line, IMAGE_MARKER)
-    return interleaved(text, list(islice(pictures, text.count(IMAGE_MARKER))))
+    return interleave(text, list(islice(pictures, text.count(IMAGE_MARKER))))
 
 
 Corpus = WorldCorpus | FileCorpus

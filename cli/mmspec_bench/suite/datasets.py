@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from mmspec.ground.errors import BackendError, ImageError, UsageError, not_installed
-from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
+from mmspec.ground.errors import BackendError, ImageError, UsageError, missing_package
+from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleave
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 from mmspec_bench.suite.samples import FollowUp, Read
 from mmspec_world.wording import prompts
@@ -82,7 +82,7 @@ class Dataset:
         markers = text.count(IMAGE_MARKER)
         if markers not in (0, len(pictures)):
             raise UsageError(f"{where}: {markers} {IMAGE_MARKER} for {len(pictures)} images")
-        return (interleaved(text, pictures),)
+        return (interleave(text, pictures),)
 
 
 def _open(file: Path) -> tuple[Any, Any]:
@@ -90,7 +90,7 @@ def _open(file: Path) -> tuple[Any, Any]:
     try:
         from pyarrow import ArrowException, dataset
     except ModuleNotFoundError as error:
-        raise not_installed("reading parquet", error, "bench") from error
+        raise missing_package("reading parquet", error, "bench") from error
     except ImportError as error:
         raise BackendError(
             f"reading parquet needs pyarrow, which cannot be imported ({error}): "

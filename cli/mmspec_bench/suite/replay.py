@@ -15,7 +15,7 @@ from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import expand_home
-from mmspec.ground.json_file import Length, read_lines, typed_lines
+from mmspec.ground.json_file import Length, parse_lines, read_lines
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.chunks import answer_ids
 from mmspec.prompt.conversation import Conversation, Message, Turn
@@ -86,7 +86,7 @@ def with_answers(
     Raises UsageError naming a malformed line.
     """
     path = expand_home(file)
-    rows = typed_lines(_Line, read_lines(path), path)
+    rows = parse_lines(_Line, read_lines(path), path)
     answers = {row.question_id: row.choices[0].turns for _, row in rows}
     return [
         replace(sample, read=partial(_questions, sample, answers, target)) for sample in samples

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, TypedDict
 
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import read_errors, require_file
-from mmspec.ground.json_file import Length, Range, typed_lines
+from mmspec.ground.json_file import Length, Range, parse_lines
 from mmspec.ground.output_files import write_errors
 
 ROWS = "rows.jsonl"
@@ -101,7 +101,7 @@ def read_rows(file: Path) -> list[AnswerRow]:
         require_file(file)
         text = file.read_text(encoding="utf-8", errors="replace")
     complete, _, _rest = text.rpartition("\n")
-    rows = typed_lines(AnswerRow, complete.split("\n"), file, "; delete the line to go on")
+    rows = parse_lines(AnswerRow, complete.split("\n"), file, "; delete the line to go on")
     return [_check(row, f"{file}:{number}") for number, row in rows]
 
 

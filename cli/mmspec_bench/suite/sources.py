@@ -12,8 +12,8 @@ from mmspec.checkpoints.hub_cache import cached_dataset
 from mmspec.diagnostics.prompts import read_prompts
 from mmspec.ground.errors import HubError, UsageError, choice
 from mmspec.ground.input_files import expand_home
-from mmspec.ground.json_file import Length, read_lines, typed_lines
-from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleaved
+from mmspec.ground.json_file import Length, parse_lines, read_lines
+from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleave
 from mmspec.prompt.file_kinds import CLIP_SUFFIXES
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import open_picture
@@ -194,7 +194,7 @@ def _of_mmspec(folder: Path, limit: int | None) -> Iterator[SuiteSample]:
     if file is None:
         raise UsageError(f"--suite {MMSPEC}={folder}: there is no {' or '.join(MMSPEC_FILES)}")
     counts = Counter[str]()
-    for _, one in typed_lines(_Conversation, read_lines(file), file):
+    for _, one in parse_lines(_Conversation, read_lines(file), file):
         counts[one.topic] += 1
         if limit is None or counts[one.topic] <= limit:
             read = partial(_about_image, file.parent / "images" / one.image, *one.turns)
@@ -205,4 +205,4 @@ def _about_image(image: Path, text: str, *later: str) -> tuple[Message, ...]:
     """A question about an image, and those after it."""
     if text.count(IMAGE_MARKER) > 1:
         raise UsageError(f"{image}: its question has more than one {IMAGE_MARKER}")
-    return interleaved(text, [open_picture(image)]), *(Message("user", (each,)) for each in later)
+    return interleave(text, [open_picture(image)]), *(Message("user", (each,)) for each in later)
