@@ -147,7 +147,7 @@ class Budget(Settings):
             return step / self.steps
         return seconds / self.seconds
 
-    def scaled(self, share: float) -> "Budget":
+    def scale(self, share: float) -> "Budget":
         """Return a budget of `share` times this one, at least one step."""
         if self.steps is not None:
             return Budget(steps=max(1, round(self.steps * share)))

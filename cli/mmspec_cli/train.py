@@ -103,7 +103,7 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     else:
         head_method = choose(HeadMethodSettings, options)
         score = distill_head(kind, choose(HeadShape, options), head_method, *common)
-    drafts = len(score.judged)
+    drafts = len(score.guesses)
     Screen().say(
         f"{options['out']}: {score.tokens_per_round:.3f} tokens per round, {drafts} drafted"
     )

@@ -39,8 +39,8 @@ def test_images_take_a_drafts_own_number_of_columns():
         draft, image = in_columns([record], 99, sizes), [99] * max(positions, 1)
         assert draft.ids.tolist() == [[5, *image, 6, 8, *image, 7, 9]]
         assert draft.visual.nonzero()[:, 1].tolist() == visual
-        assert draft.ids[draft.learned].tolist() == [6, 8, 7, 9]
-        assert draft.targets[draft.learned].tolist() == [8, 2, 9, 2]
+        assert draft.ids[draft.has_loss].tolist() == [6, 8, 7, 9]
+        assert draft.targets[draft.has_loss].tolist() == [8, 2, 9, 2]
 
 
 def draft_of(data, positions, seed=0):

@@ -17,9 +17,9 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.ground import errors
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import gather_columns
-from mmspec_train.distillation.objective import DraftStarts, all_starts, divergence, drawn_starts
+from mmspec_train.distillation.objective import DraftStarts, all_starts, divergence, draw_starts
 from mmspec_train.distillation.training import train
-from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
+from mmspec_train.heads.head_checkpoint import head_config, new_head, save_head
 from mmspec_train.heads.train_heads import new_trainee
 from mmspec_train.run.log import Log
 from mmspec_train.settings import DIVERGENCES, HEADS, Budget, HeadMethodSettings, HeadShape
@@ -31,7 +31,7 @@ DRAWN = Sampling(temperature=1.0)
 
 def random_head(config, seed=0):
     """A head whose every tensor is random, so that nothing is left out by being zero."""
-    head = untrained_head(config, seed)
+    head = new_head(config, seed)
     draws = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in head.parameters():
@@ -129,10 +129,10 @@ def test_few_starts_have_the_loss_of_these_starts_alone(data):
     """An oracle: the mean of the losses of single guesses, over draws of every start."""
     batch = data.teacher.read(next(data.batches("all").batches(0)))
     whole = all_starts(batch, 2)
-    drawn = drawn_starts(whole, 3)
-    few = drawn.reached(batch)
+    drawn = draw_starts(whole, 3)
+    few = drawn.restrict(batch)
     assert drawn.alive[0].sum(1).max() == 3
-    assert 0 < few.learned.sum() < batch.learned.sum()
+    assert 0 < few.has_loss.sum() < batch.has_loss.sum()
     head = new_trainee("msd", HeadShape(), HeadMethodSettings(), data).module
     features = torch.randn(2, *drawn.columns.shape, head.config.hidden_size)
     losses = (head.loss(features, b, drawn, HeadMethodSettings()) for b in (few, batch))
@@ -243,7 +243,7 @@ def test_anchors_are_drawn_from_what_is_learned(data):
     _, batch = held_out_batch(data)
     every = all_starts(batch, 4)
     torch.manual_seed(0)
-    drawn = [drawn_starts(every, 5) for _ in range(3)]
+    drawn = [draw_starts(every, 5) for _ in range(3)]
     known = every.columns[0].tolist()
     for starts in drawn:
         columns = starts.columns[0].tolist()
@@ -252,14 +252,14 @@ def test_anchors_are_drawn_from_what_is_learned(data):
             alive = every.alive[:, 0, known.index(column)]
             assert torch.equal(starts.alive[:, 0, place], alive)
     assert len({tuple(starts.columns[0].tolist()) for starts in drawn}) > 1
-    assert torch.equal(drawn_starts(every, 10**6).columns, every.columns)
+    assert torch.equal(draw_starts(every, 10**6).columns, every.columns)
 
 
 @pytest.mark.parametrize("kind", ["dflash", "dspark"])
 def test_the_loss_is_the_published_one(data, kind):
     """Row by row in numpy: weights decay^k divided by their sum over all live guesses."""
     _, batch = held_out_batch(data)
-    batch, starts = data.teacher.read(batch), drawn_starts(all_starts(batch, 3), 6)
+    batch, starts = data.teacher.read(batch), draw_starts(all_starts(batch, 3), 6)
     matrix, method = data.teacher.output_matrix, HeadMethodSettings()
     features = torch.randn(3, 1, 6, matrix.shape[1], generator=torch.Generator().manual_seed(1))
     odds, head = kind == "dspark", new_trainee(kind, replace(SHAPE, markov_rank=0), method, data)

@@ -16,7 +16,7 @@ from mmspec_train.run import loop
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase
 from mmspec_train.run.machine import Machine
-from mmspec_train.run.optimizer import MATCHED, Float32Muon, Optimizer, rate_share
+from mmspec_train.run.optimizer import UPDATE_SIZE, Float32Muon, Optimizer, rate_share
 from mmspec_train.settings import Budget
 from support.hostile import EVIL, reached
 from support.teacher_data import Killed
@@ -228,7 +228,7 @@ def test_muon_in_float32_takes_the_steps_of_pytorchs(shape):
     ends = []
     for kind in (torch.optim.Muon, Float32Muon):
         weight = nn.Parameter(start.clone())
-        muon = kind([weight], lr=0.1, weight_decay=0.02, adjust_lr_fn=MATCHED)
+        muon = kind([weight], lr=0.1, weight_decay=0.02, adjust_lr_fn=UPDATE_SIZE)
         for gradient in gradients:
             weight.grad = gradient.clone()
             muon.step()

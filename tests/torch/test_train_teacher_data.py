@@ -72,8 +72,8 @@ def test_answers_in_batches_are_the_targets_own(family_data):
     data = family_data
     for record in data.held_out.records():
         batch = data.teacher.read(data.held_out.batch([structs.replace(record, place=None)]))
-        logits = data.teacher.model.language.project(batch.states[batch.learned])
-        assert torch.equal(logits.argmax(-1), batch.targets[batch.learned])
+        logits = data.teacher.model.language.project(batch.states[batch.has_loss])
+        assert torch.equal(logits.argmax(-1), batch.targets[batch.has_loss])
 
 
 def test_batches_are_a_function_of_their_number_for_one_target(data, tmp_path):

@@ -39,21 +39,22 @@ def answer_all(
     number of its conversation. Returns each conversation with its states and image rows [n + m, H].
     """
     records, pictures = zip(*conversations, strict=True)
-    images = [teacher.features(list(map(teacher.pixels, shown))) for shown in pictures]
+    images = [teacher.features(list(map(teacher.pixels, row))) for row in pictures]
     rows = _Rows(teacher, sampling, [seed + record.number for record in records])
-    unread = [iter(row) for row in images]
+    streams = [iter(row) for row in images]
     answers: list[list[list[int]]] = [[] for _ in records]
     for prompts in zip_longest(*(record.prompts for record in records), fillvalue=()):
-        segments = [_segment(prompt, row) for prompt, row in zip(prompts, unread, strict=True)]
+        segments = [_segment(prompt, row) for prompt, row in zip(prompts, streams, strict=True)]
         for row, answer in enumerate(rows.answer(segments, max_tokens)):
             answers[row] += [answer] if prompts[row] else []
-    answered = []
-    for record, given, states, shown in zip(records, answers, rows.states(), images, strict=True):
-        own = tuple(map(tuple, given))
-        stopped = tuple(answer[-1] in teacher.stop for answer in own)
-        stored = torch.cat((states, teacher.image_rows(shown)))
-        answered.append((replace(record, answers=own, stopped=stopped), stored))
-    return answered
+    conversations_and_rows = []
+    for record, turns, states, features in zip(
+        records, answers, rows.states(), images, strict=True
+    ):
+        has_stop = tuple(answer[-1] in teacher.stop for answer in turns)
+        record = replace(record, answers=tuple(map(tuple, turns)), has_stop=has_stop)
+        conversations_and_rows.append((record, torch.cat((states, teacher.image_rows(features)))))
+    return conversations_and_rows
 
 
 def _segment(prompt: Sequence[int], images: Iterator[Features]) -> Segment:
@@ -119,9 +120,9 @@ class _Rows:
         angles = language.rotary.planes(
             np.stack([row.positions(start, end) for row in self._contents])
         )
-        added = [rows.flatten(0, 1) for rows in deepstack(language, self._contents, start, end)]
+        extras = [rows.flatten(0, 1) for rows in deepstack(language, self._contents, start, end)]
         padding = self._padding(x.dtype) if start else None
-        outputs = language.follow(x.flatten(0, 1), self._cache, start, angles, padding, added)
+        outputs = language.follow(x.flatten(0, 1), self._cache, start, angles, padding, extras)
         states = language.states(outputs).view(rows, width, -1)
         self._states.append(states)
         self._lengths = [a + b for a, b in zip(self._lengths, counts, strict=True)]

@@ -17,7 +17,7 @@ from mmspec.drafters.heads.packing import Span
 from mmspec.families.family import Vision
 from mmspec.families.grid import Grid
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_train.data.record import IGNORED, ConversationRecord, lay_out
+from mmspec_train.data.record import NO_TARGET, ConversationRecord, lay_out
 
 EMPTY = torch.zeros(0)
 
@@ -30,7 +30,7 @@ class Batch:
     ids: Tensor
     """[B, L] token ids, padded at the ends."""
     targets: Tensor
-    """[B, L] the next token where it belongs to an answer, IGNORED elsewhere."""
+    """[B, L] the next token where it belongs to an answer, NO_TARGET elsewhere."""
     images: tuple[tuple[Span, ...], ...]
     """The columns of the images in each sequence."""
     lengths: tuple[int, ...]
@@ -51,17 +51,17 @@ class Batch:
     """[B, L, c H] outputs of the layers that the teacher captures, side by side."""
 
     @property
-    def learned(self) -> Tensor:
+    def has_loss(self) -> Tensor:
         """[B, L] True where the next token is trained: a token of an answer, or its stop token."""
-        return self.targets != IGNORED
+        return self.targets != NO_TARGET
 
     @property
-    def learned_row(self) -> Tensor:
+    def loss_row(self) -> Tensor:
         """[B, L] number of each column that has a loss, counted from 0 through the whole batch.
 
         A column without a loss has the number of the last one before it, -1 if there is none.
         """
-        return self.learned.flatten().cumsum(0).view(self.learned.shape) - 1
+        return self.has_loss.flatten().cumsum(0).view(self.has_loss.shape) - 1
 
     @property
     def visual(self) -> Tensor:
@@ -92,7 +92,7 @@ def in_columns(
     return Batch(
         tuple(records),
         _pad(list(map(torch.tensor, ids))),
-        _pad(list(map(torch.tensor, targets)), IGNORED),
+        _pad(list(map(torch.tensor, targets)), NO_TARGET),
         images,
         tuple(map(len, ids)),
     )

@@ -17,6 +17,7 @@ import msgspec
 from mmspec.ground import errors
 from mmspec.ground.input_files import open_file, read_errors
 from mmspec.prompt.conversation import IMAGE_MARKER
+from mmspec_world.split import Split
 
 FORMAT = (
     '{"image": "a.jpg", "conversations": [{"from": "human", "value": "<image>\\nWhat is this?"}, '
@@ -25,7 +26,7 @@ FORMAT = (
 """An example conversation. `image`, or `images`, may also be a list, null, or missing."""
 HELD_OUT_ONE_IN = 20
 """One of this many conversations of a file is held out from training."""
-MOST_SKIPPED = 0.5
+UNUSABLE_SHARE = 0.5
 """Largest share of a file's conversations that may be unusable; more is an error."""
 
 
@@ -63,8 +64,8 @@ class Index(NamedTuple):
     """The conversations of a file by number: the line's or the element's, from 1."""
 
     usable: dict[int, Instructions]
-    left_out: dict[int, str]
-    """Why each of the others cannot be used."""
+    problems: dict[int, str]
+    """Why each other conversation cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class ConversationFile:
             try:
                 index.usable[number] = self._usable(value)
             except UnusableError as problem:
-                index.left_out[number] = str(problem)
+                index.problems[number] = str(problem)
         return index
 
     def _values(self) -> Iterator[tuple[int, Any]]:
@@ -94,7 +95,7 @@ class ConversationFile:
             content = file.read().removeprefix(codecs.BOM_UTF8)
         if content.lstrip().startswith(b"["):
             try:
-                yield from enumerate(_decoded(content), start=1)
+                yield from enumerate(_decode(content), start=1)
             except UnusableError as problem:
                 raise errors.UsageError(f"{self.path}: {problem}") from problem
         else:
@@ -103,7 +104,7 @@ class ConversationFile:
 
     def _usable(self, value: Any) -> Instructions:
         """Return the conversation of a JSON value, or of a line.  Raises UnusableError."""
-        value = _decoded(value) if isinstance(value, bytes) else value
+        value = _decode(value) if isinstance(value, bytes) else value
         instructions = read_instructions(value)
         for image in instructions.images:
             if not self.find(image).is_file():
@@ -116,19 +117,20 @@ class ConversationFile:
         under_parent = first == (self.images.name,) and not (self.images / image).is_file()
         return (self.images.parent if under_parent else self.images) / image
 
-    def numbers(self, *, held_out: bool) -> list[int]:
-        """Return the numbers of one in 20 usable conversations, or of the others."""
-        return [n for n in self.index.usable if (n % HELD_OUT_ONE_IN == 0) == held_out]
+    def numbers(self, split: Split) -> list[int]:
+        """Return the numbers of a split's conversations: one in 20 is held out."""
+        is_held_out = split == "held-out"
+        return [n for n in self.index.usable if (n % HELD_OUT_ONE_IN == 0) == is_held_out]
 
     def check(self) -> str:
         """Return a line on the conversations that are left out; empty if none is.
 
         Raises UsageError if most conversations are unusable, or too few are left.
         """
-        usable, left_out = len(self.index.usable), len(self.index.left_out)
-        number, reason = next(iter(self.index.left_out.items()), (0, ""))
-        of_all = f"{left_out} of {usable + left_out} conversations"
-        if left_out > MOST_SKIPPED * (usable + left_out):
+        usable, unusable = len(self.index.usable), len(self.index.problems)
+        number, reason = next(iter(self.index.problems.items()), (0, ""))
+        of_all = f"{unusable} of {usable + unusable} conversations"
+        if unusable > UNUSABLE_SHARE * (usable + unusable):
             raise errors.UsageError(
                 f"{self.path}:{number}: {reason}; {of_all} cannot be used: one is like {FORMAT}"
             )
@@ -138,30 +140,30 @@ class ConversationFile:
                 f"at least {HELD_OUT_ONE_IN}, of which one in {HELD_OUT_ONE_IN} is held out"
             )
         line = f"{self.path.name}: {of_all} are left out, first {number}: {reason}"
-        return line if left_out else ""
+        return line if unusable else ""
 
 
 def read_instructions(value: Any) -> Instructions:
     """Read a conversation from a JSON value.  Raises UnusableError."""
     try:
-        read = msgspec.convert(value, _Conversation)
-        given = read.images or read.image or []
-        images = [given] if isinstance(given, str) else given
-        "".join([*(turn.value for turn in read.conversations), *images]).encode()
+        conversation = msgspec.convert(value, _Conversation)
+        images = conversation.images or conversation.image or []
+        images = [images] if isinstance(images, str) else images
+        "".join([*(turn.value for turn in conversation.conversations), *images]).encode()
     except msgspec.ValidationError as error:
         raise UnusableError(str(error)) from error
     except UnicodeEncodeError as error:  # half of a surrogate pair, which no tokenizer can read
         raise UnusableError(f"not text in UTF-8: {error.reason}") from error
-    if read.video or read.videos:
+    if conversation.video or conversation.videos:
         raise UnusableError("training reads pictures, no videos")
-    if read.image and read.images:
+    if conversation.image and conversation.images:
         raise UnusableError("both `image` and `images` are given")
-    texts = _alternating(read.conversations)
-    questions, shown = _shown(texts[::2], images)
-    return Instructions(tuple(zip(questions, texts[1::2], strict=True)), tuple(shown))
+    texts = _alternate(conversation.conversations)
+    questions, images = _match_images(texts[::2], images)
+    return Instructions(tuple(zip(questions, texts[1::2], strict=True)), tuple(images))
 
 
-def _alternating(turns: list[_Turn]) -> list[str]:
+def _alternate(turns: list[_Turn]) -> list[str]:
     """Questions and answers in turn, without a leading answer and a trailing question."""
     strange = [turn.role for turn in turns if turn.role not in ("human", "gpt")]
     if strange:
@@ -177,7 +179,7 @@ def _alternating(turns: list[_Turn]) -> list[str]:
     return [turn.value for turn in turns]
 
 
-def _shown(questions: list[str], images: list[str]) -> tuple[list[str], list[str]]:
+def _match_images(questions: list[str], images: list[str]) -> tuple[list[str], list[str]]:
     """The questions with one marker for each image, and the images that they show.
 
     LLaVA drops an image that no question shows, and shows a single image once in a question
@@ -188,9 +190,9 @@ def _shown(questions: list[str], images: list[str]) -> tuple[list[str], list[str
         return questions, []
     if len(images) == 1 and max(markers) > 1:
         questions = [_once(text) for text in questions]
-    shown = sum(text.count(IMAGE_MARKER) for text in questions)
-    if shown != len(images):
-        raise UnusableError(f"the questions have {shown} {IMAGE_MARKER} for {len(images)} images")
+    count = sum(text.count(IMAGE_MARKER) for text in questions)
+    if count != len(images):
+        raise UnusableError(f"the questions have {count} {IMAGE_MARKER} for {len(images)} images")
     return questions, images
 
 
@@ -201,7 +203,7 @@ def _once(question: str) -> str:
     return f"{IMAGE_MARKER}\n{question.replace(IMAGE_MARKER, '').strip()}"
 
 
-def _decoded(content: bytes) -> Any:
+def _decode(content: bytes) -> Any:
     """Return the value of JSON text, which may contain control characters in strings."""
     try:
         return json.loads(content.decode(), strict=False)

@@ -98,7 +98,7 @@ class FileCorpus:
     @cached_property
     def _order(self) -> list[tuple[int, int]]:
         """The file of each conversation, and its number there."""
-        return in_turn([file.numbers(held_out=self.split == "held-out") for file in self.files])
+        return in_turn([file.numbers(self.split) for file in self.files])
 
     def check(self) -> list[str]:
         """Return a line for each file of which something is left out.
@@ -153,10 +153,10 @@ Corpus = WorldCorpus | FileCorpus
 def open_corpora(settings: DataSettings, config: ModelConfig) -> tuple[Corpus, Corpus]:
     """Return the training and held-out corpus, of `--data` or the world; raises UsageError."""
     if settings.data:
-        own = tuple(file.parent for file in settings.data)
-        folders = settings.images * len(own) if len(settings.images) == 1 else settings.images
-        files = tuple(map(ConversationFile, settings.data, folders or own))
-        corpus = FileCorpus(files)
+        folders = settings.images or tuple(file.parent for file in settings.data)
+        if len(folders) == 1:
+            folders *= len(settings.data)
+        corpus = FileCorpus(tuple(map(ConversationFile, settings.data, folders)))
         return corpus, replace(corpus, split="held-out")
     vision, seed = config.vision, settings.seed
     shares = task_shares(settings.task) or (SHARES if vision else TEXT_SHARES)

@@ -19,7 +19,7 @@ from mmspec.prompt.conversation import Conversation, Turn
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer
 
-IGNORED = -100
+NO_TARGET = -100
 """Target of a column whose next token is not trained, as PyTorch's cross-entropy has it."""
 Place = tuple[int, int]
 """First row and number of rows of hidden states and images in their file."""
@@ -33,7 +33,7 @@ class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
     number: int
     prompts: tuple[tuple[int, ...], ...]
     answers: tuple[tuple[int, ...], ...]
-    stopped: tuple[bool, ...]
+    has_stop: tuple[bool, ...]
     """True for each answer that ends with a stop token; later turns do not read that token."""
     sides: tuple[Sides, ...] = ()
     """The sides of each image, which decide its positions; empty for a target without vision."""
@@ -70,7 +70,7 @@ class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
 
     def columns(self, visual: int) -> int:
         """The number of columns if all images together take `visual` of them."""
-        tokens = sum(map(len, chain(self.prompts, self.answers))) - sum(self.stopped)
+        tokens = sum(map(len, chain(self.prompts, self.answers))) - sum(self.has_stop)
         return tokens + visual - self.images
 
 
@@ -85,18 +85,18 @@ def lay_out(
     ids: list[int] = []
     targets: list[int] = []
     images: list[Span] = []
-    turns = zip(record.prompts, record.answers, record.stopped, strict=True)
-    for prompt, answer, stopped in turns:
+    turns = zip(record.prompts, record.answers, record.has_stop, strict=True)
+    for prompt, answer, has_stop in turns:
         for token in prompt:
             size = next(sizes, 0) if token == NO_TOKEN else 0
             if size:
                 images.append((len(ids), len(ids) + size))
             ids += [image_id] * (size or 1) if token == NO_TOKEN else [token]
-        targets += [IGNORED] * (len(ids) - len(targets))
+        targets += [NO_TARGET] * (len(ids) - len(targets))
         if answer:
             targets[-1] = answer[0]
-            targets += [after for _, after in pairwise(answer)] + [IGNORED] * (not stopped)
-            ids += answer[: len(answer) - stopped]
+            targets += [after for _, after in pairwise(answer)] + [NO_TARGET] * (not has_stop)
+            ids += answer[: len(answer) - has_stop]
     return ids, targets, tuple(images)
 
 
@@ -107,8 +107,8 @@ def tokenize(
     chunks = render(Conversation(None, turns), template, tokenizer)
     prompts = [chunk for chunk in chunks if not chunk.is_answer]
     answers = ((*answer_ids(turn.answer_text, template, tokenizer), stop) for turn in turns)
-    marked = (
-        tuple(NO_TOKEN if isinstance(each, Picture) else each for each in prompt.content)
+    contents = (
+        tuple(NO_TOKEN if isinstance(part, Picture) else part for part in prompt.content)
         for prompt in prompts
     )
-    return ConversationRecord(number, tuple(marked), tuple(answers), (True,) * len(turns))
+    return ConversationRecord(number, tuple(contents), tuple(answers), (True,) * len(turns))

@@ -247,7 +247,7 @@ class Preparation(StoredConversations):
         """True if the target has the positions for a conversation and its answers."""
         tokens, columns, limit = self.settings.answer_tokens, self.length(record), ""
         if self.settings.answers == "target":
-            question = msgspec.structs.replace(record, answers=(), stopped=())
+            question = msgspec.structs.replace(record, answers=(), has_stop=())
             columns = self.length(question) + tokens * len(record.prompts)
             limit = f" with --answer-tokens {tokens}"
         most = self.teacher.config.text.max_position_embeddings

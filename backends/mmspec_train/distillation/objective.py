@@ -4,8 +4,8 @@ No decoding is needed for the acceptance. While the guesses of a chain are right
 the tokens of the target's own greedy answer. So its guesses along that answer give the number of
 tokens accepted from every start, and stepping from start to start gives the rounds.
 
-Shape letters: B sequences, L columns, A starts, D depths, n learned columns or rows, H width,
-V vocabulary; p is the target's distribution, q the draft's.
+Shape letters: B sequences, L columns, A starts, D depths, n columns with a loss, or rows, H
+width, V vocabulary; p is the target's distribution, q the draft's.
 """
 
 from bisect import bisect_left
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec_train.data.batch import Batch
-from mmspec_train.data.record import IGNORED
+from mmspec_train.data.record import NO_TARGET
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +47,40 @@ class DraftStarts:
         """The columns [B, A] that the drafts reach at `depth`; 0 where the answer has ended."""
         return torch.where(self.alive[depth], self.columns + depth, 0)
 
-    def reached(self, batch: Batch) -> Batch:
+    def restrict(self, batch: Batch) -> Batch:
         """Return the batch with a loss only at the columns that drafts reach."""
         columns = torch.stack([self.after(depth) for depth in range(self.depth)], dim=1).flatten(1)
         # Column 0, where `after` is dead, is reached by none: nothing is drafted from there.
-        marked = torch.zeros_like(batch.learned).scatter(1, columns, value=True)
-        marked[:, 0] = False
-        return replace(batch, targets=batch.targets.where(marked, IGNORED))
+        has_loss = torch.zeros_like(batch.has_loss).scatter(1, columns, value=True)
+        has_loss[:, 0] = False
+        return replace(batch, targets=batch.targets.where(has_loss, NO_TARGET))
 
     def pick(self, values: Tensor, batch: Batch) -> Tensor:
-        """Return those of the learned columns' values [n] that drafts reach, as [D, B, A]."""
-        row = batch.learned_row
+        """Return those of the values [n] of columns with a loss that drafts reach, [D, B, A]."""
+        row = batch.loss_row
         rows = [row.gather(1, self.after(depth)) for depth in range(self.depth)]
         return values[torch.stack(rows).clamp(min=0)]
 
 
 def all_starts(batch: Batch, depth: int) -> DraftStarts:
     """All starts in the answers of a batch, for drafts of `depth` tokens."""
-    begins = batch.learned & ~batch.visual
+    begins = batch.has_loss & ~batch.visual
     begins[:, 0] = False
     count = max(1, int(begins.sum(dim=1).max()))
     columns = begins.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
-    alive, learned = [begins.gather(1, columns)], F.pad(batch.learned, (0, depth))
+    alive, has_loss = [begins.gather(1, columns)], F.pad(batch.has_loss, (0, depth))
     for distance in range(1, depth):
-        alive.append(alive[-1] & learned.gather(1, columns + distance))
+        alive.append(alive[-1] & has_loss.gather(1, columns + distance))
     return DraftStarts(columns, torch.stack(alive))
 
 
-def drawn_starts(starts: DraftStarts, count: int) -> DraftStarts:
-    """At most `count` of each sequence's starts, drawn at random, in ascending order."""
+def draw_starts(starts: DraftStarts, count: int) -> DraftStarts:
+    """Draw at most `count` of each sequence's starts; they stay in ascending order."""
     draws = torch.rand(starts.columns.shape, device=starts.columns.device)
     draws = draws.masked_fill(~starts.alive[0], 2.0)  # starts that are none come last
-    chosen = draws.argsort(dim=1)[:, :count].sort(dim=1).values
-    alive = starts.alive.gather(2, chosen.expand(starts.depth, -1, -1))
-    return DraftStarts(starts.columns.gather(1, chosen), alive)
+    indices = draws.argsort(dim=1)[:, :count].sort(dim=1).values
+    alive = starts.alive.gather(2, indices.expand(starts.depth, -1, -1))
+    return DraftStarts(starts.columns.gather(1, indices), alive)
 
 
 @dataclass
@@ -89,9 +89,9 @@ class DraftScore:
 
     tokens: int = 0
     rounds: int = 0
-    judged: Counter[int] = field(default_factory=Counter)
+    guesses: Counter[int] = field(default_factory=Counter)
     """Number of starts with a guess to judge, by depth."""
-    right: Counter[int] = field(default_factory=Counter)
+    hits: Counter[int] = field(default_factory=Counter)
     """Number of starts whose guess is the target's token, by depth."""
 
     @property
@@ -102,7 +102,7 @@ class DraftScore:
     @property
     def agreement(self) -> list[float]:
         """[D] share of right guesses at each depth, if all tokens before are the target's."""
-        return [self.right[depth] / max(1, count) for depth, count in self.judged.items()]
+        return [self.hits[depth] / max(1, count) for depth, count in self.guesses.items()]
 
     def figures(self) -> dict[str, float]:
         """Return the tokens per round and the agreement at each depth, by name."""
@@ -112,17 +112,17 @@ class DraftScore:
     def add(self, agree: Tensor, starts: DraftStarts) -> None:
         """Count a batch; agree [D, B, A] is True where a guess is the target's token."""
         alive = starts.alive[: len(agree)]
-        right = agree & alive
-        for counts, flags in (self.judged, alive), (self.right, right):
-            counts.update(dict(enumerate(flags.flatten(1).sum(dim=1).tolist())))
-        lengths = right.cumprod(dim=0).sum(dim=0)  # the number of guesses accepted from each start
-        for row, real in enumerate(starts.alive[0]):
-            columns, accepted = (part[row][real].tolist() for part in (starts.columns, lengths))
+        is_hit = agree & alive
+        for counter, flags in (self.guesses, alive), (self.hits, is_hit):
+            counter.update(dict(enumerate(flags.flatten(1).sum(dim=1).tolist())))
+        lengths = is_hit.cumprod(dim=0).sum(dim=0)  # the number of guesses accepted from each start
+        for row, is_start in enumerate(starts.alive[0]):
+            columns, counts = (part[row][is_start].tolist() for part in (starts.columns, lengths))
             self.tokens += len(columns)
             start = 0
             while start < len(columns):  # a round has the accepted guesses and one more token
                 self.rounds += 1
-                start = bisect_left(columns, columns[start] + accepted[start] + 1, lo=start + 1)
+                start = bisect_left(columns, columns[start] + counts[start] + 1, lo=start + 1)
 
 
 def divergence(name: str, p: Tensor, q: Tensor, targets: Tensor) -> Tensor:
@@ -136,9 +136,9 @@ def divergence(name: str, p: Tensor, q: Tensor, targets: Tensor) -> Tensor:
 
 
 def target_log_probabilities(batch: Batch, output_matrix: Tensor) -> Tensor:
-    """Return the target's log-probabilities [n, V] after every learned column."""
+    """Return the target's log-probabilities [n, V] after every column with a loss."""
     with torch.no_grad(), torch.autocast(output_matrix.device.type, enabled=False):
-        return log_probabilities(batch.states[batch.learned], output_matrix)
+        return log_probabilities(batch.states[batch.has_loss], output_matrix)
 
 
 def log_probabilities(features: Tensor, output_matrix: Tensor) -> Tensor:

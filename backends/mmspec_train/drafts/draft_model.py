@@ -121,16 +121,16 @@ def read_draft(
     weights = model.state_dict()
     sources = plan(directory, config).items()
     weights |= {n: read_tensor(source, torch.float32) for n, source in sources if n in weights}
-    weights |= {n: _padded(weights[n], missing) for n in VOCABULARY_MATRICES if missing}
+    weights |= {n: _add_rows(weights[n], missing) for n in VOCABULARY_MATRICES if missing}
     if text.tie_word_embeddings:
         weights["lm_head.weight"] = weights["language_model.embed_tokens.weight"]
     model.load_state_dict(weights)
     return model
 
 
-def _padded(matrix: Tensor, rows: int) -> Tensor:
-    """Append the mean row of a matrix [n, H] `rows` times."""
-    return torch.cat((matrix, matrix.mean(dim=0, keepdim=True).expand(rows, -1)))
+def _add_rows(matrix: Tensor, count: int) -> Tensor:
+    """Append the mean row of a matrix [n, H] `count` times."""
+    return torch.cat((matrix, matrix.mean(dim=0, keepdim=True).expand(count, -1)))
 
 
 DTYPE = "float16"
@@ -148,11 +148,11 @@ def save_draft(model: DraftModel, target: Path, directory: Path) -> None:
         for file in target.glob(pattern):
             with replace_file(directory / file.name) as partial:
                 shutil.copyfile(file, partial)
-    own = model.state_dict()
+    weights = model.state_dict()
     if model.text.tie_word_embeddings:
-        del own["lm_head.weight"]
+        del weights["lm_head.weight"]
     prefixes = (read_config(target).family if model.sees else LLAMA).hub_prefixes
-    tensors = {rename(name, prefixes): tensor.half() for name, tensor in own.items()}
+    tensors = {rename(name, prefixes): tensor.half() for name, tensor in weights.items()}
     if model.sees:
         tensors |= read_tower(target)
     save_tensors(directory / WEIGHTS_FILE, tensors)
@@ -163,24 +163,23 @@ def save_draft(model: DraftModel, target: Path, directory: Path) -> None:
 def read_tower(target: Path) -> dict[str, Tensor]:
     """Return a checkpoint's whole vision tower, by the hub's tensor names."""
     config = read_config(target)
-    stored = {n: tensor for n, tensor in read_tensors(target).items() if not is_buffer(n)}
-    by_name = {canonical(name, config): tensor for name, tensor in stored.items()}
+    entries = read_tensors(target).items()
+    by_name = {canonical(name, config): entry for name, entry in entries if not is_buffer(name)}
     shapes = manifest(config) | optional(config)
     tower = {n: shape for n, shape in shapes.items() if n.startswith(TOWER) and n in by_name}
     sources = plan_named(by_name, tower, shapes, target, config.quantization)
-    return {
-        hub_name(name, config): read_tensor(
-            source, TOWER_DTYPES.get(source.stored.dtype, torch.float16)
-        )
-        for name, source in sources.items()
-    }
+    dtypes = {n: TOWER_DTYPES.get(s.stored.dtype, torch.float16) for n, s in sources.items()}
+    return {hub_name(n, config): read_tensor(s, dtypes[n]) for n, s in sources.items()}
 
 
 def _config(model: DraftModel, target: Path) -> dict[str, Any]:
     text = llama_config(model.text).to_dict()
     if not model.sees:
         return text | {"architectures": ["LlamaForCausalLM"], "dtype": DTYPE}
-    whole = read_json(target / CONFIG_FILE)
-    whole = {key: value for key, value in whole.items() if key not in QUANTIZATION_KEYS}
-    tied = model.text.tie_word_embeddings
-    return whole | {"text_config": text, "dtype": DTYPE, "tie_word_embeddings": tied}
+    config = read_json(target / CONFIG_FILE).items()
+    is_tied = model.text.tie_word_embeddings
+    return {key: value for key, value in config if key not in QUANTIZATION_KEYS} | {
+        "text_config": text,
+        "dtype": DTYPE,
+        "tie_word_embeddings": is_tied,
+    }

@@ -1,6 +1,6 @@
 """The drafts of `mmspec train draft` and of `mmspec train distill --kind draft`.
 
-Shape letters: B sequences, P positions of one image, W width of the tower, n learned columns,
+Shape letters: B sequences, P positions of one image, W width of the tower, n columns with a loss,
 V vocabulary.
 """
 
@@ -85,12 +85,12 @@ class DraftTrainee(Trainee):
         head_rate = 0.0 if self.module.text.tie_word_embeddings else rate
         text = [(self.module.language_model, rate), (self.module.lm_head, head_rate)]
         alone = [(projector, rate)] if projector else []
-        own = {
+        phases = {
             "pretraining": partial(self.phase, text, self.text_loss, ["text"], is_evaluated=False),
             "projector": partial(self.phase, alone, self.loss, ["images"], PROJECTOR_SHARE),
             "tuning": partial(self.phase, [*text, *alone], self.loss),
         }
-        return [own[name](name=name) for name in self.phase_names]
+        return [phases[name](name=name) for name in self.phase_names]
 
     def save(self, directory: Path) -> None:
         """Write the draft's checkpoint, with the target's tower if the draft has vision."""
@@ -107,7 +107,7 @@ class DraftTrainee(Trainee):
         return divergence("ce", q, q, after[inside]).mean()
 
     def loss(self, conversations: Batch) -> Tensor:
-        """Return the mean loss over learned columns."""
+        """Return the mean loss over the columns that have one."""
         teacher = self.data.teacher
         features = teacher.features(conversations.pixels)
         p = None
@@ -115,10 +115,10 @@ class DraftTrainee(Trainee):
             batch = teacher.read(conversations, features)
             p = target_log_probabilities(batch, teacher.output_matrix)
         q = self.log_probabilities(conversations, features)
-        tokens = conversations.targets[conversations.learned]
+        tokens = conversations.targets[conversations.has_loss]
         return divergence(self.method.loss, q if p is None else p, q, tokens).mean()
 
-    def _pooled(self, features: Sequence[TorchFeatures]) -> list[Tensor]:
+    def _pool(self, features: Sequence[TorchFeatures]) -> list[Tensor]:
         """Return the features [P, W] of each image that the draft reads; none if it reads none."""
         if not self.module.sees:
             return []
@@ -134,12 +134,12 @@ class DraftTrainee(Trainee):
         return self.data.machine.on_device(in_columns(records, blank, sizes))
 
     def log_probabilities(self, conversations: Batch, features: Sequence[TorchFeatures]) -> Tensor:
-        """Return the draft's log-probabilities [n, V] at the learned columns.
+        """Return the draft's log-probabilities [n, V] at the columns with a loss.
 
         features: those of the target's tower, of every image.
         """
         columns = self._columns(conversations)
-        states = self.module(columns, self._pooled(features))[columns.learned]
+        states = self.module(columns, self._pool(features))[columns.has_loss]
         return log_probabilities(states, self.module.lm_head.weight)
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:

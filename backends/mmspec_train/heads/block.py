@@ -37,27 +37,27 @@ class InjectedLayerModule(DecoderLayerModule):
         return Qwen3Attention(llama_config(text), 0)  # type: ignore[arg-type]
 
     def forward(  # type: ignore[override]
-        self, x: Tensor, context: Tensor, places: Tensor, own: Tensor, visible: Tensor
+        self, x: Tensor, context: Tensor, places: Tensor, positions: Tensor, visible: Tensor
     ) -> Tensor:
         """Return the layer's output [B, A, R, H] for blocks x [B, A, R, H].
 
         context: [B, L, H] at rotary positions `places` [B, 3, L], of which a block sees those that
-        are `visible` [B, A, L]. own: [B, 3, A R] the blocks' positions.
+        are `visible` [B, A, L]. positions: [B, 3, A R] those of the blocks.
         """
         apart = partial(torch.unflatten, dim=2, sizes=x.shape[1:3])
-        read = self.enter(x)[0].flatten(1, 2)
-        queries, (keys, values) = self.queries(read, own), self.keys_values(context, places)
+        rows = self.enter(x)[0].flatten(1, 2)
+        queries, (keys, values) = self.queries(rows, positions), self.keys_values(context, places)
         scores = apart((queries @ keys.transpose(-1, -2)).float())
         scores = scores.masked_fill(~visible[:, None, :, None], float("-inf"))
-        own_keys, own_values = map(apart, self.keys_values(read, own))
-        among = (apart(queries) @ own_keys.transpose(-1, -2)).float()
-        shares = torch.cat((scores, among), dim=-1).softmax(dim=-1).to(values.dtype)
-        seen, kept = torch.split(shares, [keys.shape[2], x.shape[2]], dim=-1)
-        attended = apart(seen.flatten(2, 3) @ values) + kept @ own_values
-        return self.leave(x, attended.permute(0, 2, 3, 1, 4).flatten(-2))
+        block_keys, block_values = map(apart, self.keys_values(rows, positions))
+        block_scores = (apart(queries) @ block_keys.transpose(-1, -2)).float()
+        shares = torch.cat((scores, block_scores), dim=-1).softmax(dim=-1).to(values.dtype)
+        shares, block_shares = torch.split(shares, [keys.shape[2], x.shape[2]], dim=-1)
+        attention = apart(shares.flatten(2, 3) @ values) + block_shares @ block_values
+        return self.leave(x, attention.permute(0, 2, 3, 1, 4).flatten(-2))
 
-    def _heads(self, kind: str, read: Tensor) -> Tensor:
-        heads = super()._heads(kind, read)
+    def _heads(self, kind: str, rows: Tensor) -> Tensor:
+        heads = super()._heads(kind, rows)
         return heads if kind == "v" else self.self_attn.get_submodule(f"{kind}_norm")(heads)
 
 
@@ -83,7 +83,7 @@ class BlockModule(Head):
         if options.enable_confidence_head:
             proj = nn.Linear(width + options.markov_rank, 1)
             self.confidence_head = nn.ModuleDict({"proj": proj})
-        self._turned = bool(text.rotary_axes)
+        self._has_axes = bool(text.rotary_axes)
         self._parts = [width, options.markov_rank]
         self.mask = nn.Buffer(torch.zeros(width), persistent=False)
 
@@ -104,14 +104,14 @@ class BlockModule(Head):
         x = torch.cat((anchors, masks), dim=2)
         context = self.hidden_norm(self.fc(batch.layer_outputs).float())
         columns = torch.arange(batch.ids.shape[1], device=x.device)
-        places = batch.positions if self._turned else columns.expand_as(batch.positions)
+        places = batch.positions if self._has_axes else columns.expand_as(batch.positions)
         first = places.gather(2, starts.columns.unsqueeze(1).expand(-1, 3, -1))
-        own = (first.unsqueeze(-1) + torch.arange(rows, device=x.device)).flatten(2)
+        positions = (first.unsqueeze(-1) + torch.arange(rows, device=x.device)).flatten(2)
         visible = columns < starts.columns.unsqueeze(-1)
         if not self.options.image_context:
             visible = visible & ~batch.visual.unsqueeze(1)
         for layer in self.layers:
-            x = layer(x, context, places, own, visible)
+            x = layer(x, context, places, positions, visible)
         features: Tensor = self.norm(x)[:, :, rows - starts.depth :].movedim(2, 0)
         if not self.options.markov_rank:
             return features
@@ -120,10 +120,10 @@ class BlockModule(Head):
 
     def log_probabilities(self, features: Tensor) -> Tensor:
         """Return the log-probabilities [n, V] of features [n, H + r]."""
-        row, embedded = torch.split(features, self._parts, dim=-1)
+        row, embeddings = torch.split(features, self._parts, dim=-1)
         logits = F.linear(row.to(self.matrix.dtype), self.matrix).float()
         if self.options.markov_rank:
-            logits = logits + self.markov_head["markov_w2"](embedded).float()
+            logits = logits + self.markov_head["markov_w2"](embeddings).float()
         return torch.log_softmax(logits, dim=-1)
 
     def confidence(self, features: Tensor) -> Tensor:

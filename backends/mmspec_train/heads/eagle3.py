@@ -19,7 +19,7 @@ from mmspec_train.distillation.objective import DraftStarts, target_log_probabil
 from mmspec_train.heads.layered import CachedHead, DecoderLayerModule
 
 
-class FusedLayer(DecoderLayerModule):
+class Eagle3Layer(DecoderLayerModule):
     """A Llama layer whose attention reads embedding and state side by side, each normalised."""
 
     def __init__(self, text: TextConfig) -> None:
@@ -34,11 +34,11 @@ class FusedLayer(DecoderLayerModule):
     def enter(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return what attention reads of x [..., 2 H], and the states [..., H] to add to."""
         embeddings, states = x.chunk(2, dim=-1)
-        both = torch.cat((self.input_layernorm(embeddings), self.hidden_norm(states)), dim=-1)
-        return both, states
+        parts = self.input_layernorm(embeddings), self.hidden_norm(states)
+        return torch.cat(parts, dim=-1), states
 
 
-class FusedModule(CachedHead):
+class Eagle3Module(CachedHead):
     """An EAGLE-3 head."""
 
     def __init__(self, config: HeadConfig, options: Eagle3, text: TextConfig) -> None:
@@ -50,7 +50,7 @@ class FusedModule(CachedHead):
             nn.RMSNorm(width, eps) for _ in range(count if options.fc_norm else 0)
         )
         self.fc = nn.Linear(count * width, width, bias=False)
-        self.layers = nn.ModuleList([FusedLayer(text)])
+        self.layers = nn.ModuleList([Eagle3Layer(text)])
         self.norm = nn.RMSNorm(width, eps)
         self.lm_head = nn.Linear(width, options.draft_vocab_size, bias=False)
         self.ids = nn.Buffer(torch.arange(options.draft_vocab_size), persistent=False)
@@ -61,9 +61,9 @@ class FusedModule(CachedHead):
         """Draft the commonest tokens of `answers`, by their rows in the target's matrix."""
         output_matrix = teacher.output_matrix
         count, vocabulary = self.options.draft_vocab_size, len(output_matrix)
-        common = Counter(answers)
-        ranked = sorted(range(vocabulary), key=lambda token: (-common[token], token))
-        self.ids.copy_(torch.tensor(sorted(ranked[:count])))
+        counts = Counter(answers)
+        ranking = sorted(range(vocabulary), key=lambda token: (-counts[token], token))
+        self.ids.copy_(torch.tensor(sorted(ranking[:count])))
         self.lm_head.weight.copy_(output_matrix[self.ids])
         self.image.copy_(teacher.embed(torch.tensor(teacher.image_id)))
 
@@ -93,9 +93,9 @@ class FusedModule(CachedHead):
         if count == vocabulary:
             return self.state_dict()
         ids = self.ids.cpu()
-        marked = torch.zeros(vocabulary, dtype=torch.bool)
-        marked[ids] = True
-        return self.state_dict() | {"d2t": ids - torch.arange(count), "t2d": marked}
+        t2d = torch.zeros(vocabulary, dtype=torch.bool)
+        t2d[ids] = True
+        return self.state_dict() | {"d2t": ids - torch.arange(count), "t2d": t2d}
 
     def _rows(self, batch: Batch) -> Tensor:
         """Return what the layer reads [B, L - 1, 2 H]: each column's states, the next embedding."""
@@ -107,6 +107,6 @@ class FusedModule(CachedHead):
             states = torch.cat([norm(x) for norm, x in zip(self.fc_norm, parts, strict=True)], -1)
         return torch.cat((embeddings[:, 1:], self.fc(states[:, :-1]).float()), dim=-1)
 
-    def _fused(self, token: Tensor, feature: Tensor) -> Tensor:
-        read = self.norm(feature) if self.options.norm_output else feature
-        return torch.cat((token, read.float()), dim=-1)
+    def _fuse(self, token: Tensor, feature: Tensor) -> Tensor:
+        feature = self.norm(feature) if self.options.norm_output else feature
+        return torch.cat((token, feature.float()), dim=-1)

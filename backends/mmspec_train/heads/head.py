@@ -41,7 +41,7 @@ class Head(nn.Module, ABC):
         return log_probabilities(features, self.matrix)
 
     def of_target(self, batch: Batch) -> Tensor:
-        """Return the target's log-probabilities [n, d] after every learned column."""
+        """Return the target's log-probabilities [n, d] after every column with a loss."""
         return target_log_probabilities(batch, self.matrix)
 
     def likeliest(self, features: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class Head(nn.Module, ABC):
         The loss of one guess is token_weight · divergence(p, q) + feature_weight ·
         SmoothL1(feature, hidden state).
         """
-        log_p, row = self.of_target(batch), batch.learned_row
+        log_p, row = self.of_target(batch), batch.loss_row
         total, weights = features.new_zeros(()), 0.0
         for depth, guesses in enumerate(features):
             alive = starts.alive[depth]

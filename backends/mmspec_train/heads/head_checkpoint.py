@@ -17,7 +17,7 @@ from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_torch.device.devices import DTYPES
 from mmspec_torch.device.tensor_files import save_tensors
 from mmspec_train.heads.block import BlockModule
-from mmspec_train.heads.eagle3 import FusedModule
+from mmspec_train.heads.eagle3 import Eagle3Module
 from mmspec_train.heads.head import Head
 from mmspec_train.heads.layered import LayeredModule
 from mmspec_train.heads.slotted import SlottedModule
@@ -33,7 +33,7 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         raise choice("kind of head", kind, HEADS)
     text = target.text
     is_block = kind in BLOCK_KINDS
-    turned = kind == "eagle3" or (is_block and shape.rotary == "mrope")
+    has_axes = kind == "eagle3" or (is_block and shape.rotary == "mrope")
     layer = replace(
         text,
         num_hidden_layers=shape.layers if is_block else 1,
@@ -41,7 +41,7 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         tie_word_embeddings=False,
         qkv_bias=False,
         qk_norm=is_block,
-        rotary_axes=text.rotary_axes if turned else (),
+        rotary_axes=text.rotary_axes if has_axes else (),
         rotary_scaling=None,
     )
     queries = target.image_tokens // COMPRESSION if shape.queries is None else shape.queries
@@ -64,23 +64,23 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
 def _block(kind: str, target: ModelConfig, shape: HeadShape) -> BlockDraft:
     """The options of a new block drafter, in the convention of the kind's authors."""
     text, image = target.text, target.image_id
-    anchored = kind == "dspark"
-    rank = shape.markov_rank if anchored else 0
+    is_dspark = kind == "dspark"
+    rank = shape.markov_rank if is_dspark else 0
     return BlockDraft(
         text.vocab_size,
-        _captured(text.num_hidden_layers),
-        shape.slots + (not anchored),
+        _captured_layers(text.num_hidden_layers),
+        shape.slots + (not is_dspark),
         # The embedding of neither stands in a text: an image's is replaced by its features.
         text.vocab_size - 1 if image is None else image,
-        anchored,
+        is_dspark,
         image_context=shape.image_context,
         markov_rank=rank,
-        enable_confidence_head=anchored,
+        enable_confidence_head=is_dspark,
         confidence_head_with_markov=rank > 0,
     )
 
 
-def _captured(total: int) -> tuple[int, ...]:
+def _captured_layers(total: int) -> tuple[int, ...]:
     """The layers that a new head reads of `total`; small targets lack the usual ones."""
     layers = default_layers(total)
     if 0 < layers[0] < layers[1] < layers[2]:
@@ -90,16 +90,16 @@ def _captured(total: int) -> tuple[int, ...]:
 
 def _eagle3(text: TextConfig, shape: HeadShape) -> Eagle3:
     """The options of a new EAGLE-3 head."""
-    newer = shape.norms == "3.1"
+    has_norms = shape.norms == "3.1"
     return Eagle3(
         min(shape.draft_vocabulary or text.vocab_size, text.vocab_size),
-        _captured(text.num_hidden_layers),
-        fc_norm=newer,
-        norm_output=newer,
+        _captured_layers(text.num_hidden_layers),
+        fc_norm=has_norms,
+        norm_output=has_norms,
     )
 
 
-def untrained_head(config: HeadConfig, seed: int) -> Head:
+def new_head(config: HeadConfig, seed: int) -> Head:
     """Build a head with random weights, the same for the same seed."""
     torch.manual_seed(seed)
     if config.layer is None:
@@ -107,7 +107,7 @@ def untrained_head(config: HeadConfig, seed: int) -> Head:
     if config.block:
         return BlockModule(config, config.block, config.layer)
     if config.eagle3:
-        return FusedModule(config, config.eagle3, config.layer)
+        return Eagle3Module(config, config.eagle3, config.layer)
     return LayeredModule(config, config.layer)
 
 

@@ -43,8 +43,8 @@ class RotaryModule(nn.Module):
             half = positions[:, self.axes].transpose(1, 2).float() * self.frequencies
             angles = torch.cat((half, half), dim=-1).unsqueeze(1)
             first, second = heads.float().chunk(2, dim=-1)
-            rotated = torch.cat((-second, first), dim=-1)
-            return (heads * angles.cos() + rotated * angles.sin()).to(heads.dtype)
+            partners = torch.cat((-second, first), dim=-1)
+            return (heads * angles.cos() + partners * angles.sin()).to(heads.dtype)
 
 
 class DecoderLayerModule(nn.Module):
@@ -69,25 +69,25 @@ class DecoderLayerModule(nn.Module):
         """Return what attention reads of x [..., H], and what its output is added to."""
         return self.input_layernorm(x), x
 
-    def leave(self, x: Tensor, attended: Tensor) -> Tensor:
+    def leave(self, x: Tensor, attention: Tensor) -> Tensor:
         """Return the layer's output: x [..., H] plus attention's [..., h * D] and the MLP's."""
-        x = x + self.self_attn.o_proj(attended)
+        x = x + self.self_attn.o_proj(attention)
         output: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return output
 
-    def keys_values(self, read: Tensor, positions: Tensor) -> KeysValues:
+    def keys_values(self, rows: Tensor, positions: Tensor) -> KeysValues:
         """Return keys and values of rows that attention reads, [B, R, ...] at [B, 3, R]."""
-        keys, values = self.rotary(self._heads("k", read), positions), self._heads("v", read)
+        keys, values = self.rotary(self._heads("k", rows), positions), self._heads("v", rows)
         repeats = self.self_attn.num_key_value_groups
         return keys.repeat_interleave(repeats, 1), values.repeat_interleave(repeats, 1)
 
-    def queries(self, read: Tensor, positions: Tensor) -> Tensor:
+    def queries(self, rows: Tensor, positions: Tensor) -> Tensor:
         """Return the scaled queries [B, h, R, D] of rows that attention reads."""
-        return self.rotary(self._heads("q", read), positions) * self.self_attn.scaling  # type: ignore[no-any-return]
+        return self.rotary(self._heads("q", rows), positions) * self.self_attn.scaling  # type: ignore[no-any-return]
 
-    def _heads(self, kind: str, read: Tensor) -> Tensor:
+    def _heads(self, kind: str, rows: Tensor) -> Tensor:
         """Return queries, keys or values [B, h, R, D] before rotation; kind: "q", "k" or "v"."""
-        heads: Tensor = self.self_attn.get_submodule(f"{kind}_proj")(read)
+        heads: Tensor = self.self_attn.get_submodule(f"{kind}_proj")(rows)
         return heads.view(*heads.shape[:2], -1, self.self_attn.head_dim).transpose(1, 2)
 
     def forward(
@@ -105,41 +105,42 @@ class DecoderLayerModule(nn.Module):
         entry. chain: an item per token drafted so far, with its keys and values in all A chains;
         the last item is that of x. Empty if x is the context.
         """
-        read, x = self.enter(x)
-        queries, (keys, values), count = self.queries(read, positions), rows, visible.shape[-1]
+        inputs, x = self.enter(x)
+        queries, (keys, values), count = self.queries(inputs, positions), rows, visible.shape[-1]
         scores = torch.matmul(queries, keys.transpose(-1, -2)).float()
         scores = scores.masked_fill(~visible.unsqueeze(1), float("-inf"))
-        own = [(queries * key).sum(dim=-1, keepdim=True).float() for key, _ in chain]
-        shares = torch.cat((scores, *own), dim=-1).softmax(dim=-1).to(values.dtype)
-        attended = torch.matmul(shares[..., :count], values)
+        chain_scores = [(queries * key).sum(dim=-1, keepdim=True).float() for key, _ in chain]
+        shares = torch.cat((scores, *chain_scores), dim=-1).softmax(dim=-1).to(values.dtype)
+        attention = torch.matmul(shares[..., :count], values)
         for number, (_, value) in enumerate(chain, start=count):
-            attended = attended + shares[..., number : number + 1] * value
-        return self.leave(x, attended.transpose(1, 2).flatten(-2))
+            attention = attention + shares[..., number : number + 1] * value
+        return self.leave(x, attention.transpose(1, 2).flatten(-2))
 
 
-def slot_rows(batch: Batch, *, apart: bool, packed: int) -> tuple[Tensor, Tensor]:
+def slot_rows(batch: Batch, *, apart: bool, latents: int) -> tuple[Tensor, Tensor]:
     """Return the rows [B, R] of a head, and the row [B, L - 1] of each slot; -1 if it is no pair.
 
     Slot j pairs the state of column j with the next embedding; see
-    `mmspec.drafters.heads.packing`, also for `packed`. A row is the number of its slot or, for an
-    image whose slots stand `apart`, L - 1 and its column, or L - 1 and the number of its latent.
+    `mmspec.drafters.heads.packing`. latents: the number of rows of an image, 0 if each of its slots
+    has one. A row is the number of its slot or, for an image whose slots stand `apart`, L - 1 and
+    its column, or L - 1 and the number of its latent.
     """
     slots, device = batch.ids.shape[1] - 1, batch.ids.device
     rows: list[Tensor] = []
-    row = torch.full((len(batch.lengths), slots), -1)
+    row_of_slot = torch.full((len(batch.lengths), slots), -1)
     for number, (columns, spans) in enumerate(zip(batch.lengths, batch.images, strict=True)):
-        outline, own = Outline(apart, packed, columns, spans), list[int]()
+        outline, row = Outline(apart, latents, columns, spans), list[int]()
         for start, stop, image in outline.runs(0, outline.slots):
             if image is None:
-                row[number, start:stop] = torch.arange(len(own), len(own) + stop - start)
-                own += range(start, stop)
-            elif packed:
-                first = slots + packed * spans.index(image)
-                own += range(first, first + packed)
+                row_of_slot[number, start:stop] = torch.arange(len(row), len(row) + stop - start)
+                row += range(start, stop)
+            elif latents:
+                first = slots + latents * spans.index(image)
+                row += range(first, first + latents)
             else:
-                own += range(slots + start + 1, slots + stop + 1)
-        rows.append(torch.tensor(own, dtype=torch.long))
-    return pad_sequence(rows, batch_first=True).to(device), row.to(device)
+                row += range(slots + start + 1, slots + stop + 1)
+        rows.append(torch.tensor(row, dtype=torch.long))
+    return pad_sequence(rows, batch_first=True).to(device), row_of_slot.to(device)
 
 
 class CompressorModule(nn.Module):
@@ -184,14 +185,14 @@ class CachedHead(Head):
         for depth in range(1, starts.depth):
             yield feature
             token = gather_columns(batch.embeddings, starts.after(depth))
-            x = self._fused(token, feature)
+            x = self._fuse(token, feature)
             place = after + (depth - 1)
             chain.append(layer.keys_values(layer.enter(x)[0], place))
             feature = layer(x, place, rows, visible, chain)
         yield feature
 
     @abstractmethod
-    def _fused(self, token: Tensor, feature: Tensor) -> Tensor:
+    def _fuse(self, token: Tensor, feature: Tensor) -> Tensor:
         """Return what the layer reads of drafted tokens: embeddings and features [B, A, H]."""
 
 
@@ -213,24 +214,24 @@ class LayeredModule(CachedHead):
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H]."""
-        rows, row = slot_rows(batch, apart=self.config.apart, packed=self.config.queries)
-        paired = row >= 0
-        pairs = self._fused(batch.embeddings[:, 1:][paired], batch.states[:, :-1][paired])
-        slots = torch.zeros_like(batch.states[:, 1:]).masked_scatter(paired.unsqueeze(-1), pairs)
+        rows, row_of_slot = slot_rows(batch, apart=self.config.apart, latents=self.config.queries)
+        is_pair = row_of_slot >= 0
+        pairs = self._fuse(batch.embeddings[:, 1:][is_pair], batch.states[:, :-1][is_pair])
+        slots = torch.zeros_like(batch.states[:, 1:]).masked_scatter(is_pair.unsqueeze(-1), pairs)
         x = gather_columns(torch.cat((slots, self._images(batch).float()), dim=1), rows)
-        at = row.gather(1, starts.before).clamp(min=0)
-        # A head counts its own rows, as in decoding: a packed image has few of them.
+        at = row_of_slot.gather(1, starts.before).clamp(min=0)
+        # A head counts its own rows, as in decoding: an image of latents has few of them.
         positions = torch.arange(x.shape[1] + 1, device=x.device).expand(len(x), 3, -1)
         features = self.chains(x, at, positions, batch, starts)
         if self.slots:
             feature = next(features)
-            own = list(self.slots)[: starts.depth]
-            return torch.stack([feature + F.silu(slot(feature)) for slot in own])
+            layers = list(self.slots)[: starts.depth]
+            return torch.stack([feature + F.silu(layer(feature)) for layer in layers])
         return torch.stack(list(features))
 
-    def _fused(self, token: Tensor, feature: Tensor) -> Tensor:
-        fused: Tensor = self.fc(torch.cat((token, feature), dim=-1)).float()
-        return fused
+    def _fuse(self, token: Tensor, feature: Tensor) -> Tensor:
+        pair: Tensor = self.fc(torch.cat((token, feature), dim=-1)).float()
+        return pair
 
     def _images(self, batch: Batch) -> Tensor:
         """Return what is read of images, for each column [B, L, H] or as latents [B, ..., H]."""

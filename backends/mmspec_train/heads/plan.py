@@ -11,13 +11,13 @@ from mmspec.checkpoints.manifest import manifest
 from mmspec.ground.errors import ImageError, choice
 from mmspec_train.data.corpus import Corpus, open_corpora
 from mmspec_train.heads.head_checkpoint import head_config
-from mmspec_train.heads.train_heads import trained_depth
+from mmspec_train.heads.train_heads import training_depth
 from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape
 
 GPUS = {"rtx-4090": (66.0, 0.4, 24.0), "a100": (125.0, 0.8, 80.0), "h100": (396.0, 1.3, 80.0)}
 GPUS |= {"h200": (396.0, 1.9, 141.0)}
 """TFLOP/s in bfloat16 and TB/s, 40 % of the makers' figures (not measured here), and GB."""
-SAMPLED, CHARACTERS_PER_TOKEN = 200, 4
+SAMPLE_SIZE, CHARACTERS_PER_TOKEN = 200, 4
 LOGIT_BYTES = 64
 """Bytes that a step moves for a logit of a drafted token, beside products; measured on a CPU."""
 Method = tuple[HeadShape, HeadMethodSettings, Budget]
@@ -32,49 +32,51 @@ def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]
     card = load_cards().get(settings.target)
     target = (card and card.model) or read_config(resolve(settings.target, "torch"))
     config = head_config(kind, target, shape)
-    vocabulary, captured = config.draft_vocab_size or config.vocab_size, config.captured(target)
+    vocabulary, layers = config.draft_vocab_size or config.vocab_size, config.captured(target)
     of_words, tensors = {vocabulary, config.vocab_size}, head_manifest(config).values()
     parameters = sum(prod(shape) for shape in tensors if of_words.isdisjoint(shape))
     corpus, _ = open_corpora(settings, target)
     notes = corpus.check()
     count = min(settings.samples, corpus.size or settings.samples)
-    own = settings.answer_tokens if settings.answers == "target" else 0
-    columns, answer = _lengths(corpus, min(count, SAMPLED), own, target.image_tokens)
+    answer_tokens = settings.answer_tokens if settings.answers == "target" else 0
+    sizes = min(count, SAMPLE_SIZE), answer_tokens, target.image_tokens
+    columns, answer = _lengths(corpus, *sizes)
     epochs = (budget.steps or 0) * max(1.0, settings.batch / columns) / count
-    guesses = min(answer, method.anchors) * trained_depth(config, method)
-    states = 2 * count * columns * config.hidden_size * (1 + len(captured))
-    stored, weights = min(states, settings.cache_bytes), sum(map(prod, manifest(target).values()))
+    guesses = min(answer, method.anchors) * training_depth(config, method)
+    states = 2 * count * columns * config.hidden_size * (1 + len(layers))
+    disk, weights = min(states, settings.cache_bytes), sum(map(prod, manifest(target).values()))
     # Once each, once more for captured layers, and in every epoch where states are not stored.
-    reads = 1 + bool(captured) + epochs * (1 - stored / states)
+    reads = 1 + bool(layers) + epochs * (1 - disk / states)
     logits = 2 * vocabulary * config.hidden_size * (min(answer, guesses) + 3 * guesses)
-    moved = epochs * LOGIT_BYTES * vocabulary * guesses
-    moved += bool(own) * answer / settings.answer_rows * 2 * weights
+    traffic = epochs * LOGIT_BYTES * vocabulary * guesses
+    traffic += bool(answer_tokens) * answer / settings.answer_rows * 2 * weights
     products = 2 * weights * columns * reads
     products += epochs * (6 * parameters * (columns + guesses) + logits)
-    seconds = count * (products / tflops + moved / bandwidth) / 1e12 + budget.seconds * (not epochs)
-    of_logits = 8 * guesses * settings.batch / columns * vocabulary
-    memory = (fixed := (2 * weights + 16 * parameters) / 1e9) + of_logits / 1e9
+    seconds = count * (products / tflops + traffic / bandwidth) / 1e12
+    seconds += 0 if epochs else budget.seconds
+    least = (2 * weights + 16 * parameters) / 1e9
+    memory = least + 8 * guesses * settings.batch / columns * vocabulary / 1e9
     length = f"{epochs:.1f} epochs" if epochs else f"{budget.seconds / 60:g} minutes of steps"
-    why = "use a smaller --batch" if fixed <= size else f"without a batch {fixed:.1f} GB are taken"
+    why = "use a smaller --batch" if least <= size else f"without a batch {least:.1f} GB are taken"
     fits = "fits" if memory <= size else f"does not fit: {why}"
     return [
         f"plan on {gpu}: {tflops:.3g} TFLOP/s, {bandwidth:.2g} TB/s; nothing was loaded or trained",
         f"data: {count:,} conversations of {columns:.0f} columns, {length}",
         f"memory: {memory:,.1f} GB of {size:,.0f} GB: {fits}",
-        f"disk: {stored / 1e9:,.1f} GB of hidden states (--cache-gb)",
+        f"disk: {disk / 1e9:,.1f} GB of hidden states (--cache-gb)",
         f"hours: {seconds / 3600:.1f}",
         *notes,
     ]
 
 
-def _lengths(corpus: Corpus, count: int, own: int, image: int) -> tuple[float, float]:
-    """Mean columns of conversations, and of answers; own: an answer's, 0 for the dataset's."""
-    turns, read = [], 0
-    for number in range(count):
+def _lengths(corpus: Corpus, numbers: int, answer: int, image: int) -> tuple[float, float]:
+    """Mean columns of conversations, and of answers; answer: a turn's, 0 for the dataset's."""
+    turns, count = [], 0
+    for number in range(numbers):
         with suppress(ImageError):
             turns += corpus.turns(number)
-            read += 1
-    answers = sum(own or len(turn.answer_text) / CHARACTERS_PER_TOKEN for turn in turns)
+            count += 1
+    answers = sum(answer or len(turn.answer_text) / CHARACTERS_PER_TOKEN for turn in turns)
     parts = (part for turn in turns for part in turn.question.parts)
     sizes = (len(p) / CHARACTERS_PER_TOKEN if isinstance(p, str) else image for p in parts)
-    return (sum(sizes) + answers) / max(1, read), answers / max(1, read)
+    return (sum(sizes) + answers) / max(1, count), answers / max(1, count)

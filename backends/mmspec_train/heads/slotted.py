@@ -39,8 +39,8 @@ class HydraSlot(nn.Module):
 
     def forward(self, state: Tensor, inputs: Tensor) -> Tensor:
         """Return features [B, A, H]; inputs [B, A, ...] begin with the state."""
-        added: Tensor = self.linear_2(F.silu(self.linear_1(inputs)))
-        return state + added
+        change: Tensor = self.linear_2(F.silu(self.linear_1(inputs)))
+        return state + change
 
 
 class SlottedModule(Head):

@@ -17,7 +17,7 @@ from mmspec_train.distillation import objective
 from mmspec_train.distillation.objective import DraftScore, DraftStarts, all_starts
 from mmspec_train.distillation.training import Trainee, distill
 from mmspec_train.heads.head import Head
-from mmspec_train.heads.head_checkpoint import head_config, save_head, untrained_head
+from mmspec_train.heads.head_checkpoint import head_config, new_head, save_head
 from mmspec_train.run.loop import Phase
 from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape, RunSettings
 
@@ -51,13 +51,13 @@ class HeadTrainee(Trainee):
     def loss(self, conversations: Batch) -> Tensor:
         """Return the loss of a batch; noise needs gradients enabled."""
         head, method = self.module, self.method
-        whole = self.data.teacher.read(conversations)
-        depth = trained_depth(head.config, method)
-        starts = objective.drawn_starts(all_starts(whole, depth), method.anchors)
-        batch = noisy = starts.reached(whole)
+        batch = self.data.teacher.read(conversations)
+        depth = training_depth(head.config, method)
+        starts = objective.draw_starts(all_starts(batch, depth), method.anchors)
+        batch = inputs = starts.restrict(batch)
         if torch.is_grad_enabled() and method.noise:  # which no block drafter takes
-            noisy = replace(batch, states=objective.noisy_states(batch, method.noise))
-        return head.loss(head(noisy, starts), batch, starts, method)
+            inputs = replace(batch, states=objective.noisy_states(batch, method.noise))
+        return head.loss(head(inputs, starts), batch, starts, method)
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:
         """Return the tokens of the head's chains from every start."""
@@ -82,7 +82,7 @@ def distill_head(
     return distill(trainee, budget, run)
 
 
-def trained_depth(config: HeadConfig, method: HeadMethodSettings) -> int:
+def training_depth(config: HeadConfig, method: HeadMethodSettings) -> int:
     """Return the number of tokens that a head drafts from a starting point in training."""
     return config.slots if config.block else min(method.rollout, config.slots or method.rollout)
 
@@ -95,4 +95,4 @@ def new_trainee(
     data.teacher.captured_layers = config.captured(data.teacher.config)
     if config.eagle3 and method.loss == "ce" and config.eagle3.draft_vocab_size < config.vocab_size:
         raise UsageError("--loss ce needs every token of the answers: leave out --draft-vocabulary")
-    return HeadTrainee(untrained_head(config, data.settings.seed), data, method)
+    return HeadTrainee(new_head(config, data.settings.seed), data, method)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from mmspec.ground import errors
 from mmspec_torch.device.tensor_files import read_state, save_state
 from mmspec_train.run.log import Log, Position
-from mmspec_train.run.machine import Item, Machine, Source, prefetch, uninterrupted
+from mmspec_train.run.machine import Item, Machine, Source, delay_signals, prefetch
 from mmspec_train.run.optimizer import WARM_UP_STEPS, Optimizer, rate_share
 from mmspec_train.settings import Budget
 
@@ -66,18 +66,18 @@ def run_phases(
     folder: Path,
     log: Log,
     title: str = "",
-    ended: Callable[[], object] = lambda: None,
+    finish: Callable[[], object] = lambda: None,
 ) -> None:
-    """Train phases in turn, with checkpoints in `folder`; `ended` is called after each.
+    """Train phases in turn, with checkpoints in `folder`; `finish` is called after each.
 
     The first is the latest that has a checkpoint. The log shows `title` before their names.
     """
     files = [folder / f"{phase.name or 'state'}.checkpoint" for phase in phases]
     latest = max((number for number, file in enumerate(files) if file.exists()), default=0)
     for phase, file in list(zip(phases, files, strict=True))[latest:]:
-        named = replace(phase, name=f"{title} {phase.name}".strip())
-        run_phase(named, budget.scaled(phase.share), machine, file, log)
-        ended()
+        phase = replace(phase, name=f"{title} {phase.name}".strip())
+        run_phase(phase, budget.scale(phase.share), machine, file, log)
+        finish()
 
 
 def run_phase(
@@ -90,8 +90,8 @@ def run_phase(
     MmspecError when the loss is not finite; `checkpoint` then holds the last good state.
     """
     phase.module.to(machine.device).requires_grad_(False)
-    trained = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
-    run = _Run(phase, budget, machine, checkpoint, log, Optimizer(trained, phase.muon))
+    parts = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
+    run = _Run(phase, budget, machine, checkpoint, log, Optimizer(parts, phase.muon))
     run.resume()
     with log.say_when_stopped(run.stop):
         run.train()
@@ -115,7 +115,7 @@ class _Run(Generic[Item]):
     """Number of batches taken from each source so far."""
     evaluated_step: int = -1
     best_value: float = float("-inf")
-    saved: Position = field(init=False)
+    last_save: Position = field(init=False)
 
     @property
     def at(self) -> Position:
@@ -145,7 +145,7 @@ class _Run(Generic[Item]):
             self.optimizer.load_state_dict(state["optimizer"])
             for name in COUNTERS:
                 setattr(self, name, state[name])
-        self.saved = self.at
+        self.last_save = self.at
         self.log.drop_rows_after(self.phase.name, self.step)
 
     def save(self) -> None:
@@ -153,14 +153,14 @@ class _Run(Generic[Item]):
         counters = {name: getattr(self, name) for name in COUNTERS}
         module, optimizer = self.phase.module.state_dict(), self.optimizer.state_dict()
         save_state(self.checkpoint, counters | {"module": module, "optimizer": optimizer})
-        self.saved = self.at
+        self.last_save = self.at
 
     def stop(self) -> str:
         """Save the state after a signal; returns a message for the user."""
         self.save()
         return (
             f"{self.phase.name}: stopped after step {self.step}; the same command goes on after "
-            f"step {self.saved.step}"
+            f"step {self.last_save.step}"
         )
 
     def train(self) -> None:
@@ -177,15 +177,15 @@ class _Run(Generic[Item]):
     def _take_steps(self, streams: list[Iterator[Item]]) -> None:
         while (progress := self.budget.progress(self.step, self.seconds)) < 1:
             self._save_in_time()
-            started = time.perf_counter()
+            start = time.perf_counter()
             share = rate_share(self.step, progress, self.phase.final_rate, self.phase.warm_up)
             rate = self.optimizer.scale_rates(share)
-            loss, taken = self._accumulate(streams, progress)
-            with uninterrupted():
+            loss, counts = self._accumulate(streams, progress)
+            with delay_signals():
                 self.optimizer.step()
                 self.step += 1
-                self.batches = taken
-                self.seconds += time.perf_counter() - started
+                self.batches = counts
+                self.seconds += time.perf_counter() - start
                 self.log.write_step(self.at, loss, rate)
             self.log.show(self.phase.name, self.step, progress, loss)
 
@@ -196,11 +196,11 @@ class _Run(Generic[Item]):
 
         Gradients are the mean over the step's batches.
         """
-        losses, samples, taken = list[float](), 0, list(self.batches)
+        losses, samples, counts = list[float](), 0, list(self.batches)
         while samples < self.phase.step_samples:
             # The step's batch has its own random numbers.
             torch.manual_seed(self.step + (len(losses) << 32))
-            source = self.phase.pick(sum(taken), progress)
+            source = self.phase.pick(sum(counts), progress)
             try:
                 batch = next(streams[source])
             except errors.MmspecError:  # the batch cannot be made: the same command goes on here
@@ -208,11 +208,11 @@ class _Run(Generic[Item]):
                 raise
             losses.append(self._backward(batch))
             samples += self.phase.samples(batch)
-            taken[source] += 1
+            counts[source] += 1
         for parameter in self.phase.module.parameters() if len(losses) > 1 else ():
             if parameter.grad is not None:
                 parameter.grad /= len(losses)
-        return sum(losses) / len(losses), taken
+        return sum(losses) / len(losses), counts
 
     def _backward(self, batch: Item) -> float:
         with self.machine.autocast():
@@ -229,7 +229,7 @@ class _Run(Generic[Item]):
 
     def _save_in_time(self) -> None:
         """Evaluate and save when due; only evaluations at fixed steps make a run repeatable."""
-        is_old = self.seconds - self.saved.seconds > self.machine.checkpoint_seconds
+        is_old = self.seconds - self.last_save.seconds > self.machine.checkpoint_seconds
         every = self.every
         evaluate = self.step > 0 and self.step % every == 0 if every else is_old
         if evaluate and self.evaluated_step != self.step:
@@ -247,7 +247,7 @@ class _Run(Generic[Item]):
             losses = [self.phase.loss(self.machine.on_device(b)).item() for b in batches]
             figures = evaluate() if evaluate else {}
         loss = sum(losses) / len(losses)
-        with uninterrupted():
+        with delay_signals():
             self.evaluated_step = self.step
             self.log.write_evaluation(self.at, {"held-out loss": loss, **figures})
             value = next(iter(figures.values()), float("-inf"))

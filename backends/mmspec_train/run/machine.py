@@ -17,7 +17,7 @@ from mmspec_torch.device.products import relative_time
 
 Item = TypeVar("Item")
 """A batch: a dataclass of tensors and of values that stay on the host."""
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AHEAD = 16
 """Number of batches of a source that are made ahead."""
 Source = Callable[[int], Iterator[Item]]
@@ -36,8 +36,8 @@ class Machine:
     def autocast(self) -> torch.autocast:
         """Return the autocast context: bfloat16 on CUDA and on a CPU with units for it."""
         kind = self.device.type
-        enabled = kind == "cuda" or (kind == "cpu" and multiplies_bfloat16())
-        return torch.autocast(kind, torch.bfloat16, enabled=enabled)
+        is_fast = kind == "cuda" or (kind == "cpu" and multiplies_bfloat16())
+        return torch.autocast(kind, torch.bfloat16, enabled=is_fast)
 
     def on_device(self, batch: Item) -> Item:
         """Return the batch with its tensors moved to the device."""
@@ -68,20 +68,17 @@ def prefetch(source: Source[Item], start: int, maker: ThreadPoolExecutor) -> Ite
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def delay_signals() -> Iterator[None]:
     """Delay Ctrl-C, SIGTERM and SIGHUP to the end of the block, in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    received: list[int] = []
-    handlers = {
-        ending: signal.signal(ending, lambda number, _: received.append(number))
-        for ending in ENDING
-    }
+    delays: list[int] = []
+    handlers = {kind: signal.signal(kind, lambda number, _: delays.append(number)) for kind in ENDS}
     try:
         yield
     finally:
-        for ending, handler in handlers.items():
-            signal.signal(ending, handler)
-    for number in received[:1]:
+        for kind, handler in handlers.items():
+            signal.signal(kind, handler)
+    for number in delays[:1]:
         signal.raise_signal(number)

@@ -10,14 +10,14 @@ from torch import nn
 
 from mmspec_train.run.machine import multiplies_bfloat16
 
-HIDDEN = re.compile(r"(^|\.)(layers|heads|slots)\.\d+\.|^(fc|vision)\.")
+MUON_NAMES = re.compile(r"(^|\.)(layers|heads|slots)\.\d+\.|^(fc|vision)\.")
 """Pattern of the names of matrices that map hidden vectors to hidden vectors: Muon trains them."""
 BETAS = (0.9, 0.98)
 WEIGHT_DECAY = 0.02
 CLIP = 1.0
 """Largest norm of the gradients of a parameter group."""
 WARM_UP_STEPS = 100
-MATCHED = "match_rms_adamw"
+UPDATE_SIZE = "match_rms_adamw"
 """PyTorch's name of updates with the size of AdamW's."""
 
 
@@ -54,19 +54,19 @@ class Optimizer:
     def __init__(self, parts: Iterable[tuple[nn.Module, float]], muon: bool = True) -> None:
         """parts: modules with their peak learning rates.  muon: False for AdamW alone."""
         matrices: list[dict[str, Any]] = []
-        others: list[dict[str, Any]] = []
+        remainder: list[dict[str, Any]] = []
         for part, rate in parts:
-            for groups, parameters in zip((matrices, others), _split(part, muon), strict=True):
+            for groups, parameters in zip((matrices, remainder), _split(part, muon), strict=True):
                 if parameters:
                     groups.append({"params": parameters, "lr": rate, "peak": rate})
         self._optimizers: list[torch.optim.Optimizer] = []
-        if others:
-            adamw = torch.optim.AdamW(others, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True)
+        if remainder:
+            adamw = torch.optim.AdamW(remainder, betas=BETAS, weight_decay=WEIGHT_DECAY, fused=True)
             self._optimizers.append(adamw)
         if matrices:
             on_cpu = all(p.is_cpu for group in matrices for p in group["params"])
             kind = Float32Muon if on_cpu and not multiplies_bfloat16() else torch.optim.Muon
-            optimizer = kind(matrices, weight_decay=WEIGHT_DECAY, adjust_lr_fn=MATCHED)
+            optimizer = kind(matrices, weight_decay=WEIGHT_DECAY, adjust_lr_fn=UPDATE_SIZE)
             self._optimizers.append(optimizer)
 
     def scale_rates(self, scale: float) -> float:
@@ -99,6 +99,6 @@ class Optimizer:
 def _split(part: nn.Module, muon: bool) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Return the parameters for Muon and those for AdamW."""
     parameters = list(part.named_parameters())
-    inner = [p for name, p in parameters if muon and HIDDEN.search(name) and p.ndim == 2]
+    inner = [p for name, p in parameters if muon and MUON_NAMES.search(name) and p.ndim == 2]
     inner_ids = {id(p) for p in inner}
     return inner, [p for _, p in parameters if id(p) not in inner_ids]

@@ -36,6 +36,6 @@ def claim(file: Path, options: dict[str, Any], remedy: str) -> None:
 def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in options.items():
-        nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{name}.") if nested else {prefix + name: value}
+        is_nested = isinstance(value, dict)
+        flat |= _flat(value, f"{prefix}{name}.") if is_nested else {prefix + name: value}
     return flat

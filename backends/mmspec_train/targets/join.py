@@ -44,24 +44,24 @@ def join(
     """Return a LLaVA of a Llama and a LLaVA's tower, with a random projector, and its processor."""
     torch.manual_seed(seed)
     llama = LlamaForCausalLM.from_pretrained(language, dtype=torch.float32)
-    sees = LlavaForConditionalGeneration.from_pretrained(tower, dtype=torch.float32)
+    donor = LlavaForConditionalGeneration.from_pretrained(tower, dtype=torch.float32)
     tokens = AutoTokenizer.from_pretrained(language, extra_special_tokens={"image_token": IMAGE})
     image_id: Any = tokens.convert_tokens_to_ids(IMAGE)
     if image_id >= llama.config.vocab_size:
         llama.resize_token_embeddings(image_id + 1, mean_resizing=False)
-    vision: Any = sees.config.vision_config
-    own: Any = read_config(tower).vision
-    vision.num_hidden_layers = own.layers  # up to the one whose output is used
+    vision: Any = donor.config.vision_config
+    tower_config: Any = read_config(tower).vision
+    vision.num_hidden_layers = tower_config.layers  # up to the one whose output is used
     config = LlavaConfig(
         vision_config=vision,
         text_config=llama.config,
         image_token_index=image_id,
-        image_seq_length=sees.config.image_seq_length,
+        image_seq_length=donor.config.image_seq_length,
         vision_feature_layer=-1,
         tie_word_embeddings=llama.config.tie_word_embeddings,
     )
     model = LlavaForConditionalGeneration(config)
-    model.model.vision_tower.load_state_dict(sees.model.vision_tower.state_dict(), strict=False)
+    model.model.vision_tower.load_state_dict(donor.model.vision_tower.state_dict(), strict=False)
     model.model.language_model.load_state_dict(llama.model.state_dict())
     model.lm_head.load_state_dict(llama.lm_head.state_dict())
     model.generation_config = llama.generation_config

@@ -57,7 +57,7 @@ PICTURES = 32
 """Number of pictures in a batch of the stage `words`."""
 EMPTY_WEIGHT = 0.2
 """Loss weight of empty patches, which are the majority."""
-Drawn = tuple[ConversationRecord, list[Float32]]
+Example = tuple[ConversationRecord, list[Float32]]
 """A conversation, and the pixel values [3, height, width] of its images."""
 
 
@@ -72,9 +72,9 @@ def train_target(settings: TargetSettings, budget: Budget) -> None:
     out, state = settings.out, settings.out / "training"
     machine = Machine(find_device(settings.device), CHECKPOINT_SECONDS)
     options = asdict(settings) | {"language": language, "tower": tower}
-    learned = ("language", "tower", "answers_dir", "task", "batch", "seed")
-    named = {f"--{name.replace('_', '-')}": str(options[name]) for name in learned}
-    claim(state / "about.json", named, NEW_OUT)
+    names = ("language", "tower", "answers_dir", "task", "batch", "seed")
+    manifest = {f"--{name.replace('_', '-')}": str(options[name]) for name in names}
+    claim(state / "about.json", manifest, NEW_OUT)
     if settings.threads:
         torch.set_num_threads(settings.threads)
     reuse_memory()
@@ -83,7 +83,7 @@ def train_target(settings: TargetSettings, budget: Budget) -> None:
     target = Target(settings, texts)
     with open_log(out) as log:
         save = partial(save_weights, target.model, out)
-        run_phases(list(map(target.phase, STAGES)), budget, machine, state, log, ended=save)
+        run_phases(list(map(target.phase, STAGES)), budget, machine, state, log, finish=save)
 
 
 def _check(language: Path, tower: Path, answers: Path | None) -> list[ConversationRecord]:
@@ -118,14 +118,14 @@ def pools(
         yield from islice(make(rng), max(0, start - pool * size), None)
 
 
-def cut(drawn: Sequence[Drawn], sizes: Sequence[int], pieces: int) -> list[Sequence[Drawn]]:
+def cut(examples: Sequence[Example], sizes: Sequence[int], pieces: int) -> list[Sequence[Example]]:
     """Cut a sequence into consecutive, non-empty pieces of about equally many tokens."""
     ends = np.cumsum(sizes)
     cuts = [0]
     for piece in range(1, pieces):
         end = int(ends.searchsorted(ends[-1] * piece / pieces))
-        cuts.append(min(max(end, cuts[-1] + 1), len(drawn) - pieces + piece))
-    return [drawn[a:b] for a, b in pairwise([*cuts, len(drawn)])]
+        cuts.append(min(max(end, cuts[-1] + 1), len(examples) - pieces + piece))
+    return [examples[a:b] for a, b in pairwise([*cuts, len(examples)])]
 
 
 class Target:
@@ -172,12 +172,12 @@ class Target:
     def pictures(self, split: Split, rng: random.Random) -> Iterator[LabelledBatch]:
         """Yield a batch of pictures of the world with labels for each patch."""
         sizes = {"size": self.vision.image_size, "grid": self.vision.side}
-        drawn = [
+        pictures = [
             mmspec_world.labelled_picture(rng.getrandbits(48), split=split, **sizes)
             for _ in range(PICTURES)
         ]
-        pixels = np.stack([self.images.pixels(image) for image, _ in drawn])
-        kinds = [[cells[name].ravel() for _, cells in drawn] for name in mmspec_world.LABELS]
+        pixels = np.stack([self.images.pixels(image) for image, _ in pictures])
+        kinds = [[cells[name].ravel() for _, cells in pictures] for name in mmspec_world.LABELS]
         yield LabelledBatch(torch.from_numpy(pixels), torch.from_numpy(np.array(kinds)))
 
     def conversations(
@@ -185,23 +185,23 @@ class Target:
     ) -> Iterator[Batch]:
         """Yield a pool of batches, each of similar lengths, shuffled."""
 
-        def columns(drawn: Drawn) -> int:
-            return drawn[0].length(self.vision)
+        def columns(example: Example) -> int:
+            return example[0].length(self.vision)
 
-        drawn: list[Drawn] = []
+        examples: list[Example] = []
         missing = BATCHES_PER_POOL * self.settings.batch
-        while missing > 0 or len(drawn) < BATCHES_PER_POOL:
-            drawn.append(self.draw(corpus, text_share, rng))
-            missing -= columns(drawn[-1])
-        drawn.sort(key=columns)
-        batches = cut(drawn, list(map(columns, drawn)), BATCHES_PER_POOL)
+        while missing > 0 or len(examples) < BATCHES_PER_POOL:
+            examples.append(self.draw(corpus, text_share, rng))
+            missing -= columns(examples[-1])
+        examples.sort(key=columns)
+        batches = cut(examples, list(map(columns, examples)), BATCHES_PER_POOL)
         rng.shuffle(batches)
         for batch in batches:
             records = [record for record, _ in batch]
             pixels = [image for _, images in batch for image in images]
             yield collate(records, pixels, (), self.model.config.image_token_id, self.vision)
 
-    def draw(self, corpus: WorldCorpus, text_share: float, rng: random.Random) -> Drawn:
+    def draw(self, corpus: WorldCorpus, text_share: float, rng: random.Random) -> Example:
         """Draw a conversation of the world, or of the texts, in the target's chat template."""
         if rng.random() < text_share:
             return rng.choice(self.texts), []
@@ -220,29 +220,29 @@ class Target:
             pixel_values=None if pixels is None else pixels.to(batch.ids.device),
             use_cache=False,
         ).last_hidden_state
-        logits = self.model.lm_head(states[batch.learned]).float()
-        return cross_entropy(logits, batch.targets[batch.learned])
+        logits = self.model.lm_head(states[batch.has_loss]).float()
+        return cross_entropy(logits, batch.targets[batch.has_loss])
 
     def word_loss(self, batch: LabelledBatch) -> Tensor:
         """Return the error of projected patches, relative to the sums of their words' embeddings.
 
         A patch of a thing has its labels' words and its place's, others have the background's.
         """
-        words = [self._embeddings(words) for words in LABEL_WORDS.values()]
-        rows = [each[labels] for each, labels in zip(words, batch.labels, strict=True)]
+        tables = [self._embeddings(words) for words in LABEL_WORDS.values()]
+        rows = [table[labels] for table, labels in zip(tables, batch.labels, strict=True)]
         third = np.arange(self.vision.side) * 3 // self.vision.side
         places = self._embeddings(PLACES)[(third[:, None] * 3 + third).ravel()]
         is_thing = (batch.labels[:-1] > 0).any(0).unsqueeze(-1)
-        expected = torch.where(is_thing, torch.stack(rows[:-1]).sum(0) + places, rows[-1])
+        sums = torch.where(is_thing, torch.stack(rows[:-1]).sum(0) + places, rows[-1])
         inner = self.model.model
         features = inner.vision_tower(batch.pixels).last_hidden_state[:, 1:]
-        errors = inner.multi_modal_projector(features) - expected
+        errors = inner.multi_modal_projector(features) - sums
         weights = torch.where(is_thing, 1.0, EMPTY_WEIGHT)
         mean: Tensor = (errors.square().mean(-1, keepdim=True) * weights).sum() / weights.sum()
-        return mean / expected.square().mean()
+        return mean / sums.square().mean()
 
     def _embeddings(self, words: Sequence[str]) -> Tensor:
         """Return the mean input embedding of each word's tokens [C, H], zeros for no word."""
         table = self.model.model.language_model.embed_tokens.weight.detach()
         ids = [self.tokenizer.encode(f" {word}") if word else [] for word in words]
-        return torch.stack([table[each].sum(0) / max(1, len(each)) for each in ids])
+        return torch.stack([table[tokens].sum(0) / max(1, len(tokens)) for tokens in ids])
