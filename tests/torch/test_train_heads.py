@@ -204,6 +204,8 @@ def test_an_interrupted_head_ends_at_the_same_weights(data, tmp_path, monkeypatc
             trained(data, cut, kind, every=2, rate=0.5)
     with pytest.raises(errors.UsageError, match=r"--rate is 0\.5, but is now 1\.0: give .*--out"):
         trained(data, cut, kind, every=2, rate=1.0)
+    with pytest.raises(errors.UsageError, match=r"head\.\w+ is .*, but is now .*: give .*--out"):
+        trained(data, cut, "eagle", every=2, rate=0.5)
     before = (cut / "log.csv").read_text().splitlines()
     again = trained(data, cut, kind, every=2, rate=0.5)
     after = (cut / "log.csv").read_text().splitlines()

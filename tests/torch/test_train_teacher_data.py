@@ -145,6 +145,17 @@ def test_a_schedule_needs_conversations_of_its_kind(teacher, tmp_path):
             made.sources(SCHEDULES[schedule])
 
 
+def test_sampled_answers_are_of_one_seed_and_greedy_ones_of_any(teacher, tmp_path):
+    drawn = teacher_data(teacher, tmp_path / "drawn", samples=1, held_out=1, temperature=0.7)
+    greedy = teacher_data(teacher, tmp_path / "greedy", samples=1, held_out=1)
+    for data in drawn, greedy:
+        prepare(data)
+        prepare(with_settings(data, samples=2))
+    prepare(with_settings(greedy, samples=3, seed=1))
+    with pytest.raises(errors.UsageError, match=r"--seed is 0, but is now 1: give .*--answers-dir"):
+        prepare(with_settings(drawn, samples=3, seed=1))
+
+
 def test_the_cache_stays_within_its_bound(teacher, tmp_path):
     made = teacher_data(teacher, tmp_path, cache_gb=6e-5)
     prepare(made)

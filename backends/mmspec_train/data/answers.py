@@ -47,14 +47,13 @@ def answer_all(
         segments = [_segment(prompt, row) for prompt, row in zip(prompts, streams, strict=True)]
         for row, answer in enumerate(rows.answer(segments, max_tokens)):
             answers[row] += [answer] if prompts[row] else []
-    conversations_and_rows = []
-    for record, turns, states, features in zip(
-        records, answers, rows.states(), images, strict=True
-    ):
+    pairs = []
+    parts = zip(records, answers, rows.states(), images, strict=True)
+    for record, turns, states, features in parts:
         has_stop = tuple(answer[-1] in teacher.stop for answer in turns)
         record = replace(record, answers=tuple(map(tuple, turns)), has_stop=has_stop)
-        conversations_and_rows.append((record, torch.cat((states, teacher.image_rows(features)))))
-    return conversations_and_rows
+        pairs.append((record, torch.cat((states, teacher.image_rows(features)))))
+    return pairs
 
 
 def _segment(prompt: Sequence[int], images: Iterator[Features]) -> Segment:

@@ -217,6 +217,7 @@ class Preparation(StoredConversations):
             "--answers": self.settings.answers,
             "--temperature": self.settings.temperature,
             "--answer-tokens": self.settings.answer_tokens,
+            "--seed": self.settings.seed if self.settings.temperature else None,
         }
 
     def _answer(self, questions: Sequence[Question]) -> list[Answer]:

@@ -69,10 +69,10 @@ def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]
     ]
 
 
-def _lengths(corpus: Corpus, numbers: int, answer: int, image: int) -> tuple[float, float]:
+def _lengths(corpus: Corpus, sample: int, answer: int, image: int) -> tuple[float, float]:
     """Mean columns of conversations, and of answers; answer: a turn's, 0 for the dataset's."""
     turns, count = [], 0
-    for number in range(numbers):
+    for number in range(sample):
         with suppress(ImageError):
             turns += corpus.turns(number)
             count += 1
