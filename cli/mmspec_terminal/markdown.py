@@ -22,11 +22,16 @@ _AMBIGUOUS = re.compile(
     _MARKERS + r"(?:\#{1,6}|([-*_])(?:[ \t]*\1)*|[+>]|[`~\\$|].*|\d{1,9}[.)]?)?[ \t]*"
 )
 """Matches the beginning of a line of which later text says what it is."""
-_PIPES = re.compile(rf"(?:^|(?<=\n))(?:{_MARKERS}\|[^\n]*(?:\n|\Z))+\Z")
-_FORMULA = re.compile(
-    rf"(?:^|(?<=\n)){_MARKERS}(?:\\\[(?:(?!\\\]|\n[ \t]*\n).)*|\$\$(?:(?!\$\$|\n[ \t]*\n).)*)\Z",
-    re.DOTALL,
+_OPEN_END = re.compile(
+    rf"""(?:^|(?<=\n))(?:
+        (?:{_MARKERS}\|[^\n]*(?:\n|\Z))+  # lines of a table
+        |{_MARKERS}\\\[(?:(?!\\\]|\n[ \t]*\n).)*(?:\\\][^\S\n]*)?  # a formula, or its last line
+        |{_MARKERS}\$\$(?:(?!\$\$|\n[ \t]*\n).)*(?:\$\$[^\S\n]*)?
+        |{_MARKERS}(?:[-*+]|\d{{1,9}}[.)])[^\S\n]*\n\s*  # a list item that begins on the next line
+    )\Z""",
+    re.DOTALL | re.VERBOSE,
 )
+"""Matches lines at the end of a source of which later text says what they are."""
 _LAST_MARKERS = re.compile(r"[*_`\\$#:\s]*\Z")
 
 
@@ -60,7 +65,7 @@ class Markdown:
             whole = _LAST_MARKERS.search(source, start).start()  # type: ignore[union-attr]
             is_ambiguous = _AMBIGUOUS.fullmatch(source, start, whole)
             stop = start if is_ambiguous or _AMBIGUOUS.fullmatch(source, start) else whole
-        while match := _PIPES.search(source[:stop]) or _FORMULA.search(source[:stop]):
+        while match := _OPEN_END.search(source[:stop]):
             stop = match.start()
         return stop
 

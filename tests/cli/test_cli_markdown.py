@@ -122,7 +122,7 @@ LINES = st.lists(
         [
             *("- a", "  - b*", "1. c", "> d", "> - e", "```", "  ```", "~~~", "    f", "|g|h|"),
             *("|-|-|", "**i", "j** k", "`l", "m` n", "", "  ", "# o", "---", "\\[", "\\]", "$$"),
-            *("   p", ">"),
+            *("   p", ">", "q \\] r", "*"),
         ]
     ),
     max_size=12,
@@ -140,6 +140,8 @@ LONG = st.lists(
 @example("-:1", [1, 1])
 @example("a\rb\u2028c\n\nd **e**\n\nf g\n\nh", [4] * 9)  # lines end at newlines alone
 @example("a\u3000\nb\r\n\u3000\n**c**\x0c\nd", [1] * 14)  # whitespace that parsers drop at ends
+@example("\\[\na\nb \\] c", [1] * 12)  # text behind a formula undoes it
+@example("*\n  \\*b", [1] * 7)  # an item that begins on the next line
 @example("*.`*.`", [5])
 @example("**1. Dogs**\n" * 40, [8] * 60)
 def test_pieces_of_any_size_give_the_same_runs(source, sizes):
