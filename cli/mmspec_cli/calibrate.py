@@ -12,9 +12,9 @@ from mmspec.checkpoints.quantization import computed
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import Calibration
 from mmspec.draft_length.cost_curves import Curves
-from mmspec.ground.errors import WriteError
+from mmspec.ground.errors import UsageError, WriteError
 from mmspec.ground.output_files import make_directory
-from mmspec_bench.measure.calibrate import Measurement
+from mmspec_bench.measure.calibrate import ROOM, Measurement
 from mmspec_bench.measure.calibrate import calibrate as measure
 from mmspec_bench.measure.steadiness import busy_already
 from mmspec_terminal.options import EXACT, JSON, LOADING
@@ -37,6 +37,12 @@ def calibrate(screen: Screen, exact: str, **models: Any) -> int:
     """
     engine = Setup(screen, models, Options(exact=exact)).load()
     screen.note(*engine.notes)
+    positions = engine.target.model.config.text.max_position_embeddings
+    if positions <= ROOM:
+        raise UsageError(
+            f"{engine.target.name} has {positions} positions, and calibrate needs {ROOM + 1} or "
+            "more: --gamma auto measures in a chat, --gamma N drafts N tokens a round"
+        )
     if engine.target.model.device == "cpu" and (problem := busy_already()):
         screen.note(f"not measured: the machine is busy: {problem}")
         if screen.as_json:

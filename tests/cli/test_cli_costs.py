@@ -15,6 +15,7 @@ from mmspec.draft_length import calibration_file
 from mmspec.draft_length.calibration_file import ROWS
 from mmspec_bench.measure import steadiness
 from mmspec_terminal.render import Screen
+from support import factory
 
 
 def test_check_says_identical(run, pair, red):
@@ -207,3 +208,10 @@ def test_a_machine_that_is_busy_already_is_refused_at_once(run, models, monkeypa
     told = json.loads(run("calibrate", *models, "--json").out)
     assert told["file"] is None
     assert "other programs had the processor" in told["problem"]
+
+
+def test_a_model_with_too_few_positions_is_not_calibrated(run, tmp_path):
+    target, draft = factory.tiny_pair(tmp_path, positions=61)
+    result = run("calibrate", "--model", str(target), "--draft", str(draft), "--backend", "torch")
+    assert result.status == 2
+    assert "has 61 positions, and calibrate needs 62 or more" in result.err
