@@ -122,7 +122,7 @@ class Options:
         _at_least("top_k", self.sampling.top_k, 0)
         temperature, top_p = self.sampling.temperature, self.sampling.top_p
         if not _lies_within(temperature, 0, sys.float_info.max):
-            raise UsageError(f"`temperature={temperature!r}`: give a number of at least 0")
+            raise UsageError(f"`temperature={temperature!r}`: give a finite number of at least 0")
         if not _lies_within(top_p, 1e-9, 1):
             raise UsageError(f"`top_p={top_p!r}`: give a number above 0 and at most 1")
 

@@ -25,7 +25,7 @@ MOST_LETTERS = 60
 
 
 def image(dialogue: Dialogue, argument: str) -> None:
-    """Send images with the next question; *.png works. Alone: list them, also those asked about."""
+    """Send images with the next question; *.png works. Alone: list all images."""
     if not argument:
         _list_images(dialogue)
         return
@@ -62,7 +62,7 @@ def paste(dialogue: Dialogue) -> None:
 
 
 def unstage(dialogue: Dialogue, name: str) -> None:
-    """Take back an image that would go with the next question, the last or the named one."""
+    """Leave an image out of the next question: the last, or NAME."""
     names = [picture.name for picture in dialogue.next_images]
     if not names:
         raise UsageError("no image is waiting for the next question")

@@ -52,7 +52,7 @@ def drop(dialogue: Dialogue, argument: str) -> None:
 
 
 def system(dialogue: Dialogue, text: str) -> None:
-    """Show or set the system text; `/system clear` removes it."""
+    """Show or set how to answer, such as: Answer in German. `/system clear` removes it."""
     conversation = dialogue.chat.conversation
     if text:
         conversation.system = None if text == "clear" else text
@@ -77,7 +77,7 @@ def history(dialogue: Dialogue) -> None:
 
 
 def stats(dialogue: Dialogue) -> None:
-    """Show the time and tokens of the last answer, and what its draft gained."""
+    """Show the time and tokens of the last answer."""
     statistics, weights = dialogue.chat.answer.statistics, dialogue.chat.answer.weights
     rows = [
         ("drafting", dialogue.chat.answer.drafting.spec),
@@ -126,7 +126,7 @@ def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:
 
 
 def spec(dialogue: Dialogue, argument: str) -> None:
-    """Answer with the draft, or off: without it; the text is the same."""
+    """on: answer with the draft; off: without it. The text is the same."""
     chat = dialogue.chat
     if chat.plain:
         spec = "auto" if chat.models.drafts else LOOKUP.spec
@@ -136,7 +136,7 @@ def spec(dialogue: Dialogue, argument: str) -> None:
 
 
 def mark_accepted(dialogue: Dialogue, argument: str) -> None:
-    """Mark the parts of answers that the draft proposed."""
+    """Mark the words that the draft proposed."""
     screen = dialogue.screen
     screen.marks_accepted = _switch("/accepted", argument, current=screen.marks_accepted)
     negation = "" if screen.marks_accepted else "not "
