@@ -84,7 +84,8 @@ def test_a_busy_moment_is_known_by_its_time_and_by_measuring_again(
 
         with monkeypatch.context() as patch:
             machine.run(patch)
-            patch.setattr("mmspec_bench.measure.calibrate.stopwatch", clock)
+            for module in ("calibrate", "steadiness"):
+                patch.setattr(f"mmspec_bench.measure.{module}.stopwatch", clock)
             return calibrate(engine, quiet, 1)
 
     counting, machine = Disturbed(), Disturbed()

@@ -16,7 +16,7 @@ from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.draft_length.calibration_file import Calibration
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec_bench.measure.speed import compare_timings, measure
+from mmspec_bench.measure.speed import measure
 from mmspec_bench.measure.timing import Spread, Timing
 from support.scripted_clock import FLAT
 from support.stand_ins import quiet
@@ -155,8 +155,7 @@ def test_methods_are_paired_and_interleaved():
     plain = FixedMethod("plain", [9, 1.0, 2.0, 3.0, 4.0], log)
     twice = FixedMethod("twice", [9, 0.5, 1.0, 1.0, 2.0], log)
     answers = {each.name: each.answer for each in (plain, twice)}
-    *_, timings = measure(answers, PROMPTS, 2, quiet)
-    first, second = compare_timings(timings)
+    *_, (first, second) = measure(answers, PROMPTS, 2, quiet)
     warm, rest = log[:2], log[2:]
     assert warm == [("plain", "one"), ("twice", "one")]
     assert rest == [

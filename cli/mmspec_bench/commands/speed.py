@@ -17,9 +17,9 @@ from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.output import SMALLER, note_when_stopped, show_tables, split
-from mmspec_bench.measure.speed import compare_timings, measure, time_answer
+from mmspec_bench.measure.speed import measure, time_answer
 from mmspec_bench.measure.steadiness import watch
-from mmspec_bench.measure.timing import Figures, Timing
+from mmspec_bench.measure.timing import Figures
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.table import Table
 from mmspec_terminal.options import CAPTIONER, EXACT, JSON, LOADING, LONGEST, OUT, parse_gamma
@@ -100,16 +100,14 @@ def speed(
         engine.chat(method)  # refuses what these models cannot do before anything is measured
     disturbance = watch(engine.target.model.device)
     answers = {name: partial(time_answer, engine, method) for name, method in methods.items()}
-    timings: dict[str, list[Timing]] = {}
     figures: list[Figures] = []
     note = f"shown are the turns that all methods answered, nothing is written; {SMALLER}"
     try:
         with note_when_stopped(screen, note):
-            for so_far in measure(answers, questions, repeats, screen.progress):
-                timings = so_far
+            for latest in measure(answers, questions, repeats, screen.progress):
+                figures = latest
     finally:
-        if timings:
-            figures = compare_timings(timings)
+        if figures:
             counts = {"prompts": len(questions), "repeats": repeats}
             _show(screen, engine, exact, figures, counts, with_flags(disturbance()))
     return int(any(method.identical < method.answers for method in figures))
@@ -144,7 +142,7 @@ def _show(
         f"{'exact' if report['exact'] else 'not exact'}; {prompts} prompts x {repeats}"
         f"{f', {count} answered' if count < prompts * repeats else ''}; peak {peak // 2**20} MiB"
     )
-    rows = [[shown(method) for shown in COLUMNS.values()] for method in figures]
+    rows = [[cell(method) for cell in COLUMNS.values()] for method in figures]
     table = Table(title, [*COLUMNS], rows, f"{NOTE} {problem}".rstrip())
     show = partial(show_tables, screen, [table])
     if count == prompts * repeats:

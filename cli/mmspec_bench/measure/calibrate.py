@@ -26,7 +26,7 @@ from mmspec.ground.progress import Notice, Progress
 from mmspec_bench.measure.steadiness import (
     REMEDY,
     Steadiness,
-    share_between,
+    share_since,
     stopwatch,
     usual_ratio,
 )
@@ -89,8 +89,7 @@ def calibrate(
             times = sequences.repetitions(repeats)
             for costs in halves:
                 costs.update(sequences.costs(times))
-        on_cpu = engine.target.model.device == "cpu"
-        measurement = _join(*halves, share_between(start, stopwatch()) if on_cpu else None)
+        measurement = _join(*halves, share_since(start, engine.target.model.device))
         if measurement.problem:
             break
     return measurement

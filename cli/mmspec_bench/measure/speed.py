@@ -16,7 +16,7 @@ def time_answer(engine: Engine, options: Options, prompt: Prompt) -> Timing:
     answer = answer_once(engine, prompt.message, options)
     statistics, token_ids = answer.statistics, answer.token_ids
     prefill = sum(statistics.seconds[stage] for stage in ("vision", "caption", "prefill"))
-    first = sum(each.draft_seconds + each.verify_seconds for each in answer.rounds[:1])
+    first = sum(round_.draft_seconds + round_.verify_seconds for round_ in answer.rounds[:1])
     return Timing(
         [token for token in token_ids if token not in engine.target.stop],
         len(token_ids),
@@ -35,24 +35,19 @@ def measure(
     prompts: Sequence[Prompt],
     repeats: int,
     progress: Progress,
-) -> Iterator[dict[str, list[Timing]]]:
-    """Answer each prompt with all methods in turn, `repeats` times.
+) -> Iterator[list[Figures]]:
+    """Answer each prompt with all methods in turn, `repeats` times; the first method is plain.
 
-    Yields all timings so far after each turn.  The order rotates, so that no method always follows
+    Yields the figures so far after each turn.  The order rotates, so that no method always follows
     the same other.  Each method's first answer is an uncounted warm-up.
     """
     for name, answer in methods.items():
         progress(f"warming up: {name}")
         answer(prompts[0])
     timings: dict[str, list[Timing]] = {name: [] for name in methods}
+    plain = timings[next(iter(methods))]
     for turn, (repeat, prompt) in enumerate(product(range(repeats), prompts)):
         for name in rotate([*methods], turn):
             progress(f"repetition {repeat + 1} of {repeats}: {prompt.name}, {name}")
             timings[name].append(methods[name](prompt))
-        yield {name: [*each] for name, each in timings.items()}
-
-
-def compare_timings(timings: Mapping[str, Sequence[Timing]]) -> list[Figures]:
-    """The figures of all methods, beside the first, which is the plain one."""
-    first = next(iter(timings.values()))
-    return [figures(name, [*zip(each, first, strict=True)]) for name, each in timings.items()]
+        yield [figures(name, [*zip(own, plain, strict=True)]) for name, own in timings.items()]

@@ -12,7 +12,6 @@ MOMENT = 0.5
 """Seconds that are computed to find out whether the machine is busy already."""
 REMEDY = "end other programs that compute, or take fewer `threads`, and run again"
 
-
 Reading = tuple[float, float]
 """The time, and the processor's time of all threads, in seconds."""
 
@@ -44,10 +43,10 @@ class Steadiness:
 
 def busy_already() -> str:
     """Why a measurement on a CPU should not begin now, and what to do; '' if it may."""
-    start = now = stopwatch()
-    while now[0] - start[0] < MOMENT:
-        now = stopwatch()
-    return Steadiness(share_between(start, now), ratio=1.0).problem
+    start = stopwatch()
+    while perf_counter() - start[0] < MOMENT:
+        pass
+    return Steadiness(share_since(start, "cpu"), ratio=1.0).problem
 
 
 def watch(device: str) -> Callable[[], str]:
@@ -55,16 +54,16 @@ def watch(device: str) -> Callable[[], str]:
     start = stopwatch()
 
     def line() -> str:
-        share = share_between(start, stopwatch()) if device == "cpu" else None
-        problem = Steadiness(share, ratio=1.0).problem
+        problem = Steadiness(share_since(start, device), ratio=1.0).problem
         return f"The machine was busy: {problem}." if problem else ""
 
     return line
 
 
-def share_between(start: Reading, end: Reading) -> float:
-    """Processor seconds per second between two readings of a clock."""
-    return (end[1] - start[1]) / (end[0] - start[0]) if end[0] > start[0] else 1.0
+def share_since(start: Reading, device: str) -> float | None:
+    """Processor seconds per second since a reading of the clocks; None on an accelerator."""
+    seconds, processor = (now - before for now, before in zip(stopwatch(), start, strict=True))
+    return None if device != "cpu" else processor / seconds if seconds else 1.0
 
 
 def usual_ratio(pairs: Iterable[tuple[float, float]]) -> float:
