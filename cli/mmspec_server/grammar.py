@@ -152,7 +152,7 @@ def _levels(schema: Mapping[str, Any]) -> int:
         if isinstance(part, dict) and isinstance(reference := part.get("$ref"), str):
             references.add(reference)
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-        parts += [(each, depth + 1) for each in inner]
+        parts += [(value, depth + 1) for value in inner]
     return (1 + len(references)) * deepest
 
 

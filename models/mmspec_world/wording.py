@@ -213,7 +213,6 @@ def thing_fact(category: str, trait: str, section: str, thing: Thing) -> Fact:
 
 # Answers identify a thing by its shape, or by its colour where its shape is asked for.
 thing_colour = partial(thing_fact, "colour", "colour", "colour")
-thing_shape = partial(thing_fact, "shape", "shape", "shape")
 thing_place = partial(thing_fact, "position", "place", "where")
 
 

@@ -150,9 +150,9 @@ def row(result: PeerResult, label: str, *, is_comparable: bool) -> tuple[str, ..
     figures, start = result.figures.get(label), result.start_seconds
     if figures is None:
         return (result.name, f"cannot: {result.reasons[label]}", *[""] * (len(COLUMNS) - 2))
-    same = "yes"
+    equality = "yes"
     if figures.identical < figures.answers:
-        same = f"{figures.identical} of {figures.answers}" if is_comparable else NONE
+        equality = f"{figures.identical} of {figures.answers}" if is_comparable else NONE
     return (
         result.name,
         figures.tokens_per_second.text(0),
@@ -161,7 +161,7 @@ def row(result: PeerResult, label: str, *, is_comparable: bool) -> tuple[str, ..
         f"{figures.first_token_seconds.median * 1e3:.0f}",
         NONE if start is None else f"{start:.1f}",
         str(result.peak_memory_bytes // 2**20),
-        same,
+        equality,
         _agreement_text(result.own_plain[label]),
     )
 

@@ -39,7 +39,7 @@ def load_vllm(task: Task) -> Program:
 
     def drafts() -> int:
         """The number of drafts so far; 0 without speculative decoding."""
-        return sum(each.value for each in llm.get_metrics() if each.name == DRAFTS)
+        return sum(metric.value for metric in llm.get_metrics() if metric.name == DRAFTS)
 
     def answer(question: Question, clock: Clock) -> tuple[list[int], int]:
         message = {"role": "user", "content": [_content(part) for part in question]}

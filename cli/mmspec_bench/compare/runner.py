@@ -94,9 +94,9 @@ def compare(
                 except PeerError as error:
                     own_runs.append(failure(task, str(error)))
                 yield [
-                    _result(each.name, runs[each.name], first, plain[each.program])
-                    for each in methods
-                    if runs[each.name]
+                    _result(other.name, runs[other.name], first, plain[other.program])
+                    for other in methods
+                    if runs[other.name]
                 ]
 
 

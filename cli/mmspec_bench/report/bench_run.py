@@ -122,7 +122,7 @@ def read_run(*folders: Path) -> BenchRun:
         for entry in provenance["skipped"]
         if entry.get("sample") not in samples
     ]
-    problems = dict.fromkeys(each.get("problem") for each in provenances)
+    problems = dict.fromkeys(provenance.get("problem") for provenance in provenances)
     return BenchRun(
         sorted(rows.values(), key=lambda row: order.index(row.method)),
         [name for name in order if name in methods],

@@ -97,10 +97,10 @@ def against_best_view(run: BenchRun) -> Table:
     }
     columns = ("method", "tokens per round", f"than {best}", "from", "to")
     lines = [
-        (name, number(values[name]), *(percent(each, "+.1%") for each in interval[1:]))
+        (name, number(values[name]), *(percent(value, "+.1%") for value in interval[1:]))
         for name, interval in intervals.items()
     ]
-    counts = [each.samples for each in intervals.values() if each.low is not None]
+    counts = [it.samples for it in intervals.values() if it.low is not None]
     note = (
         f"Tokens per round (micro) beside the {number(values.get(best))} of {best}, the best "
         f"single view, which was chosen on the same answers. {_ends(counts, 'paired resamples')}"
@@ -156,11 +156,11 @@ def title(run: BenchRun) -> str:
 
 def report_tables(run: BenchRun, lines: Sequence[Summary]) -> list[Table]:
     """All tables of a report that have rows; lines: each method's measures, overall and by task."""
-    every = [
+    tables = [
         drafting([line for line in lines if line["task"] == ALL]),
         by_images(run),
         against_best_view(run),
         by_task(lines),
         divergences(run),
     ]
-    return [table for table in every if table.rows]
+    return [table for table in tables if table.rows]

@@ -27,13 +27,6 @@ DECIMALS = 7
 """Number of decimals of the seconds in a row, the precision of clocks."""
 
 
-class Transcript(NamedTuple):
-    """A conversation, with its answers."""
-
-    turns: Sequence[Turn]
-    answers: list[Answer]
-
-
 @dataclass(frozen=True, slots=True)
 class Answerer:
     """A method and the models that it uses."""
@@ -44,12 +37,12 @@ class Answerer:
     drafted_share: float
     """Parameters read for a drafted token over the target's; 0 without a model."""
 
-    def answer(self, questions: Sequence[Message]) -> Transcript:
+    def answer(self, questions: Sequence[Message]) -> "Transcript":
         """Answer all questions of a new conversation; raises ContextError if one does not fit."""
         self.engine.forget()
         chat = self.engine.chat(self.options)
         answers = [chat.send(question).finish() for question in questions]
-        return Transcript(chat.conversation.turns, answers)
+        return Transcript(self, chat.conversation.turns, answers)
 
     def with_memory(self) -> "Answerer":
         """The answerer, whose lookup finds places in its answers to earlier samples too."""
@@ -59,21 +52,31 @@ class Answerer:
         return replace(self, engine=replace(self.engine, memory=memory))
 
 
+class Transcript(NamedTuple):
+    """A conversation, with its answers."""
+
+    answerer: Answerer
+    turns: Sequence[Turn]
+    answers: list[Answer]
+
+
 def open_answerer(method: Method, engine: Engine, options: Options) -> Answerer:
     """The answerer of a method; raises UsageError if the models cannot do it."""
-    own = method.options(options)
-    engine.chat(own)
+    options = method.options(options)
+    engine.chat(options)
     share = 0.0 if method.drafting in UNLETTERED else drafted_share(engine)
-    return Answerer(method, engine, own, share)
+    return Answerer(method, engine, options, share)
 
 
 def answer_row(
-    sample: SuiteSample, turn: int, answerer: Answerer, own: Transcript, plain: Transcript | None
+    sample: SuiteSample, turn: int, transcript: Transcript, plain: Transcript | None
 ) -> AnswerRow:
     """The row of one answer; plain: the conversation decoded plainly, if it was."""
-    answer, engine = own.answers[turn], answerer.engine
+    answer, answerer = transcript.answers[turn], transcript.answerer
+    engine, options = answerer.engine, answerer.options
     statistics = answer.statistics
-    pictures = [picture.digest for each in own.turns[: turn + 1] for picture in each.pictures]
+    turns = transcript.turns[: turn + 1]
+    pictures = [picture.digest for each in turns for picture in each.pictures]
     row = AnswerRow(
         sample=sample.name,
         task=sample.task,
@@ -94,11 +97,11 @@ def answer_row(
     )
     if plain is None or row.method == PLAIN:
         return row
-    before, question = own.turns[:turn], own.turns[turn].question
-    if before != plain.turns[:turn]:
+    *before, last = turns
+    if before != [*plain.turns[:turn]]:
         return replace(row, notes=[*row.notes, "not compared: an earlier answer differs"])
-    options, answers = answerer.options, (plain.answers[turn], answer)
-    divergence = first_divergence(engine, question, *answers, options, before)
+    answers = plain.answers[turn], answer
+    divergence = first_divergence(engine, last.question, *answers, options, before)
     if divergence is None:
         return replace(row, identical=True)
     outcome = divergence.outcome(near_tie(engine, options))

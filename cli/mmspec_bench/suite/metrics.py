@@ -99,8 +99,8 @@ def pairs(
     rows: Iterable[AnswerRow], plain: Iterable[AnswerRow]
 ) -> list[tuple[AnswerRow, AnswerRow]]:
     """Each row whose question plain decoding answered too, with that answer."""
-    others = {row.key: row for row in plain}
-    return [(row, others[row.key]) for row in rows if row.key in others]
+    answers = {row.key: row for row in plain}
+    return [(row, answers[row.key]) for row in rows if row.key in answers]
 
 
 def speed_up(rows: Iterable[AnswerRow], plain: Iterable[AnswerRow]) -> float:
@@ -121,8 +121,8 @@ class Interval(NamedTuple):
 def difference(rows: Iterable[AnswerRow], others: Iterable[AnswerRow]) -> Interval | None:
     """The relative difference in tokens per round on samples that both answered; None if none."""
     ours, theirs = _by_sample(rows), _by_sample(others)
-    both = [(*ours[name], theirs[name][1]) for name in ours if name in theirs]
-    return _interval([(image, own + other) for image, own, other in both], _relative)
+    samples = [(*ours[name], theirs[name][1]) for name in ours if name in theirs]
+    return _interval([(image, our + their) for image, our, their in samples], _relative)
 
 
 def tokens_per_round(rows: Iterable[AnswerRow]) -> Interval:

@@ -100,8 +100,8 @@ def read_rows(file: Path) -> list[AnswerRow]:
     with read_errors(file, UsageError):
         require_file(file)
         text = file.read_text(encoding="utf-8", errors="replace")
-    complete, _, _rest = text.rpartition("\n")
-    rows = parse_lines(AnswerRow, complete.split("\n"), file, "; delete the line to go on")
+    complete = text.rpartition("\n")[0].split("\n")
+    rows = parse_lines(AnswerRow, complete, file, "; delete the line to go on")
     return [_check(row, f"{file}:{number}") for number, row in rows]
 
 

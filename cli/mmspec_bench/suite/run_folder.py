@@ -175,9 +175,9 @@ def update_provenance(folder: Path, **entries: Any) -> None:
 
 def record_skipped(folder: Path, sample: str, reason: str) -> None:
     """Record a broken sample, once even if the run is resumed."""
-    skipped = read_provenance(folder)["skipped"]
-    others = [entry for entry in skipped if entry.get("sample") != sample]
-    update_provenance(folder, skipped=[*others, {"sample": sample, "reason": reason}])
+    entries = read_provenance(folder)["skipped"]
+    entries = [entry for entry in entries if entry.get("sample") != sample]
+    update_provenance(folder, skipped=[*entries, {"sample": sample, "reason": reason}])
 
 
 def _write(folder: Path, entries: dict[str, Any]) -> None:

@@ -65,8 +65,8 @@ class Runner:
         for row in rows:
             answers.setdefault(row.sample, []).append((row.method, row.turn))
         samples = [sample for sample in self.samples if sample.name in answers]
-        partial = {each.name for each in samples if self._lacks_some(each, answers[each.name])}
-        complete = [row for row in rows if row.sample not in partial]
+        names = {each.name for each in samples if self._lacks_some(each, answers[each.name])}
+        complete = [row for row in rows if row.sample not in names]
         replace_text(self.file, lines(complete))
         return complete
 
@@ -93,11 +93,11 @@ class Runner:
     def _rows(
         self, place: int, sample: SuiteSample, questions: Sequence[Message]
     ) -> list[AnswerRow]:
-        order = rotate(self.answerers, place)
-        every = {answerer.method.name: answerer.answer(questions) for answerer in order}
+        transcripts = [answerer.answer(questions) for answerer in rotate(self.answerers, place)]
+        plain = next((it for it in transcripts if it.answerer.method.name == PLAIN), None)
         return [
-            answer_row(sample, turn, answerer, every[answerer.method.name], every.get(PLAIN))
-            for answerer in order
+            answer_row(sample, turn, transcript, plain)
+            for transcript in transcripts
             for turn in range(len(questions))
         ]
 

@@ -101,7 +101,7 @@ def _samples(
     if equals and name == MMSPEC:
         return list(_of_mmspec(expand_home(path), limit))
     if name in DATASETS:
-        parts = [each.partition("=") for each in words]
+        parts = [other.partition("=") for other in words]
         folders = {name: expand_home(path) for name, _, path in parts if path}
         return _of_dataset(name, folders, limit)
     if equals:
@@ -194,15 +194,15 @@ def _of_mmspec(folder: Path, limit: int | None) -> Iterator[SuiteSample]:
     if file is None:
         raise UsageError(f"--suite {MMSPEC}={folder}: there is no {' or '.join(MMSPEC_FILES)}")
     counts = Counter[str]()
-    for _, one in parse_lines(_Conversation, read_lines(file), file):
-        counts[one.topic] += 1
-        if limit is None or counts[one.topic] <= limit:
-            read = partial(_about_image, file.parent / "images" / one.image, *one.turns)
-            yield SuiteSample(f"{one.topic}/{one.id}", one.topic, read)
+    for _, line in parse_lines(_Conversation, read_lines(file), file):
+        counts[line.topic] += 1
+        if limit is None or counts[line.topic] <= limit:
+            read = partial(_about_image, file.parent / "images" / line.image, *line.turns)
+            yield SuiteSample(f"{line.topic}/{line.id}", line.topic, read)
 
 
 def _about_image(image: Path, text: str, *later: str) -> tuple[Message, ...]:
     """A question about an image, and those after it."""
     if text.count(IMAGE_MARKER) > 1:
         raise UsageError(f"{image}: its question has more than one {IMAGE_MARKER}")
-    return interleave(text, [open_picture(image)]), *(Message("user", (each,)) for each in later)
+    return interleave(text, [open_picture(image)]), *(Message("user", (text,)) for text in later)
