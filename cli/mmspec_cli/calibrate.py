@@ -8,7 +8,7 @@ import click
 from mmspec.chat.calibration import CalibrationFile, calibration_file
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
-from mmspec.checkpoints.quantization import computed
+from mmspec.checkpoints.quantization import number_type
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import Calibration
 from mmspec.draft_length.cost_curves import Curves
@@ -101,7 +101,7 @@ def _show(
     if calibration.draft:
         _show_costs(screen, "draft branches", calibration.draft)
         _show_costs(screen, "tree level, branches", calibration.level)
-    kind = computed(model.dtype, model.quantize)
+    kind = number_type(model.dtype, model.quantize)
     forwards = f"exact, {exact.line()}" if exact else "not exact"
     screen.say(
         f"{engine.target.name} on {model.device}, {kind}; {forwards}: milliseconds by context. "

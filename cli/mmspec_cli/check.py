@@ -9,7 +9,7 @@ from mmspec.chat.engine import Engine, load
 from mmspec.chat.plugins import load_backend
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
-from mmspec.checkpoints.quantization import computed
+from mmspec.checkpoints.quantization import number_type
 from mmspec.diagnostics.across import AcrossReport, StageDifference, across
 from mmspec.diagnostics.check import CheckReport, Comparison, Divergence
 from mmspec.diagnostics.check import check as compare_all
@@ -120,7 +120,7 @@ def _show(screen: Screen, report: CheckReport) -> None:
                 f"{comparison.prompt}: little was drafted, because --gamma auto drafts where that "
                 f"is faster; --gamma {GAMMA} checks more"
             )
-    kind = computed(report.dtype, report.quantize)
+    kind = number_type(report.dtype, report.quantize)
     ties = f"near-tie up to a logit gap of {report.threshold:g}"
     threshold = "exact decoding has no near-ties" if report.exact else ties
     screen.say(f"{report.outcome} ({report.backend}, {report.device}, {kind}; {threshold})")

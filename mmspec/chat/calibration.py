@@ -12,7 +12,7 @@ from typing import Any
 
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.checkpoints.config import CONFIG_FILE
-from mmspec.checkpoints.quantization import computed
+from mmspec.checkpoints.quantization import number_type
 from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.draft_length.calibration_file import Calibration
@@ -99,7 +99,7 @@ def _without_threads(description: Mapping[str, Any]) -> dict[str, Any]:
 def _label(key: Mapping[str, Any], now: Mapping[str, Any], labels: Container[str]) -> str:
     """A name for what was measured, none of `labels`; now: the backend's description today."""
     backend = key["backend"]
-    kind = computed(key["dtype"], key["quantize"])
+    kind = number_type(key["dtype"], key["quantize"])
     label = f"{key['name']}, {kind}, {backend['name']} on {key['device']}"
     threads = next((backend[name] for name in THREADS if name in backend), None)
     if threads is not None and threads not in [now.get(name) for name in THREADS]:

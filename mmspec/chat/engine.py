@@ -29,7 +29,7 @@ from mmspec.checkpoints.config import model_type, read_config
 from mmspec.checkpoints.head_config import is_head
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.quantization import read_scheme
-from mmspec.checkpoints.recommendation import BUNDLED, advice, best_here
+from mmspec.checkpoints.recommendation import MINI, advice, best_here
 from mmspec.decoding.contract import Backend, Head
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.families.known import find_family
@@ -180,7 +180,7 @@ def _find_target(
     name = str(model)
     if name == "auto":
         name = best_here(backend)
-        hint = f" (bundled); {advice(backend)}" if name == BUNDLED else ""
+        hint = f" (bundled); {advice(backend)}" if name == MINI else ""
         notes.append(f"model: {name}{hint}")
     elif Path(name).name in ("", ".."):  # as of `.`: the whole path says more
         name = str(Path(name).resolve())

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
-from mmspec.checkpoints.eagle3_config import ROPE, SPECULATORS_TYPE, captured_layers, with_axes
+from mmspec.checkpoints.eagle3_config import ROPE, SPECULATORS_TYPE, read_captured_layers, with_axes
 from mmspec.families.decoder import TextConfig
 from mmspec.families.text_families import QWEN3_SIZES, read_qwen3
 from mmspec.ground.json_file import Block, Length
@@ -22,8 +22,8 @@ BLOCK_KINDS = ("dflash", "dspark")
 """DSpark is DFlash and a Markov head, a confidence head or both."""
 MARKOV_HEADS = ("vanilla", "gated", "rnn")
 SLIDING, FULL = "sliding_attention", "full_attention"
-SPECULATORS_CAPTURED = "aux_hidden_state_layer_ids"
-NESTED = "dflash_config"
+SPECULATORS_LAYERS = "aux_hidden_state_layer_ids"
+DFLASH_OPTIONS = "dflash_config"
 """Key of the object in which z-lab's files have options; some of them may be beside it."""
 MOST_ROWS, MOST_RANK = 1000, 100_000
 _WITHOUT_NETWORK = {
@@ -45,7 +45,7 @@ class BlockDraft:
 
     draft_vocab_size: int
     """Number of tokens that the head can draft."""
-    captured: tuple[int, ...]
+    captured_layers: tuple[int, ...]
     """The target's layers whose outputs are its context, ascending."""
     block_size: int
     """B, the rows of the block that it was trained with: the newest token, then masks."""
@@ -85,58 +85,58 @@ class BlockDraft:
         """The number of rows that draft this many tokens."""
         return tokens if self.sample_from_anchor else tokens + 1
 
-    def described(self) -> dict[str, Any]:
+    def to_config(self) -> dict[str, Any]:
         """The keys of this project's config.json from which `read_block` reads these options."""
         values = asdict(self)
-        values["target_layer_ids"] = [layer - 1 for layer in values.pop("captured")]
+        values["target_layer_ids"] = [layer - 1 for layer in values.pop("captured_layers")]
         return values | {"use_sliding_window": bool(self.layer_types)}
 
 
 def is_block(whole: Block) -> bool:
     """True for a published config of a block drafter."""
-    named = whole.get(SPECULATORS_TYPE) in BLOCK_KINDS or _architecture(whole)
-    return named or NESTED in whole.values
+    is_named = whole.get(SPECULATORS_TYPE) in BLOCK_KINDS or _architecture(whole)
+    return is_named or DFLASH_OPTIONS in whole.values
 
 
 def read_block(whole: Block) -> tuple[BlockDraft, TextConfig]:
     """The head's options and the sizes of its decoder layers.  Raises CheckpointError."""
-    named = SPECULATORS_TYPE in whole.values
-    text = whole.block("transformer_layer_config") if named else whole
-    if named:
+    is_speculators = SPECULATORS_TYPE in whole.values
+    text = whole.block("transformer_layer_config") if is_speculators else whole
+    if is_speculators:
         whole.only(SPECULATORS_TYPE, BLOCK_KINDS, None)
-    nested = whole.block(NESTED)
-    both = whole.with_values(**nested.values)
+    inner = whole.block(DFLASH_OPTIONS)
+    flat = whole.with_values(**inner.values)
     for key, only in _WITHOUT_NETWORK.items():
-        both.only(key, (only,), only)
+        flat.only(key, (only,), only)
     layers = with_axes(text, read_qwen3(text, rope=ROPE))
     whole.only("target_hidden_size", (layers.hidden_size,), layers.hidden_size)
-    dspark = _is_dspark(both)
-    anchored = both.flag("sample_from_anchor", dspark)
-    rank = both.integer("markov_rank", 256 if dspark and named else 0, 0, MOST_RANK)
-    confidence = both.flag("enable_confidence_head", dspark and named)
-    key, shift = (SPECULATORS_CAPTURED, 0) if named else ("target_layer_ids", 1)
+    dspark = _is_dspark(flat)
+    from_anchor = flat.flag("sample_from_anchor", dspark)
+    rank = flat.integer("markov_rank", 256 if dspark and is_speculators else 0, 0, MOST_RANK)
+    confidence = flat.flag("enable_confidence_head", dspark and is_speculators)
+    key, shift = (SPECULATORS_LAYERS, 0) if is_speculators else ("target_layer_ids", 1)
     options = BlockDraft(
-        both.integer("draft_vocab_size", layers.vocab_size, 1, layers.vocab_size),
-        captured_layers(both, key, 1, shift),
-        both.integer("block_size", 16, 1 if anchored else 2, MOST_ROWS),
-        both.integer("mask_token_id", -1, 0, layers.vocab_size - 1),
-        anchored,
-        image_context=both.flag("image_context", True),
+        flat.integer("draft_vocab_size", layers.vocab_size, 1, layers.vocab_size),
+        read_captured_layers(flat, key, 1, shift),
+        flat.integer("block_size", 16, 1 if from_anchor else 2, MOST_ROWS),
+        flat.integer("mask_token_id", -1, 0, layers.vocab_size - 1),
+        from_anchor,
+        image_context=flat.flag("image_context", True),
         markov_rank=rank,
-        markov_head_type=both.only("markov_head_type", MARKOV_HEADS, MARKOV_HEADS[0]),
+        markov_head_type=flat.only("markov_head_type", MARKOV_HEADS, MARKOV_HEADS[0]),
         enable_confidence_head=confidence,
-        confidence_head_with_markov=both.flag("confidence_head_with_markov", rank > 0),
-        **_sight(text, both, before_block=named),
+        confidence_head_with_markov=flat.flag("confidence_head_with_markov", rank > 0),
+        **_sight(text, flat, before_block=is_speculators),
     )
     if options.confidence_head_with_markov and confidence and not rank:
-        raise both.error("confidence_head_with_markov", "false where markov_rank is 0")
+        raise flat.error("confidence_head_with_markov", "false where markov_rank is 0")
     return options, layers
 
 
-def _is_dspark(both: Block) -> bool:
+def _is_dspark(flat: Block) -> bool:
     """True for the form in which each row predicts the token after its place, unless it says so."""
-    named = both.get(SPECULATORS_TYPE) == "dspark" or both.get("projector_type") == "dspark"
-    return named or _architecture(both) or both.get("kind") == "dspark"
+    is_named = flat.get(SPECULATORS_TYPE) == "dspark" or flat.get("projector_type") == "dspark"
+    return is_named or _architecture(flat) or flat.get("kind") == "dspark"
 
 
 def _architecture(whole: Block) -> bool:
@@ -144,7 +144,7 @@ def _architecture(whole: Block) -> bool:
     return any("DSpark" in name for name in names)
 
 
-def _sight(text: Block, both: Block, *, before_block: bool) -> dict[str, Any]:
+def _sight(text: Block, flat: Block, *, before_block: bool) -> dict[str, Any]:
     """Which columns and rows the layers see, as fields of `BlockDraft`."""
     count = text.integer("num_hidden_layers", QWEN3_SIZES.num_hidden_layers, 1, 1000)
     types: tuple[str, ...] = text.read("layer_types", _Names, [])
@@ -153,16 +153,16 @@ def _sight(text: Block, both: Block, *, before_block: bool) -> dict[str, Any]:
     slides = SLIDING in types
     if slides:  # transformers' Qwen3 drops the window otherwise
         text.only("use_sliding_window", (True,), None)
-    key = "sliding_window" if both.get("swa_window_size") is None else "swa_window_size"
-    window = text.with_values(**(both.values | text.values))
-    causal = both.get("is_causal", both.get("causal"))
+    key = "sliding_window" if flat.get("swa_window_size") is None else "swa_window_size"
+    window = text.with_values(**(flat.values | text.values))
+    causal = flat.get("is_causal", flat.get("causal"))
     if causal not in (None, True, False):
-        raise both.error("is_causal", "true, false or null")
+        raise flat.error("is_causal", "true, false or null")
     return {
         "layer_types": types if slides else (),
         "sliding_window": window.integer(key, 0, 1, 10**9) if slides else 0,
-        "window_before_block": slides and both.flag("window_before_block", before_block),
+        "window_before_block": slides and flat.flag("window_before_block", before_block),
         "is_causal": bool(causal),
         "sliding_window_non_causal": slides
-        and both.flag("sliding_window_non_causal", causal is False),
+        and flat.flag("sliding_window_non_causal", causal is False),
     }

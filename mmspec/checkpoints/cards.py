@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mmspec.checkpoints.config import ModelConfig, config_of
-from mmspec.checkpoints.hub_cache import cached, is_whole, latest
+from mmspec.checkpoints.hub_cache import cached_snapshot, is_whole, latest_snapshot
 from mmspec.ground.errors import CheckpointError, choice
 from mmspec.ground.json_reader import read_value
 
@@ -54,8 +54,8 @@ class Card:
 
     def repositories(self, backend: str) -> list[str]:
         """The hub ids of the model that `backend` can read, its own format first."""
-        own = [self.sources[backend]] if backend in self.sources else []
-        return list(dict.fromkeys([*own, *self.sources.values()]))
+        first = [self.sources[backend]] if backend in self.sources else []
+        return list(dict.fromkeys([*first, *self.sources.values()]))
 
     def revision(self, repository: str) -> str:
         """The commit of one of the sources that the card pins, else MAIN."""
@@ -66,7 +66,7 @@ class Card:
 def load_cards() -> dict[str, Card]:
     """All cards by name, in alphabetical order."""
     tables = (entry for entry in files(PACKAGE).iterdir() if entry.name.endswith(".toml"))
-    cards = (_parse(each.read_text("utf-8"), each.name.removesuffix(".toml")) for each in tables)
+    cards = (_parse(file.read_text("utf-8"), file.name.removesuffix(".toml")) for file in tables)
     return {card.name: card for card in sorted(cards, key=lambda card: card.name)}
 
 
@@ -80,8 +80,8 @@ def card(name: str) -> Card:
 
 def bundled_note(name: str) -> str:
     """What the bundled model of a name knows; empty for another model."""
-    known = load_cards().get(name)
-    return known.note if known and known.bundled else ""
+    card = load_cards().get(name)
+    return card.note if card and card.bundled else ""
 
 
 def pair_of(name: str) -> str | None:
@@ -100,21 +100,22 @@ def present(card: Card, backend: str) -> Path | None:
     if card.bundled is not None:
         return card.bundled if is_whole(card.bundled) else None
     repositories = card.repositories(backend)
-    snapshots = (downloaded(repository, card.revision(repository)) for repository in repositories)
+    snapshots = (snapshot_of(repository, card.revision(repository)) for repository in repositories)
     return next((path for path in snapshots if path is not None), None)
 
 
 def revision_of(repository: str, cards: Iterable[Card]) -> str:
     """The commit of a repository that one of the cards pins, else MAIN."""
-    named = (card for card in cards if repository in card.sources.values())
-    return next((card.revision(repository) for card in named), MAIN)
+    owners = (card for card in cards if repository in card.sources.values())
+    return next((card.revision(repository) for card in owners), MAIN)
 
 
-def downloaded(repository: str, revision: str) -> Path | None:
+def snapshot_of(repository: str, revision: str) -> Path | None:
     """A whole copy on this machine: at the revision, else at MAIN, as other programs fetch it, else
     at the revision that was pulled last.
     """
-    return cached(repository, revision) or cached(repository, MAIN) or latest(repository)
+    copies = (cached_snapshot(repository, name) for name in (revision, MAIN))
+    return next(filter(None, copies), None) or latest_snapshot(repository)
 
 
 _FIELDS = {"for": "serves", "source": "sources", "revision": "revisions"}

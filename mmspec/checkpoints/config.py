@@ -69,15 +69,15 @@ def config_of(values: dict[str, Any], file: Path) -> ModelConfig:
     """The config that a config.json with these values means; errors call it `file`."""
     whole = Block(values, file)
     family = family_of(whole)
-    read = family.read(whole)
+    content = family.read(whole)
     return ModelConfig(
         family=family,
-        text=read.text,
+        text=content.text,
         quantization=read_quantization(whole),
-        eos_token_ids=_stop_tokens((read.block, whole), file.parent, family.stop_tokens),
-        dtype=read_dtype(whole, read.block),
-        vision=read.vision,
-        image_token_id=read.image_token_id,
+        eos_token_ids=_stop_tokens((content.block, whole), file.parent, family.stop_tokens),
+        dtype=read_dtype(whole, content.block),
+        vision=content.vision,
+        image_token_id=content.image_token_id,
     )
 
 
@@ -94,8 +94,8 @@ def read_quantization(whole: Block) -> Quantization | None:
     block = whole.block(key)
     if block.get("quant_method") is not None:
         raise block.error("quant_method", "absent: MLX's affine quantization has none")
-    own = [name for name, value in block.values.items() if isinstance(value, dict)]
-    by_path = {name: _affine(block.block(name)) for name in own}
+    names = [name for name, value in block.values.items() if isinstance(value, dict)]
+    by_path = {name: _affine(block.block(name)) for name in names}
     return replace(_affine(block), by_path=by_path)
 
 

@@ -18,8 +18,8 @@ from mmspec.ground.json_file import Block, Length, Range
 SPECULATORS_TYPE = "speculators_model_type"
 """Key that names the kind of a head in the layout of vLLM's speculators package."""
 DRAFT_VOCABULARY = "draft_vocab_size"
-CAPTURED = "eagle_aux_hidden_state_layer_ids"
-_NESTED = "eagle_config"
+EAGLE3_LAYERS = "eagle_aux_hidden_state_layer_ids"
+_EAGLE_OPTIONS = "eagle_config"
 """Key of the object in which SGLang's files have some options."""
 NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 ROPE = "default", "mrope"
@@ -32,7 +32,7 @@ class Eagle3:
 
     draft_vocab_size: int
     """Number of tokens that the head can draft; the target's vocabulary if it has all of them."""
-    captured: tuple[int, ...] = ()
+    captured_layers: tuple[int, ...] = ()
     """The layers whose outputs are read, ascending; empty: those of `default_layers`."""
     norm_before_residual: bool = False
     """True if the layer's residual is the fused states after their norm, not before."""
@@ -46,16 +46,16 @@ class Eagle3:
     @property
     def count(self) -> int:
         """The number of captured layers."""
-        return len(self.captured) or 3
+        return len(self.captured_layers) or 3
 
     def layers(self, total: int) -> tuple[int, ...]:
         """The layers to capture of a target with `total` layers."""
-        return self.captured or default_layers(total)
+        return self.captured_layers or default_layers(total)
 
-    def described(self) -> dict[str, Any]:
+    def to_config(self) -> dict[str, Any]:
         """The keys of a config.json from which `read_eagle3` reads these options."""
         values = asdict(self)
-        return values | {CAPTURED: list(values.pop("captured"))}
+        return values | {EAGLE3_LAYERS: list(values.pop("captured_layers"))}
 
 
 def default_layers(total: int) -> tuple[int, ...]:
@@ -78,15 +78,15 @@ def read_eagle3(whole: Block) -> tuple[Eagle3, TextConfig]:
     whole.only("target_hidden_size", (layer.hidden_size,), layer.hidden_size)
     whole.only("embed_requires_grad", (False,), False)
     whole.only("image_embeddings", (False,), False)
-    nested = whole.block(_NESTED)
-    if whole.get(CAPTURED) is None:
-        captured = captured_layers(nested, CAPTURED, 0, shift=1)
+    inner = whole.block(_EAGLE_OPTIONS)
+    if whole.get(EAGLE3_LAYERS) is None:
+        layers = read_captured_layers(inner, EAGLE3_LAYERS, 0, shift=1)
     else:
-        captured = captured_layers(whole, CAPTURED, 0)
+        layers = read_captured_layers(whole, EAGLE3_LAYERS, 0)
     options = Eagle3(
         whole.integer(DRAFT_VOCABULARY, layer.vocab_size, 1, layer.vocab_size),
-        captured,
-        **{name: whole.flag(name, nested.flag(name, False)) for name in NORMS},
+        layers,
+        **{name: whole.flag(name, inner.flag(name, False)) for name in NORMS},
     )
     if options.norm_before_fc and options.fc_norm:
         raise whole.error("fc_norm", "false where norm_before_fc is true")
@@ -95,10 +95,10 @@ def read_eagle3(whole: Block) -> tuple[Eagle3, TextConfig]:
 
 def _layer(text: Block) -> TextConfig:
     text.only("num_hidden_layers", (1,), 1)
-    one = text.with_values(num_hidden_layers=1)
+    single = text.with_values(num_hidden_layers=1)
     qwen3 = text.get("model_type") == "qwen3" or text.flag("qk_norm", False)
-    layer = read_qwen3(one, rope=ROPE) if qwen3 else read_llama(one, ROPE)
-    return with_axes(one, layer)
+    layer = read_qwen3(single, rope=ROPE) if qwen3 else read_llama(single, ROPE)
+    return with_axes(single, layer)
 
 
 def with_axes(text: Block, layers: TextConfig) -> TextConfig:
@@ -106,7 +106,7 @@ def with_axes(text: Block, layers: TextConfig) -> TextConfig:
     return replace(layers, rotary_axes=optional_axes(text, layers.head_dim))
 
 
-def captured_layers(block: Block, key: str, least: int, shift: int = 0) -> tuple[int, ...]:
+def read_captured_layers(block: Block, key: str, least: int, shift: int = 0) -> tuple[int, ...]:
     """The layers of the target that a head reads, `least` at least, after adding `shift`."""
     kind = Annotated[tuple[Annotated[int, Range(-1, 1000)], ...], Length(least, 64)]
     ids: tuple[int, ...] = block.read(key, kind, [])

@@ -25,9 +25,9 @@ from mmspec.ground.json_file import Block
 MODEL_TYPE = "mmspec_head"
 """The `model_type` of this project's own heads."""
 
-LAYERED = ("eagle", "eagle3", "msd", "vispec", "flash")
+KINDS_WITH_LAYER = ("eagle", "eagle3", "msd", "vispec", "flash")
 """Kinds of head with a decoder layer, which needs a cache and positions."""
-SLOTTED = ("medusa", "hydra", "flash")
+KINDS_WITH_SLOTS = ("medusa", "hydra", "flash")
 """Kinds of head with a fixed number of predicted positions."""
 MOST_SLOTS, MOST_QUERIES = 1000, 10_000
 """The most predicted positions and latents of a head, far beyond any."""
@@ -41,7 +41,7 @@ PICKLE_FILE = "pytorch_model.bin"
 PICKLE_BYTES = 1_000_000
 """The most bytes of a pickle that are read for names: a few hundred for each tensor."""
 
-_PUBLISHED = {
+_KIND_BY_MODEL_TYPE = {
     "llava": "msd",
     "llama": "eagle",
     "qwen2": "eagle",
@@ -92,37 +92,37 @@ class HeadConfig:
         return self.kind in ("eagle3", "msd", "vispec", "flash")
 
     @property
-    def packed(self) -> int:
+    def image_rows(self) -> int:
         """The number of rows that an image is packed into; ViSpec's last vector is no row."""
         return self.queries - 1 if self.kind == "vispec" else self.queries
 
-    def captured(self, target: ModelConfig) -> tuple[int, ...]:
+    def captured_layers(self, target: ModelConfig) -> tuple[int, ...]:
         """The target's layers that the head reads beside the last; empty for most kinds."""
         if self.block:
-            return self.block.captured
+            return self.block.captured_layers
         return self.eagle3.layers(target.text.num_hidden_layers) if self.eagle3 else ()
 
     @property
     def draft_vocab_size(self) -> int | None:
         """d, the number of tokens that the head can draft; None if it says no such number."""
-        own = self.eagle3 or self.block
-        return own.draft_vocab_size if own else None
+        options = self.eagle3 or self.block
+        return options.draft_vocab_size if options else None
 
     @property
     def positions(self) -> int | None:
         """Number of positions that the decoder layer was trained for; None without a layer."""
         return self.layer.max_position_embeddings if self.layer else None
 
-    def described(self) -> dict[str, Any]:
+    def to_config(self) -> dict[str, Any]:
         """The content of a config.json from which `read_head_config` reads this config."""
         values = {"model_type": MODEL_TYPE} | asdict(self)
         layer = values.pop("layer") or {}
         values |= {name: layer[name] for name in _LAYER_SIZES if name in layer}
         if self.eagle3:
-            values |= self.eagle3.described() | {"eagle3": None, "qk_norm": layer["qk_norm"]}
+            values |= self.eagle3.to_config() | {"eagle3": None, "qk_norm": layer["qk_norm"]}
         if self.block:
             count = {"num_hidden_layers": layer["num_hidden_layers"]}
-            values |= self.block.described() | {"block": None, "slots": None} | count
+            values |= self.block.to_config() | {"block": None, "slots": None} | count
         if (self.eagle3 or self.block) and layer["rotary_axes"]:
             values["rope_scaling"] = describe_axes(layer["rotary_axes"])
         return {name: value for name, value in values.items() if value is not None}
@@ -153,7 +153,7 @@ def stored_names(directory: Path) -> frozenset[str]:
     if not is_there(file):
         return frozenset()
     try:
-        with open_file(file) as opened, zipfile.ZipFile(opened) as archive:
+        with open_file(file) as content, zipfile.ZipFile(content) as archive:
             inner = (name for name in archive.namelist() if name.endswith("/data.pkl"))
             with archive.open(next(inner, "data.pkl")) as stream:
                 code = stream.read(PICKLE_BYTES)
@@ -170,7 +170,7 @@ def is_head(directory: Path) -> bool:
     kind: str = whole.read("model_type", str, "")
     if kind == MODEL_TYPE or is_block(whole) or is_eagle3(whole) or mtp.is_mtp(directory):
         return True
-    return kind in _PUBLISHED and _FUSION in stored_names(directory)
+    return kind in _KIND_BY_MODEL_TYPE and _FUSION in stored_names(directory)
 
 
 def read_head_config(directory: Path) -> HeadConfig:
@@ -182,26 +182,26 @@ def read_head_config(directory: Path) -> HeadConfig:
     if is_block(whole) or whole.get("kind") in BLOCK_KINDS:
         options, layers = read_block(whole)
         whole.only("kind", (options.kind,), options.kind)
-        return _normed(whole, options.kind, layers, slots=options.slots, block=options)
+        return _config_with_norm(whole, options.kind, layers, slots=options.slots, block=options)
     if whole.get("model_type") in mtp.MODEL_TYPES:
-        return _normed(whole, mtp.KIND, mtp.read_mtp(whole))
+        return _config_with_norm(whole, mtp.KIND, mtp.read_mtp(whole))
     if is_eagle3(whole) or whole.get("kind") == "eagle3":
         eagle3, layer_ = read_eagle3(whole)
-        return _normed(whole, "eagle3", layer_, eagle3=eagle3)
+        return _config_with_norm(whole, "eagle3", layer_, eagle3=eagle3)
     return _first_generation(whole, directory)
 
 
 def _first_generation(whole: Block, directory: Path) -> HeadConfig:
     """Read the config of a head whose layer's input is EAGLE's, or of one without a layer."""
-    model = whole.only("model_type", (MODEL_TYPE, *_PUBLISHED), None)
+    model = whole.only("model_type", (MODEL_TYPE, *_KIND_BY_MODEL_TYPE), None)
     if model == MODEL_TYPE:
         kind = whole.only("kind", KINDS, None)
         _require_keys(whole, kind)
     else:
-        kind = "vispec" if VIEW_QUERIES in stored_names(directory) else _PUBLISHED[model]
+        kind = "vispec" if VIEW_QUERIES in stored_names(directory) else _KIND_BY_MODEL_TYPE[model]
         whole.only("num_hidden_layers", (1,), 1)
     layer, fewest = None, VIEWS if kind == "vispec" else 0
-    if kind in LAYERED:
+    if kind in KINDS_WITH_LAYER:
         layer = read_llama(whole.with_values(num_hidden_layers=1))
         layer = replace(layer, qkv_bias=whole.flag("qkv_bias", False))
     return HeadConfig(
@@ -218,8 +218,8 @@ def _first_generation(whole: Block, directory: Path) -> HeadConfig:
     )
 
 
-def _normed(whole: Block, kind: str, layer: TextConfig, **own: Any) -> HeadConfig:
-    """The config of a head whose decoder layers normalise their input; own: its other fields."""
+def _config_with_norm(whole: Block, kind: str, layer: TextConfig, **fields: Any) -> HeadConfig:
+    """The config of a head whose decoder layers normalise their input; fields: its others."""
     blocks = map(whole.block, ("transformer_layer_config", "text_config"))
     return HeadConfig(
         kind=kind,
@@ -229,19 +229,19 @@ def _normed(whole: Block, kind: str, layer: TextConfig, **own: Any) -> HeadConfi
         input_norm=True,
         layer=layer,
         dtype=read_dtype(whole, *blocks),
-        **own,
+        **fields,
     )
 
 
-_REQUIRED = ("intermediate_size", "num_attention_heads", "max_position_embeddings")
+_LAYER_KEYS = ("intermediate_size", "num_attention_heads", "max_position_embeddings")
 
 
 def _require_keys(whole: Block, kind: str) -> None:
     """Raise CheckpointError for a key of this project's format that is missing or misplaced."""
-    for key in ("hidden_size", "vocab_size", *(_REQUIRED if kind in LAYERED else ())):
+    for key in ("hidden_size", "vocab_size", *(_LAYER_KEYS if kind in KINDS_WITH_LAYER else ())):
         if whole.get(key) is None:
             raise whole.error(key, "there")
-    if kind in SLOTTED:
+    if kind in KINDS_WITH_SLOTS:
         whole.integer("slots", 0, 1, MOST_SLOTS)
     elif whole.get("slots"):
         raise whole.error("slots", "absent")
@@ -258,7 +258,7 @@ def require_fit(config: HeadConfig, target: ModelConfig, directory: Path) -> Non
             f"{config.vocab_size} tokens; this target has {text.hidden_size} and {text.vocab_size}:"
             " a head works with the target it was trained on alone"
         )
-    layers, total = config.captured(target), text.num_hidden_layers
+    layers, total = config.captured_layers(target), text.num_hidden_layers
     if list(layers) != [layer for layer in range(total + 1) if layer in layers]:
         raise UsageError(
             f"{directory}: a head that reads layers {list(layers)} of its target; this target has "

@@ -15,13 +15,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mmspec.checkpoints.block_config import NESTED, SPECULATORS_CAPTURED, BlockDraft
+from mmspec.checkpoints.block_config import DFLASH_OPTIONS, SPECULATORS_LAYERS, BlockDraft
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
-from mmspec.checkpoints.eagle3_config import CAPTURED, DRAFT_VOCABULARY, NORMS, SPECULATORS_TYPE
+from mmspec.checkpoints.eagle3_config import (
+    DRAFT_VOCABULARY,
+    EAGLE3_LAYERS,
+    NORMS,
+    SPECULATORS_TYPE,
+)
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import LAYER, MIDLAYER, plan_head, read_draft_ids
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
-from mmspec.checkpoints.safetensors_file import Content, stored_content, write_safetensors
+from mmspec.checkpoints.safetensors_file import Content, read_content, write_safetensors
 from mmspec.families.decoder import TextConfig, describe_axes
 from mmspec.ground.errors import UsageError
 from mmspec.ground.json_file import read_json
@@ -46,11 +51,11 @@ def export_head(head: Path, target: Path, layout: Layout, destination: Path, ver
         raise UsageError(f"{destination} is not empty: give a new directory")
     contents = _contents(head, config, layout)
     architectures = read_json(target / CONFIG_FILE).get("architectures") or []
-    verified = {"name_or_path": verifier, "architectures": architectures}
-    described = _described(config, layer, model, layout, verified)
+    verifier_values = {"name_or_path": verifier, "architectures": architectures}
+    content = _config_content(config, layer, model, layout, verifier_values)
     with new_directory(destination) as partial:
         write_safetensors(partial / WEIGHTS_FILE, contents)
-        (partial / CONFIG_FILE).write_text(json.dumps(described, indent=2) + "\n")
+        (partial / CONFIG_FILE).write_text(json.dumps(content, indent=2) + "\n")
 
 
 def _require_exportable(
@@ -79,21 +84,21 @@ def _require_exportable(
 
 def _require_block(options: BlockDraft, vocabulary: int, layout: Layout, head: Path) -> None:
     """Raise UsageError for what the layout's readers do not compute, with what they do."""
-    named, anchored = layout == "speculators", options.sample_from_anchor
+    sglang, from_anchor = layout == "sglang", options.sample_from_anchor
     dspark = options.kind == "dspark"
     reasons = {
         "it leaves images out of its context, which those engines do not": (
             not options.image_context
         ),
-        "speculators' full layers see the whole block": named and options.is_causal,
+        "speculators' full layers see the whole block": not sglang and options.is_causal,
         f"{layout} computes another sliding window": (
-            bool(options.layer_types) and options.window_before_block != named
+            bool(options.layer_types) and options.window_before_block == sglang
         ),
-        "SGLang's drafters draft every token": not named and options.draft_vocab_size < vocabulary,
+        "SGLang's drafters draft every token": sglang and options.draft_vocab_size < vocabulary,
         "SGLang's DFlash predicts from the masks, its DSpark from the anchor": (
-            not named and anchored != dspark
+            sglang and from_anchor != dspark
         ),
-        "SGLang's DSpark needs a Markov head": not named and dspark and not options.markov_rank,
+        "SGLang's DSpark needs a Markov head": sglang and dspark and not options.markov_rank,
     }
     instead = f"train --kind {options.kind} with its defaults"
     _refuse(head, {f": {reason}: {instead}": holds for reason, holds in reasons.items()})
@@ -107,26 +112,26 @@ def _refuse(head: Path, reasons: dict[str, bool]) -> None:
 
 def _contents(head: Path, config: HeadConfig, layout: Layout) -> dict[str, Content]:
     sources = plan_head(head, config)
-    contents = {name: stored_content(source.stored) for name, source in sources.items()}
+    contents = {name: read_content(source.stored) for name, source in sources.items()}
     if config.draft_vocab_size is None:
         return contents
     if config.eagle3 and layout == "sglang":
-        contents = {name.replace(f"{LAYER}.", MIDLAYER): one for name, one in contents.items()}
+        contents = {name.replace(f"{LAYER}.", MIDLAYER): data for name, data in contents.items()}
     return contents | _maps(head, config, config.draft_vocab_size, layout)
 
 
-def _maps(head: Path, config: HeadConfig, drafted: int, layout: Layout) -> dict[str, Content]:
+def _maps(head: Path, config: HeadConfig, count: int, layout: Layout) -> dict[str, Content]:
     ids = read_draft_ids(head, config)
     if ids is None and (layout == "speculators" or config.block):
         return {}  # vLLM and speculators have no such tensors then, nor has any block drafter
-    count = np.arange(drafted)
-    chosen = count if ids is None else np.array(ids)
-    marked = np.zeros(config.vocab_size, np.bool_)
-    marked[chosen] = True
-    d2t = (chosen - count).astype("<i8")
+    places = np.arange(count)
+    target_ids = places if ids is None else np.array(ids)
+    flags = np.zeros(config.vocab_size, np.bool_)
+    flags[target_ids] = True
+    d2t = (target_ids - places).astype("<i8")
     return {
         "d2t": Content("I64", d2t.shape, d2t.tobytes()),
-        "t2d": Content("BOOL", marked.shape, marked.tobytes()),
+        "t2d": Content("BOOL", flags.shape, flags.tobytes()),
     }
 
 
@@ -156,42 +161,42 @@ _OWN_NAMES = ("qkv_bias", "qk_norm", "rotary_axes", "rotary_scaling")
 _WINDOW = ("layer_types", "sliding_window", "use_sliding_window")
 
 
-def _described(
+def _config_content(
     config: HeadConfig,
     layer: TextConfig,
     model: ModelConfig,
     layout: Layout,
-    verified: dict[str, Any],
+    verifier: dict[str, Any],
 ) -> dict[str, Any]:
-    """The content of config.json; verified: what it says of the target."""
-    kind, block, own = config.kind, config.block, config.eagle3 or config.block
-    values = own.described() if own else {"bias": config.bias}
+    """The content of config.json; verifier: what it says of the target."""
+    kind, block, head_options = config.kind, config.block, config.eagle3 or config.block
+    values = head_options.to_config() if head_options else {"bias": config.bias}
     options = {name: values[name] for name in _OPTIONS[kind]}
     names = {"architectures": [_ARCHITECTURES[kind, layout]]}
     sizes = _sizes(layer)
     if block and block.layer_types:
         sizes |= {name: values[name] for name in _WINDOW}
-    captured = config.captured(model)
+    layers = config.captured_layers(model)
     if layout == "speculators":
         if block:
             options |= {name: values[name] for name in ("draft_vocab_size", "mask_token_id")}
         if block and block.layer_types:  # vLLM takes false as: no layer sees the whole block
             options["sliding_window_non_causal"] = block.sliding_window_non_causal
         return {
-            **_speculators(kind, config.slots or SPECULATIVE_TOKENS, verified),
+            **_speculators(kind, config.slots or SPECULATIVE_TOKENS, verifier),
             **(names | options),
-            SPECULATORS_CAPTURED if block else CAPTURED: list(captured),
+            SPECULATORS_LAYERS if block else EAGLE3_LAYERS: list(layers),
             "transformer_layer_config": sizes,
         }
-    whole, before = names | sizes | options | {"dtype": config.dtype}, [at - 1 for at in captured]
+    whole, before = names | sizes | options | {"dtype": config.dtype}, [at - 1 for at in layers]
     if config.eagle3:
-        whole["eagle_config"] = {CAPTURED: before, "use_aux_hidden_state": True}
+        whole["eagle_config"] = {EAGLE3_LAYERS: before, "use_aux_hidden_state": True}
     if block:
         whole["num_target_layers"] = model.text.num_hidden_layers
         if block.is_causal or block.sliding_window_non_causal:
             whole["is_causal"] = block.is_causal
         context = {"mask_token_id": block.mask_token_id, "target_layer_ids": before}
-        whole |= context if kind == "dspark" else {NESTED: context}
+        whole |= context if kind == "dspark" else {DFLASH_OPTIONS: context}
     return whole
 
 
@@ -209,7 +214,7 @@ def _sizes(layer: TextConfig) -> dict[str, Any]:
     }
 
 
-def _speculators(kind: str, tokens: int, verified: dict[str, Any]) -> dict[str, Any]:
+def _speculators(kind: str, tokens: int, verifier: dict[str, Any]) -> dict[str, Any]:
     """What speculators' configs of all kinds have; tokens: drafted in a round."""
     proposal = {
         "proposal_type": "greedy",
@@ -224,6 +229,6 @@ def _speculators(kind: str, tokens: int, verified: dict[str, Any]) -> dict[str, 
             "algorithm": kind,
             "default_proposal_method": "greedy",
             "proposal_methods": [proposal],
-            "verifier": verified,
+            "verifier": verifier,
         },
     }

@@ -24,9 +24,14 @@ from mmspec.checkpoints import mtp
 from mmspec.checkpoints.block_config import BlockDraft
 from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import PICKLE_FILE, VIEW_QUERIES, HeadConfig
-from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_named, read_tensors
+from mmspec.checkpoints.loading_plan import (
+    TensorSource,
+    has_safetensors,
+    plan_tensors,
+    read_tensors,
+)
 from mmspec.checkpoints.manifest import decoder_layer
-from mmspec.checkpoints.safetensors_file import StoredTensor, stored_content
+from mmspec.checkpoints.safetensors_file import StoredTensor, read_content
 from mmspec.families.decoder import TextConfig
 from mmspec.families.tower import Shape, rename
 from mmspec.ground.errors import CheckpointError
@@ -73,7 +78,7 @@ def plan_head(directory: Path, config: HeadConfig) -> dict[str, TensorSource]:
     if config.kind == mtp.KIND and config.layer:
         return mtp.plan_mtp(directory, config.layer)
     weights = _weights(read_tensors(directory), config, directory)
-    return plan_named(weights, head_manifest(config), head_optional(config), directory)
+    return plan_tensors(weights, head_manifest(config), head_optional(config), directory)
 
 
 def head_pickle(directory: Path) -> Path | None:
@@ -84,10 +89,10 @@ def head_pickle(directory: Path) -> Path | None:
 
 def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path) -> dict[str, str]:
     """The tensors to load and their names in `file`, by the shapes in it; raises as `plan_head`."""
-    stored = {name: StoredTensor(file, name, "F32", shape, 0, 0) for name, shape in shapes.items()}
-    weights = _weights(stored, config, file)
-    planned = plan_named(weights, head_manifest(config), head_optional(config), file)
-    return {name: source.stored.name for name, source in planned.items()}
+    tensors = {name: StoredTensor(file, name, "F32", shape, 0, 0) for name, shape in shapes.items()}
+    weights = _weights(tensors, config, file)
+    sources = plan_tensors(weights, head_manifest(config), head_optional(config), file)
+    return {name: source.stored.name for name, source in sources.items()}
 
 
 def _weights(
@@ -100,10 +105,10 @@ def _weights(
     if config.draft_vocab_size is None:
         return dict(tensors)
     weights: dict[str, StoredTensor] = {}
-    for name, stored in tensors.items():
-        own = rename(name, ((MIDLAYER, f"{LAYER}."),))
-        if name not in VOCABULARY_MAPS and weights.setdefault(own, stored) != stored:
-            raise CheckpointError(f"{directory}: {name} and {own} are one tensor twice")
+    for name, tensor in tensors.items():
+        own_name = rename(name, ((MIDLAYER, f"{LAYER}."),))
+        if name not in VOCABULARY_MAPS and weights.setdefault(own_name, tensor) != tensor:
+            raise CheckpointError(f"{directory}: {name} and {own_name} are one tensor twice")
     return weights
 
 
@@ -144,32 +149,32 @@ def _eagle3(options: Eagle3, layer: TextConfig) -> _Tensors:
     yield "fc.weight", (width, count * width)
     yield f"{LAYER}.hidden_norm.weight", (width,)
     for name, shape in decoder_layer(layer).items():
-        reads_both = name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
-        yield f"{LAYER}.{name}", (shape[0], 2 * width) if reads_both else shape
+        reads_pair = name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))
+        yield f"{LAYER}.{name}", (shape[0], 2 * width) if reads_pair else shape
     yield "norm.weight", (width,)
     yield OUTPUT, (options.draft_vocab_size, width)
 
 
 def _block(options: BlockDraft, layers: TextConfig) -> _Tensors:
-    width, rank, drafted = layers.hidden_size, options.markov_rank, options.draft_vocab_size
-    yield "fc.weight", (width, len(options.captured) * width)
+    width, rank, outputs = layers.hidden_size, options.markov_rank, options.draft_vocab_size
+    yield "fc.weight", (width, len(options.captured_layers) * width)
     yield "hidden_norm.weight", (width,)
     for index in range(layers.num_hidden_layers):
         for name, shape in decoder_layer(layers).items():
             yield f"layers.{index}.{name}", shape
     yield "norm.weight", (width,)
-    if drafted < layers.vocab_size:
-        yield OUTPUT, (drafted, width)
+    if outputs < layers.vocab_size:
+        yield OUTPUT, (outputs, width)
     if rank:
         yield f"{MARKOV}.markov_w1.weight", (layers.vocab_size, rank)
-        yield f"{MARKOV}.markov_w2.weight", (drafted, rank)
+        yield f"{MARKOV}.markov_w2.weight", (outputs, rank)
         if options.markov_head_type == "gated":
             yield from _linear(f"{MARKOV}.gate_proj", rank, width + rank)
         elif options.markov_head_type == "rnn":
             yield from _linear(f"{MARKOV}.joint_proj", 3 * rank, width + 2 * rank)
     if options.enable_confidence_head:
-        read = width + (rank if options.confidence_head_with_markov else 0)
-        yield from _linear(CONFIDENCE, 1, read)
+        inputs = width + (rank if options.confidence_head_with_markov else 0)
+        yield from _linear(CONFIDENCE, 1, inputs)
 
 
 def _views(config: HeadConfig, layer: TextConfig) -> _Tensors:
@@ -229,9 +234,9 @@ def draft_ids(
     return None if count == vocabulary and (ids == np.arange(count)).all() else ids.tolist()
 
 
-def _array(stored: StoredTensor) -> NDArray[np.generic]:
-    if stored.dtype not in _TYPES:
-        allowed = ", ".join(_TYPES)
-        raise CheckpointError(f"{stored.file}: {stored.name} is {stored.dtype}, not {allowed}")
-    content = stored_content(stored).content
-    return np.frombuffer(content, _TYPES[stored.dtype]).reshape(stored.shape)
+def _array(tensor: StoredTensor) -> NDArray[np.generic]:
+    if tensor.dtype not in _TYPES:
+        types = ", ".join(_TYPES)
+        raise CheckpointError(f"{tensor.file}: {tensor.name} is {tensor.dtype}, not {types}")
+    content = read_content(tensor).content
+    return np.frombuffer(content, _TYPES[tensor.dtype]).reshape(tensor.shape)

@@ -6,10 +6,10 @@ import os
 import re
 from pathlib import Path
 
-from mmspec.checkpoints.cards import Card, downloaded, load_cards, present, revision_of
+from mmspec.checkpoints.cards import Card, load_cards, present, revision_of, snapshot_of
 from mmspec.checkpoints.config import CONFIG_FILE
-from mmspec.checkpoints.hub_cache import cached
-from mmspec.checkpoints.hub_download import Download, fetch, wanted
+from mmspec.checkpoints.hub_cache import cached_snapshot
+from mmspec.checkpoints.hub_download import Download, fetch, plan_download
 from mmspec.checkpoints.loading_plan import weight_files
 from mmspec.ground.errors import (
     AbsentError,
@@ -35,17 +35,17 @@ def resolve(name: str, backend: str) -> Path:
     CheckpointError for a directory without a model.
     """
     directory, cards = expand_home(name), load_cards()
-    known = cards.get(name)
-    if known and (snapshot := present(known, backend)):
+    card = cards.get(name)
+    if card and (snapshot := present(card, backend)):
         return snapshot
     if name and (directory / CONFIG_FILE).is_file():
         return directory
-    if known:
-        raise _absent(known, backend)
+    if card:
+        raise _absent(card, backend)
     if name and directory.exists():
         raise _no_model(name, directory)
     repository = _repository(name, cards)
-    snapshot = downloaded(repository, revision_of(repository, cards.values()))
+    snapshot = snapshot_of(repository, revision_of(repository, cards.values()))
     if snapshot is None:
         repositories = [source for card in cards.values() for source in card.sources.values()]
         nearest = difflib.get_close_matches(name, repositories, n=1, cutoff=0.8)
@@ -64,8 +64,8 @@ def pull(name: str, backend: str, revision: str | None = None, note: Progress = 
     card = cards.get(name)
     if card is None:
         repository = _repository(name, cards)
-        pinned = revision_of(repository, cards.values())
-        return _download(repository, revision or pinned, note)
+        commit = revision_of(repository, cards.values())
+        return _download(repository, revision or commit, note)
     if card.bundled is not None:
         return resolve(name, backend)
     repository = card.repositories(backend)[0]
@@ -106,20 +106,20 @@ def _repository(name: str, cards: dict[str, Card]) -> str:
     if not _REPOSITORY.fullmatch(name):
         nearest = difflib.get_close_matches(name.lower(), cards, n=1)
         hint = f" (nearest: {nearest[0]})" if nearest else ""
-        allowed = "a directory, a hub id or a name that `mmspec models list` shows"
-        raise UsageError(f"unknown model {name!r}: give {allowed}{hint}")
+        choices = "a directory, a hub id or a name that `mmspec models list` shows"
+        raise UsageError(f"unknown model {name!r}: give {choices}{hint}")
     return name
 
 
 def _download(repository: str, revision: str, note: Progress) -> Path:
     download: Download | None = None
     try:
-        download = wanted(repository, revision)
+        download = plan_download(repository, revision)
         fetch(download, note)
     except MmspecError:
         raise
     except Exception as error:  # HTTP, Xet and the disk fail in classes without a common one
-        here = None if download else cached(repository, revision)
+        here = None if download else cached_snapshot(repository, revision)
         if here is None:
             raise _unreachable(repository, revision, error) from error
         return here

@@ -8,17 +8,17 @@ from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.loading_plan import weight_files
 from mmspec.ground.errors import CheckpointError, HubError
 
-PULLED = ["*.json", "*.jinja", "*.model", "*.safetensors"]
+PATTERNS = ["*.json", "*.jinja", "*.model", "*.safetensors"]
 """Patterns of the files that `pull` downloads: never pickles, never code."""
 
 
-def cached(repository: str, revision: str) -> Path | None:
+def cached_snapshot(repository: str, revision: str) -> Path | None:
     """The directory of a repository in the hub's cache; None unless all its files are there."""
-    snapshot = _snapshot(repository, revision=revision, allow_patterns=PULLED)
+    snapshot = _snapshot(repository, revision=revision, allow_patterns=PATTERNS)
     return snapshot if snapshot and is_whole(snapshot) else None
 
 
-def latest(repository: str) -> Path | None:
+def latest_snapshot(repository: str) -> Path | None:
     """The directory of the whole snapshot of any revision that was pulled last, if there is one."""
     from huggingface_hub import constants
 
@@ -37,10 +37,10 @@ def delete(repositories: Iterable[str]) -> int:
         cache = scan_cache_dir(constants.HF_HUB_CACHE)
     except (CacheNotFound, ValueError):  # there is no cache, or a file in its place
         cache = None
-    there = [each for each in cache.repos if each.repo_id in names] if cache else []
-    if cache is None or not there:
+    entries = [entry for entry in cache.repos if entry.repo_id in names] if cache else []
+    if cache is None or not entries:
         raise HubError(f"{' and '.join(sorted(names))}: not in {constants.HF_HUB_CACHE}")
-    commits = (each.commit_hash for repository in there for each in repository.revisions)
+    commits = (entry.commit_hash for repository in entries for entry in repository.revisions)
     plan = cache.delete_revisions(*commits)
     plan.execute()
     return int(plan.expected_freed_size)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 
-from mmspec.checkpoints.hub_cache import PULLED
+from mmspec.checkpoints.hub_cache import PATTERNS
 from mmspec.ground.errors import HubError, WriteError
 from mmspec.ground.output_files import delete_leftovers, replace_text
 from mmspec.ground.progress import Progress
@@ -39,8 +39,8 @@ class HubFile:
     @property
     def missing_bytes(self) -> int:
         """The bytes that a download has to fetch."""
-        received = self.partial.stat().st_size if self.partial.exists() else 0
-        return self.size - received if received <= self.size else self.size
+        start = self.partial.stat().st_size if self.partial.exists() else 0
+        return self.size - start if start <= self.size else self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Download:
         return self.folder / "snapshots" / self.commit
 
 
-def wanted(repository: str, revision: str) -> Download:
+def plan_download(repository: str, revision: str) -> Download:
     """The hub's list; raises the hub's errors, HubError for names and digests that are none."""
     from huggingface_hub import HfApi, constants
     from huggingface_hub.hf_api import RepoFile
@@ -74,7 +74,7 @@ def wanted(repository: str, revision: str) -> Download:
             digest = entry.lfs.sha256 if entry.lfs else entry.blob_id
             _check(repository, entry.path, digest)
             files.append(HubFile(entry.path, entry.size, digest, folder / "blobs" / digest))
-    matching = (file for file in files if any(fnmatch(file.path, each) for each in PULLED))
+    matching = (file for file in files if any(fnmatch(file.path, pattern) for pattern in PATTERNS))
     return Download(repository, revision, commit, tuple(matching), folder)
 
 
@@ -106,7 +106,7 @@ def fetch(download: Download, note: Progress) -> None:
         _require_disk(download, missing, note)
     for file in missing:
         _fetch_blob(download, file)
-    snapshot_download(download.repository, revision=download.commit, allow_patterns=PULLED)
+    snapshot_download(download.repository, revision=download.commit, allow_patterns=PATTERNS)
     delete_leftovers(download.folder / "blobs", "*.incomplete")  # of files replaced since
     if download.revision != download.commit:  # last, so that an older snapshot stands until now
         reference = download.folder / "refs" / download.revision
@@ -119,8 +119,8 @@ def _require_disk(download: Download, missing: list[HubFile], note: Progress) ->
     cache = download.folder.parent
     there = next(path for path in (cache, *cache.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
-    needed, there_is = distinct_amounts(size, free)
-    line = f"{needed} in {len(missing)} files, {there_is} free in {cache}"
+    size_text, free_text = distinct_amounts(size, free)
+    line = f"{size_text} in {len(missing)} files, {free_text} free in {cache}"
     if size > free:
         raise WriteError(
             f"{download.repository} does not fit the disk: {line}; make room, or name a folder on "
@@ -135,8 +135,8 @@ def _fetch_blob(download: Download, file: HubFile) -> None:
 
     folder = download.folder
     lock = folder.parent / ".locks" / folder.name / f"{file.digest}.lock"
-    for each in (file.blob.parent, lock.parent):
-        each.mkdir(parents=True, exist_ok=True)
+    for parent in (file.blob.parent, lock.parent):
+        parent.mkdir(parents=True, exist_ok=True)
     with WeakFileLock(lock):
         if file.blob.exists():
             return
@@ -173,9 +173,9 @@ def _receive(download: Download, file: HubFile) -> None:
 def _digest(file: HubFile) -> str:
     """The digest of the partial file, of the kind that the hub lists for it."""
     if len(file.digest) == 64:
-        begun = hashlib.sha256()
+        hasher = hashlib.sha256()
     else:
         size = file.partial.stat().st_size
-        begun = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        hasher = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     with file.partial.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: begun).hexdigest()
+        return hashlib.file_digest(stream, lambda: hasher).hexdigest()

@@ -63,34 +63,34 @@ def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
     """
     by_name = _by_canonical_name(read_tensors(directory), directory, config)
     shapes = manifest(config), optional(config)
-    sources = plan_named(
+    sources = plan_tensors(
         by_name, *shapes, directory, config.quantization, convolution=config.family.convolution
     )
     # Qwen3.5's norms are stored less one where MLX has not converted the short convolutions.
-    if "torch" not in {each.layout for name, each in sources.items() if name.endswith(SHORT)}:
+    if "torch" not in {source.layout for name, source in sources.items() if name.endswith(SHORT)}:
         return sources
-    return {name: replace(each, less_one=is_less_one(name)) for name, each in sources.items()}
+    return {name: replace(source, less_one=is_less_one(name)) for name, source in sources.items()}
 
 
-def plan_named(
+def plan_tensors(
     by_name: Mapping[str, StoredTensor],
-    needed: Mapping[str, Shape],
-    spare: Mapping[str, Shape],
+    shapes: Mapping[str, Shape],
+    spare_shapes: Mapping[str, Shape],
     directory: Path,
     quantization: Quantization | None = None,
     *,
     convolution: str = "",
 ) -> dict[str, TensorSource]:
-    """Where each tensor of `needed` is, by name; for those of `spare` only shapes are checked.
+    """Where each tensor of `shapes` is, by name; of `spare_shapes` only the shapes are checked.
 
     convolution: the name of the weight that may have MLX's order of axes.  Raises as `plan`.
     """
     sources: dict[str, TensorSource] = {}
     problems: list[str] = []
-    allowed = {**needed, **spare}
-    for name, shape in allowed.items():
+    all_shapes = {**shapes, **spare_shapes}
+    for name, shape in all_shapes.items():
         if name not in by_name:
-            problems += [f"{name} {list(shape)} is missing"] if name in needed else []
+            problems += [f"{name} {list(shape)} is missing"] if name in shapes else []
             continue
         try:
             sources[name] = _source(
@@ -98,11 +98,11 @@ def plan_named(
             )
         except _Misfit as misfit:
             problems.append(str(misfit))
-    problems += _unexpected(by_name, sources, allowed)
+    problems += _extra_tensors(by_name, sources, all_shapes)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise CheckpointError(f"{directory}: {problems[0]}{more}")
-    return {name: sources[name] for name in needed}
+    return {name: sources[name] for name in shapes}
 
 
 def not_finite(file: Path, name: str) -> CheckpointError:
@@ -117,10 +117,10 @@ def read_tensors(directory: Path) -> dict[str, StoredTensor]:
     """The headers of all tensors of a checkpoint by their stored names."""
     tensors: dict[str, StoredTensor] = {}
     for file in weight_files(directory):
-        for name, stored in read_header(file).items():
+        for name, tensor in read_header(file).items():
             if name in tensors:
                 raise CheckpointError(f"{name} is both in {tensors[name].file} and in {file}")
-            tensors[name] = stored
+            tensors[name] = tensor
     for name, shard in _shards(directory).items():
         if name not in tensors:
             raise CheckpointError(f"{directory}: {name} is missing from {shard}")
@@ -176,12 +176,12 @@ def _by_canonical_name(
     tensors: Mapping[str, StoredTensor], directory: Path, config: ModelConfig
 ) -> dict[str, StoredTensor]:
     by_name: dict[str, StoredTensor] = {}
-    for name, stored in tensors.items():
+    for name, tensor in tensors.items():
         if is_buffer(name):
             continue
-        other = by_name.setdefault(canonical(name, config), stored)
-        if other is not stored:
-            raise CheckpointError(f"{directory}: {other.name} and {name} are the same tensor twice")
+        first = by_name.setdefault(canonical(name, config), tensor)
+        if first is not tensor:
+            raise CheckpointError(f"{directory}: {first.name} and {name} are the same tensor twice")
     return by_name
 
 
@@ -196,63 +196,63 @@ def _source(
     quantization: Quantization | None,
     convolves: bool,
 ) -> TensorSource:
-    stored = by_name[name]
+    tensor = by_name[name]
     scales = by_name.get(name.removesuffix("weight") + "scales")
     if scales is None:
-        return _plain(stored, shape, convolves)
+        return _plain_source(tensor, shape, convolves)
     biases = by_name.get(name.removesuffix("weight") + "biases")
     if quantization is None:
         raise _Misfit(f"{scales.name} is there, but config.json has no quantization")
     if biases is None:
-        raise _Misfit(f"{stored.name} has scales but no biases")
-    own = quantization.of(stored.name)
-    packing = Packing(scales, biases, own.bits, own.group_size)
-    return _packed(stored, shape, packing)
+        raise _Misfit(f"{tensor.name} has scales but no biases")
+    settings = quantization.of(tensor.name)
+    packing = Packing(scales, biases, settings.bits, settings.group_size)
+    return _packed_source(tensor, shape, packing)
 
 
-def _plain(stored: StoredTensor, shape: Shape, convolves: bool) -> TensorSource:
-    if stored.dtype not in _FLOATS:
-        raise _Misfit(f"{stored.name} is {stored.dtype}, not {', '.join(_FLOATS)}")
-    if convolves and _is_mlx_convolution(stored, shape):
-        return TensorSource(stored, shape, "mlx")
-    _require(stored, shape)
-    return TensorSource(stored, shape)
+def _plain_source(tensor: StoredTensor, shape: Shape, convolves: bool) -> TensorSource:
+    if tensor.dtype not in _FLOATS:
+        raise _Misfit(f"{tensor.name} is {tensor.dtype}, not {', '.join(_FLOATS)}")
+    if convolves and _is_mlx_convolution(tensor, shape):
+        return TensorSource(tensor, shape, "mlx")
+    _require(tensor, shape)
+    return TensorSource(tensor, shape)
 
 
-def _is_mlx_convolution(stored: StoredTensor, shape: Shape) -> bool:
+def _is_mlx_convolution(tensor: StoredTensor, shape: Shape) -> bool:
     """True for MLX's layout, judged by the shape; if both layouts fit, by the file's `writer`."""
     outputs, inputs, *window = shape
-    if stored.shape != (outputs, *window, inputs):
+    if tensor.shape != (outputs, *window, inputs):
         return False
-    return stored.shape != shape or stored.writer == "mlx"
+    return tensor.shape != shape or tensor.writer == "mlx"
 
 
-def _packed(stored: StoredTensor, shape: Shape, packing: Packing) -> TensorSource:
+def _packed_source(tensor: StoredTensor, shape: Shape, packing: Packing) -> TensorSource:
     if len(shape) != 2 or shape[1] % packing.group_size:
-        raise _Misfit(f"{stored.name} {list(shape)} has no groups of {packing.group_size}")
+        raise _Misfit(f"{tensor.name} {list(shape)} has no groups of {packing.group_size}")
     outputs, inputs = shape
-    _require(stored, (outputs, inputs * packing.bits // 32))
+    _require(tensor, (outputs, inputs * packing.bits // 32))
     for part in (packing.scales, packing.biases):
         _require(part, (outputs, inputs // packing.group_size))
         if part.dtype not in _FLOATS:
             raise _Misfit(f"{part.name} is {part.dtype}, not {', '.join(_FLOATS)}")
-    if stored.dtype != "U32":
-        raise _Misfit(f"{stored.name} is {stored.dtype} with scales, not U32")
-    return TensorSource(stored, shape, packing=packing)
+    if tensor.dtype != "U32":
+        raise _Misfit(f"{tensor.name} is {tensor.dtype} with scales, not U32")
+    return TensorSource(tensor, shape, packing=packing)
 
 
-def _require(stored: StoredTensor, shape: Shape) -> None:
-    if stored.shape != shape:
-        raise _Misfit(f"{stored.name} is {list(stored.shape)}, expected {list(shape)}")
+def _require(tensor: StoredTensor, shape: Shape) -> None:
+    if tensor.shape != shape:
+        raise _Misfit(f"{tensor.name} is {list(tensor.shape)}, expected {list(shape)}")
 
 
-def _unexpected(
+def _extra_tensors(
     by_name: Mapping[str, StoredTensor],
     sources: Mapping[str, TensorSource],
-    allowed: Mapping[str, Shape],
+    all_shapes: Mapping[str, Shape],
 ) -> Iterator[str]:
-    packed = (source.packing for source in sources.values() if source.packing)
-    parts = {part.name for packing in packed for part in (packing.scales, packing.biases)}
-    for name, stored in by_name.items():
-        if name not in allowed and stored.name not in parts:
-            yield f"{stored.name} is unexpected"
+    packings = (source.packing for source in sources.values() if source.packing)
+    parts = {part.name for packing in packings for part in (packing.scales, packing.biases)}
+    for name, tensor in by_name.items():
+        if name not in all_shapes and tensor.name not in parts:
+            yield f"{tensor.name} is unexpected"

@@ -18,19 +18,19 @@ class LoadingProgress:
     def __init__(self, sources: Iterable[TensorSource], show: Progress) -> None:
         self._show = show
         self._total = sum(_size(source.stored) for source in sources)
-        self._read = 0
-        self._shown = -1
+        self._position = 0
+        self._percent = -1
 
-    def count(self, stored: StoredTensor) -> None:
+    def count(self, tensor: StoredTensor) -> None:
         """Count a tensor that is about to be read."""
-        percent = 100 * self._read // max(self._total, 1)
-        self._read = min(self._total, self._read + _size(stored))
-        if self._total >= LARGE and percent > self._shown:
-            self._shown = percent
+        percent = 100 * self._position // max(self._total, 1)
+        self._position = min(self._total, self._position + _size(tensor))
+        if self._total >= LARGE and percent > self._percent:
+            self._percent = percent
             cells = "█" * (percent * CELLS // 100)
             total = f"{self._total / 1e9:.1f} GB"
             self._show(f"{cells:░<{CELLS}} {percent} % of {total}")
 
 
-def _size(stored: StoredTensor) -> int:
-    return stored.end - stored.start
+def _size(tensor: StoredTensor) -> int:
+    return tensor.end - tensor.start

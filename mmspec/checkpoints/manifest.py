@@ -54,12 +54,12 @@ def is_less_one(name: str) -> bool:
 
 def manifest(config: ModelConfig) -> dict[str, Shape]:
     """Name and shape of every tensor that must be present and is loaded."""
-    return {name: shape for name, shape, needed in _tensors(config) if needed}
+    return {name: shape for name, shape, is_loaded in _tensors(config) if is_loaded}
 
 
 def optional(config: ModelConfig) -> dict[str, Shape]:
     """Tensors that are never loaded: a tower's after its feature layer, and a tied `lm_head`."""
-    return {name: shape for name, shape, needed in _tensors(config) if not needed}
+    return {name: shape for name, shape, is_loaded in _tensors(config) if not is_loaded}
 
 
 def _tensors(config: ModelConfig) -> Tensors:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mmspec.checkpoints.config import CONFIG_FILE, read_quantization
-from mmspec.checkpoints.loading_plan import TensorSource, plan_named, read_tensors
+from mmspec.checkpoints.loading_plan import TensorSource, plan_tensors, read_tensors
 from mmspec.checkpoints.manifest import MTP_PREFIX, decoder_layer
 from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.families.decoder import TextConfig
@@ -31,25 +31,25 @@ STATES_NORM, EMBEDDING_NORM = "pre_fc_norm_hidden", "pre_fc_norm_embedding"
 
 def has_mtp(directory: Path) -> bool:
     """True if a checkpoint directory holds such a drafter, beside a target or alone."""
-    return bool(_stored(directory))
+    return bool(_read_own_tensors(directory))
 
 
 def is_mtp(directory: Path) -> bool:
     """True if a checkpoint directory holds such a drafter and no target."""
-    stored = _stored(directory)
-    return bool(stored) and len(stored) == len(read_tensors(directory))
+    tensors = _read_own_tensors(directory)
+    return bool(tensors) and len(tensors) == len(read_tensors(directory))
 
 
-def _stored(directory: Path) -> dict[str, StoredTensor]:
+def _read_own_tensors(directory: Path) -> dict[str, StoredTensor]:
     """The drafter's tensors in files, by their names there."""
     file = directory / CONFIG_FILE
     kind = read_json(file).get("model_type") if is_there(file) else None
     if kind not in MODEL_TYPES:
         return {}
-    stored = read_tensors(directory)
+    tensors = read_tensors(directory)
     if kind == APART:
-        return stored
-    return {name: tensor for name, tensor in stored.items() if MTP_PREFIX in name}
+        return tensors
+    return {name: tensor for name, tensor in tensors.items() if MTP_PREFIX in name}
 
 
 def read_mtp(whole: Block) -> TextConfig:
@@ -67,18 +67,18 @@ def plan_mtp(directory: Path, layer: TextConfig) -> dict[str, TensorSource]:
 
     Norms are stored less one under the hub's names, which begin with `mtp.`, whole by MLX.
     """
-    stored, width = _stored(directory), layer.hidden_size
-    needed = {
+    tensors, width = _read_own_tensors(directory), layer.hidden_size
+    shapes = {
         f"{EMBEDDING_NORM}.weight": (width,),
         f"{STATES_NORM}.weight": (width,),
         "fc.weight": (width, 2 * width),
         **{f"{LAYER}.{name}": shape for name, shape in decoder_layer(layer).items()},
         "norm.weight": (width,),
     }
-    by_name = {name.rpartition(MTP_PREFIX)[2]: tensor for name, tensor in stored.items()}
+    by_name = {name.rpartition(MTP_PREFIX)[2]: tensor for name, tensor in tensors.items()}
     quantization = read_quantization(Block.of(directory / CONFIG_FILE))
-    sources = plan_named(by_name, needed, {}, directory, quantization)
-    if not any(MTP_PREFIX in name for name in stored):
+    sources = plan_tensors(by_name, shapes, {}, directory, quantization)
+    if not any(MTP_PREFIX in name for name in tensors):
         return sources
     norms = {name for name in sources if "norm" in name}
-    return {name: replace(each, less_one=name in norms) for name, each in sources.items()}
+    return {name: replace(source, less_one=name in norms) for name, source in sources.items()}

@@ -25,6 +25,6 @@ def read_scheme(name: str) -> Scheme | None:
     return schemes.get(name)
 
 
-def computed(dtype: str, quantize: str) -> str:
+def number_type(dtype: str, quantize: str) -> str:
     """A model's dtype and quantization as one text, such as 'bfloat16 int8'."""
     return dtype if quantize == "none" else f"{dtype} {quantize}"

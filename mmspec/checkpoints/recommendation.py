@@ -15,7 +15,7 @@ BEST_FIRST = (
 The order is a judgement by size and age, for no benchmark was run on all of them.
 """
 
-BUNDLED = "mini"
+MINI = "mini"
 
 SHARE = 0.6
 """Share of the machine's memory that the weights of target and draft may take."""
@@ -31,7 +31,7 @@ def memory_bytes() -> int | None:
 def best_here(backend: str) -> str:
     """The best target on this machine that sees images; the bundled one if there is no other."""
     cards = load_cards()
-    return next((name for name in BEST_FIRST if present(cards[name], backend)), BUNDLED)
+    return next((name for name in BEST_FIRST if present(cards[name], backend)), MINI)
 
 
 def size(card: Card, backend: str) -> int:
@@ -47,19 +47,19 @@ def pair_size(name: str, backend: str) -> int:
     return size(cards[name], backend) + (size(cards[draft], backend) if draft else 0)
 
 
-def recommended(backend: str, memory: int | None) -> str:
+def recommend(backend: str, memory: int | None) -> str:
     """The best target whose weights, with the draft's, take SHARE of the memory at most."""
     room = SHARE * (memory or 0)
-    fitting = (name for name in BEST_FIRST if pair_size(name, backend) <= room)
-    return next(fitting, BUNDLED)
+    names = (name for name in BEST_FIRST if pair_size(name, backend) <= room)
+    return next(names, MINI)
 
 
 def advice(backend: str, memory: int | None = None) -> str:
     """One line: the model to take here, and its command.  memory: bytes; None reads them."""
     memory = memory or memory_bytes()
-    name = recommended(backend, memory)
-    if name == BUNDLED:
-        return f"this machine has too little memory for photographs: {BUNDLED} needs the least"
+    name = recommend(backend, memory)
+    if name == MINI:
+        return f"this machine has too little memory for photographs: {MINI} needs the least"
     draft = load_cards()[name].pair
     pair = f"{name}, with its draft {draft}" if draft else name
     here = present(load_cards()[name], backend)

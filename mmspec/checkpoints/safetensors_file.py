@@ -66,7 +66,7 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
         entries = read_value(dict[TensorName, _Entry], header)
     except MismatchError as error:
         raise CheckpointError(f"{file}: in the safetensors header {error}") from error
-    tensors = {name: _stored(file, name, entry, base, writer) for name, entry in entries.items()}
+    tensors = {name: _locate(file, name, entry, base, writer) for name, entry in entries.items()}
     _require_cover(file, tensors, base, size)
     return tensors
 
@@ -98,24 +98,24 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _stored(file: Path, name: str, entry: _Entry, base: int, writer: str) -> StoredTensor:
+def _locate(file: Path, name: str, entry: _Entry, base: int, writer: str) -> StoredTensor:
     start, end = (base + offset for offset in entry.data_offsets)
-    stored = StoredTensor(file, name, entry.dtype, tuple(entry.shape), start, end, writer)
-    expected = math.prod(stored.shape) * ITEM_BYTES[stored.dtype]
-    if stored.end - stored.start != expected:
+    tensor = StoredTensor(file, name, entry.dtype, tuple(entry.shape), start, end, writer)
+    size = math.prod(tensor.shape) * ITEM_BYTES[tensor.dtype]
+    if tensor.end - tensor.start != size:
         raise CheckpointError(
-            f"{stored.file}: {stored.name} takes {stored.end - stored.start} bytes, but "
-            f"{stored.dtype} {list(stored.shape)} needs {expected}"
+            f"{tensor.file}: {tensor.name} takes {tensor.end - tensor.start} bytes, but "
+            f"{tensor.dtype} {list(tensor.shape)} needs {size}"
         )
-    return stored
+    return tensor
 
 
 def _require_cover(file: Path, tensors: dict[str, StoredTensor], base: int, size: int) -> None:
     end = base
-    for stored in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.end)):
-        if stored.start != end:
-            raise CheckpointError(f"{file}: {stored.name} overlaps another tensor or leaves a gap")
-        end = stored.end
+    for tensor in sorted(tensors.values(), key=lambda entry: (entry.start, entry.end)):
+        if tensor.start != end:
+            raise CheckpointError(f"{file}: {tensor.name} overlaps another tensor or leaves a gap")
+        end = tensor.end
     if end != size:
         raise CheckpointError(f"{file} is truncated or overlong: {size} bytes, expected {end}")
 
@@ -129,20 +129,20 @@ class Content(NamedTuple):
     content: bytes | bytearray
 
 
-def read_into(buffer: memoryview | bytearray, stored: StoredTensor) -> None:
+def read_into(buffer: memoryview | bytearray, tensor: StoredTensor) -> None:
     """Fill a buffer of their size with a tensor's bytes; raises CheckpointError."""
-    with read_errors(stored.file, CheckpointError), stored.file.open("rb") as file:
-        file.seek(stored.start)
+    with read_errors(tensor.file, CheckpointError), tensor.file.open("rb") as file:
+        file.seek(tensor.start)
         size = file.readinto(buffer)
-    if size != stored.end - stored.start:
-        raise CheckpointError(f"{stored.file} ends inside {stored.name}: download it again")
+    if size != tensor.end - tensor.start:
+        raise CheckpointError(f"{tensor.file} ends inside {tensor.name}: download it again")
 
 
-def stored_content(stored: StoredTensor) -> Content:
+def read_content(tensor: StoredTensor) -> Content:
     """A stored tensor with its bytes; raises CheckpointError if they cannot be read."""
-    content = bytearray(stored.end - stored.start)
-    read_into(content, stored)
-    return Content(stored.dtype, stored.shape, content)
+    content = bytearray(tensor.end - tensor.start)
+    read_into(content, tensor)
+    return Content(tensor.dtype, tensor.shape, content)
 
 
 def write_safetensors(file: Path, tensors: Mapping[str, Content]) -> None:

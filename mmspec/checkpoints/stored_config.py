@@ -24,7 +24,7 @@ def stored_config(directory: Path) -> ModelConfig:
     config = read_config(directory)
     if not config.text.tie_word_embeddings:
         return config
-    tensors = {canonical(name, config): each for name, each in read_tensors(directory).items()}
+    tensors = {canonical(name, config): tensor for name, tensor in read_tensors(directory).items()}
     for part in ("weight", "scales", "biases"):
         names = (name.removesuffix("weight") + part for name in (LM_HEAD, EMBEDDING))
         head, embedding = map(tensors.get, names)
@@ -36,11 +36,11 @@ def stored_config(directory: Path) -> ModelConfig:
 def _are_equal(first: StoredTensor, second: StoredTensor) -> bool:
     if (first.dtype, first.shape) != (second.dtype, second.shape):
         return False
-    return all(one == other for one, other in zip(_pieces(first), _pieces(second), strict=True))
+    return all(a == b for a, b in zip(_pieces(first), _pieces(second), strict=True))
 
 
-def _pieces(stored: StoredTensor) -> Iterator[bytes]:
-    with read_errors(stored.file, CheckpointError), stored.file.open("rb") as file:
-        file.seek(stored.start)
-        for start in range(stored.start, stored.end, PIECE):
-            yield file.read(min(PIECE, stored.end - start))
+def _pieces(tensor: StoredTensor) -> Iterator[bytes]:
+    with read_errors(tensor.file, CheckpointError), tensor.file.open("rb") as file:
+        file.seek(tensor.start)
+        for start in range(tensor.start, tensor.end, PIECE):
+            yield file.read(min(PIECE, tensor.end - start))

@@ -76,7 +76,7 @@ def expanded(backend, target, directory, columns, table=None):
     if table is None:
         stored = load_file(directory / "model.safetensors")
         table = own if block else stored["embed_tokens.weight"]
-    layers = len(block.captured) if block else head.config.eagle3.count
+    layers = len(block.captured_layers) if block else head.config.eagle3.count
     given = Given(backend, *oracle.random_sequence(layers), table, array(backend, matrix))
     forwards = head.open_drafter(given, GREEDY)._forwards
     end, count = (columns - 1, head.config.slots) if block else (columns - 2, oracle.STEPS)

@@ -56,7 +56,7 @@ def test_published_layouts_are_one_head(tmp_path, layout):
     assert head_manifest(config) == head_manifest(own)
     assert set(plan_head(directory, config)) == set(head_manifest(config))
     assert read_draft_ids(directory, config) == (IDS if kind == "eagle3" else None)
-    captured = config.eagle3.captured if kind == "eagle3" else config.block.captured
+    captured = config.eagle3.captured_layers if kind == "eagle3" else config.block.captured_layers
     assert captured == ((0, 1, 2) if kind == "eagle3" else (1, 2))
 
 
@@ -72,7 +72,7 @@ def test_older_layouts_are_told_by_their_tensors(tmp_path, model_type, views, ki
     directory = published(tmp_path / "head", model_type, views=views, pickled=pickled)
     config = read_head_config(directory)
     assert is_head(directory)
-    assert (config.kind, config.queries, config.packed) == (kind, views, views // 2)
+    assert (config.kind, config.queries, config.image_rows) == (kind, views, views // 2)
     assert (config.bias, config.input_norm, config.positions) == (True, False, 1024)
     if pickled:
         with pytest.raises(CheckpointError, match="only pickled weights"):
@@ -159,7 +159,7 @@ def test_configs_that_cannot_be_are_refused(tmp_path, layout, given, said):
 
 def test_layers_that_no_config_names_are_the_default_ones(tmp_path):
     unnamed = read_head_config(specforge(tmp_path / "head", eagle_config=None))
-    assert unnamed.eagle3.captured == ()
+    assert unnamed.eagle3.captured_layers == ()
     assert unnamed.eagle3.layers(36) == default_layers(36) == (2, 18, 33)
 
 

@@ -13,7 +13,7 @@ from huggingface_hub import constants
 
 from mmspec.checkpoints.cards import Card, card, present
 from mmspec.checkpoints.hub import pull, resolve
-from mmspec.checkpoints.hub_cache import cached
+from mmspec.checkpoints.hub_cache import cached_snapshot
 from mmspec.ground.errors import CheckpointError, HubError, UsageError, WriteError
 from support.hub_server import COMMIT, FakeHub, git_digest, reach, serving
 
@@ -80,9 +80,9 @@ def test_a_snapshot_without_all_its_weights_is_not_there(hub, empty_cache, liste
     if not listed:
         for trees in empty_cache.glob("*/trees"):
             rmtree(trees)
-    assert cached("JackFram/llama-68m", "main") == path
+    assert cached_snapshot("JackFram/llama-68m", "main") == path
     (path / "model.safetensors").unlink()
-    assert cached("JackFram/llama-68m", "main") is None
+    assert cached_snapshot("JackFram/llama-68m", "main") is None
     assert present(card("llama-68m"), "torch") is None
 
 
@@ -119,8 +119,8 @@ def test_a_disk_that_refuses_a_download_is_named_and_the_next_pull_goes_on(
         with filled, pytest.raises(WriteError, match=words) as caught:
             pull("llama-68m", "torch")
     assert "\n" not in str(caught.value)
-    assert cached("JackFram/llama-68m", "main") is None
-    assert pull("llama-68m", "torch") == cached("JackFram/llama-68m", "main")
+    assert cached_snapshot("JackFram/llama-68m", "main") is None
+    assert pull("llama-68m", "torch") == cached_snapshot("JackFram/llama-68m", "main")
 
 
 @pytest.mark.parametrize("large", [(), ("model.safetensors",)], ids=["git's", "sha256"])
@@ -129,7 +129,7 @@ def test_a_file_that_is_not_what_the_hub_names_is_deleted(hub, empty_cache, name
     hub.damaged, hub.large = name, large
     with pytest.raises(HubError, match=f"{name} is not the file that the hub names .*pull again$"):
         pull("llama-68m", "torch")
-    assert cached("JackFram/llama-68m", "main") is None
+    assert cached_snapshot("JackFram/llama-68m", "main") is None
     assert not list(empty_cache.rglob("*.incomplete"))
     hub.damaged = ""
     hub.requested.clear()
@@ -195,7 +195,7 @@ def test_a_commit_is_a_pinned_revision(hub, empty_cache, monkeypatch):
     offline(monkeypatch)
     for name in ("llama-68m", "JackFram/llama-68m"):
         assert resolve(name, "torch").name == pull(name, "torch").name == COMMIT
-    assert cached("JackFram/llama-68m", "main") is None
+    assert cached_snapshot("JackFram/llama-68m", "main") is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from mmspec.checkpoints import recommendation
 from mmspec.checkpoints.cards import load_cards
 from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.checkpoints.manifest import PRECISIONS, cache_bytes, manifest, state_bytes, weight_bytes
-from mmspec.checkpoints.recommendation import advice, best_here, recommended
+from mmspec.checkpoints.recommendation import advice, best_here, recommend
 from mmspec.families.qwen3_vl import Qwen3VLVision
 from support.random_checkpoints import llava, text
 
@@ -170,7 +170,7 @@ def test_auto_takes_the_best_for_images_that_is_here(monkeypatch, here, taken):
     ],
 )
 def test_the_best_pair_that_fits_is_recommended(backend, memory, name):
-    assert recommended(backend, memory * GIB) == name
+    assert recommend(backend, memory * GIB) == name
     line = advice(backend, memory * GIB)
     assert name in line
     assert backend in line or name == "mini"
@@ -183,4 +183,4 @@ def test_the_page_of_the_chat_names_the_same():
     memories, names = sentence.split(" GB ")
     sizes = [int(size) for size in re.findall(r"\d+", memories)]
     named = re.findall(r"`([^`]+)`", names)
-    assert named == [recommended("mlx", size * GIB) for size in sizes]
+    assert named == [recommend("mlx", size * GIB) for size in sizes]

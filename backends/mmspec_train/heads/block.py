@@ -69,7 +69,7 @@ class BlockModule(Head):
         super().__init__()
         self.config, self.options = config, options
         width, eps = text.hidden_size, text.rms_norm_eps
-        self.fc = nn.Linear(len(options.captured) * width, width, bias=False)
+        self.fc = nn.Linear(len(options.captured_layers) * width, width, bias=False)
         self.hidden_norm = nn.RMSNorm(width, eps)
         count = range(text.num_hidden_layers)
         self.layers = nn.ModuleList(InjectedLayerModule(text, input_norm=True) for _ in count)

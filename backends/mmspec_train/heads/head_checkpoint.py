@@ -9,7 +9,7 @@ import torch
 from mmspec.checkpoints.block_config import BLOCK_KINDS, BlockDraft
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
 from mmspec.checkpoints.eagle3_config import Eagle3, default_layers
-from mmspec.checkpoints.head_config import LAYERED, SLOTTED, HeadConfig
+from mmspec.checkpoints.head_config import KINDS_WITH_LAYER, KINDS_WITH_SLOTS, HeadConfig
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.errors import choice
@@ -49,12 +49,12 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         kind=kind,
         hidden_size=text.hidden_size,
         vocab_size=text.vocab_size,
-        slots=shape.slots if is_block or kind in SLOTTED else 0,
+        slots=shape.slots if is_block or kind in KINDS_WITH_SLOTS else 0,
         queries=queries if kind == "flash" else 0,
         vision=shape.vision if kind == "medusa" else "none",
         bias=kind != "eagle3" and not is_block,
         input_norm=is_block or kind in ("flash", "eagle3"),
-        layer=layer if is_block or kind in LAYERED else None,
+        layer=layer if is_block or kind in KINDS_WITH_LAYER else None,
         dtype="float16",
         eagle3=_eagle3(text, shape) if kind == "eagle3" else None,
         block=_block(kind, target, shape) if is_block else None,
@@ -118,4 +118,4 @@ def save_head(head: Head, directory: Path) -> None:
     tensors = {n: t.to(dtype) if t.is_floating_point() else t for n, t in head.tensors.items()}
     save_tensors(directory / WEIGHTS_FILE, tensors)
     # The config comes last: without it the directory is no model.
-    replace_text(directory / CONFIG_FILE, json.dumps(head.config.described(), indent=2) + "\n")
+    replace_text(directory / CONFIG_FILE, json.dumps(head.config.to_config(), indent=2) + "\n")

@@ -35,7 +35,7 @@ class HeadTrainee(Trainee):
     @property
     def manifest(self) -> dict[str, Any]:
         """The head's config and the method."""
-        return {"head": self.module.config.described(), **self.method.options}
+        return {"head": self.module.config.to_config(), **self.method.options}
 
     def phases(self) -> Sequence[Phase[Batch]]:
         """The only phase: all of the head's modules."""
@@ -92,7 +92,7 @@ def new_trainee(
 ) -> HeadTrainee:
     """Return a head with random weights that learns from the target of `data`."""
     config = head_config(kind, data.teacher.config, shape)
-    data.teacher.captured_layers = config.captured(data.teacher.config)
+    data.teacher.captured_layers = config.captured_layers(data.teacher.config)
     if config.eagle3 and method.loss == "ce" and config.eagle3.draft_vocab_size < config.vocab_size:
         raise UsageError("--loss ce needs every token of the answers: leave out --draft-vocabulary")
     return HeadTrainee(new_head(config, data.settings.seed), data, method)

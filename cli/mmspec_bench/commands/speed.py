@@ -11,7 +11,7 @@ import click
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
-from mmspec.checkpoints.quantization import computed
+from mmspec.checkpoints.quantization import number_type
 from mmspec.diagnostics.prompts import read_prompts, typed_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import PLAIN
@@ -138,7 +138,7 @@ def _show(
     peak, count = max(method.peak_memory_bytes for method in figures), figures[0].answers
     prompts, repeats = counts.values()
     title = (
-        f"{engine.target.name} on {model.device}, {computed(model.dtype, model.quantize)}: "
+        f"{engine.target.name} on {model.device}, {number_type(model.dtype, model.quantize)}: "
         f"{'exact' if report['exact'] else 'not exact'}; {prompts} prompts x {repeats}"
         f"{f', {count} answered' if count < prompts * repeats else ''}; peak {peak // 2**20} MiB"
     )

@@ -39,7 +39,7 @@ class PredictiveHead(Generic[A]):
     ) -> None:
         """parts: the head's tensors, all of which are read.  draft_ids: see `read_draft_ids`."""
         self.config = config
-        self._layers = config.captured(target)
+        self._layers = config.captured_layers(target)
         image_id = target.image_id or 0
         self._modules, self._forwards = _modules(config, parts, image_id, draft_ids)
 
@@ -49,7 +49,7 @@ class PredictiveHead(Generic[A]):
         """Open an empty sequence beside `target`, which keeps its hidden states from now on."""
         base, config = target.hidden_states(self._layers), self.config
         forwards = self._forwards(self._modules, base, sampling, tree)
-        outline = Outline(config.apart, config.packed, in_place=config.kind == "vispec")
+        outline = Outline(config.apart, config.image_rows, in_place=config.kind == "vispec")
         return HeadDrafter(forwards, outline, config.slots, config.positions)
 
 
