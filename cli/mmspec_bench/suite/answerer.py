@@ -15,7 +15,7 @@ from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.check import first_divergence, near_tie
-from mmspec.drafters.views import LOOKUP, UNLETTERED
+from mmspec.drafters.views import LOOKUP, WITHOUT_MODEL
 from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.drafts import drafted_share
