@@ -110,7 +110,7 @@ class DeltaStates(Generic[A]):
         self._borders: list[list[Snapshot[A]]] = []
         self._decodes = False
 
-    def among(self, caches: Iterable[C], column: int) -> list[C | DeltaMemory[A]]:
+    def layers_with(self, caches: Iterable[C], column: int) -> list[C | DeltaMemory[A]]:
         """All layers for a forward from `column` on; caches: those of the layers with attention."""
         if any(memory.last.column != column for memory in self._memories.values()):
             raise ValueError(f"recurrent layers are not at column {column}: resume there first")
