@@ -64,7 +64,7 @@ def open_answerer(method: Method, engine: Engine, options: Options) -> Answerer:
     """The answerer of a method; raises UsageError if the models cannot do it."""
     options = method.options(options)
     engine.chat(options)
-    share = 0.0 if method.drafting in UNLETTERED else drafted_share(engine)
+    share = 0.0 if method.drafting in WITHOUT_MODEL else drafted_share(engine)
     return Answerer(method, engine, options, share)
 
 
