@@ -11,13 +11,12 @@ import click
 
 from mmspec.chat.answer import Stream
 from mmspec.chat.chat import Chat
-from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import CheckpointError, ContextError, MmspecError, UsageError, WriteError
 from mmspec.ground.settings import next_seed
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
 from mmspec_cli.terminal.absent_models import load_or_pull
-from mmspec_cli.terminal.answer import FASTER, answer_report, ending, footer, remarks, stream
+from mmspec_cli.terminal.answer import answer_report, ending, footer, remarks, stream
 from mmspec_cli.terminal.attachments import Attachments, take_images
 from mmspec_cli.terminal.conversation_store import ConversationStore, remember
 from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
@@ -37,7 +36,10 @@ EXPLANATION = (
     "the last figure compares with decoding without a draft, by measured rounds; the text "
     "is the same. /stats shows more"
 )
-"""Explains the line under an answer, once."""
+"""Said once of the line under an answer."""
+
+PLAIN_DECODING = "drafts do not pay at the moment; /stats says why; the text is the same"
+"""Said once in a chat that an answer ended in plain decoding."""
 
 SHARED = (
     "another chat goes on with this conversation too: this one is now kept in a file of its own"
@@ -82,8 +84,6 @@ class Dialogue:
     file: Path | None = None
     """The file that this conversation was last saved to or loaded from."""
     _keeping_fails: bool = False
-    _decodes_plainly: bool = False
-    """True if the last answer ended in plain decoding, because drafts do not pay."""
     _shown_notes: set[str] = field(default_factory=set)
     _undo_stack: list[_Earlier] = field(default_factory=list)
 
@@ -201,7 +201,6 @@ class Dialogue:
             replace(earlier, conversation=engine.target.translate(earlier.conversation))
             for earlier in self._undo_stack
         ]
-        self._decodes_plainly = False
 
     def extend(self) -> None:
         """Go on with an answer that was cut."""
@@ -261,10 +260,9 @@ class Dialogue:
         for note in remarks(answer, details=details):
             self._note_once(note)
         screen.note(footer(self.chat, first_token, details=details))
-        if details:
-            return
-        self._say_if_drafting_changed()
-        if self.interactive and answer.speed_up:
+        if answer.plain_reason and not details:
+            self._note_once(PLAIN_DECODING)
+        if self.interactive and answer.speed_up and not details:
             self._note_once(EXPLANATION)
 
     def _note_once(self, note: str) -> None:
@@ -273,16 +271,6 @@ class Dialogue:
         if words not in self._shown_notes:
             self.screen.note(note)
         self._shown_notes.add(words)
-
-    def _say_if_drafting_changed(self) -> None:
-        """Say once that drafts ceased to pay, or pay again, unless the answer was no faster."""
-        plainly, gain = bool(self.chat.answer.plain_reason), self.chat.answer.speed_up
-        if not plainly and gain is not None and gain < FASTER:
-            return
-        if plainly != self._decodes_plainly and self.chat.answer.drafting != PLAIN:
-            change = "do not pay at the moment; /stats says why" if plainly else "pay again"
-            self.screen.note(f"drafts {change}; the text is the same")
-            self._decodes_plainly = plainly
 
     def _keep(self) -> None:
         """Write the conversation where it is kept; says so when that begins or ceases to fail."""
