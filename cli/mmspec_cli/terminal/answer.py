@@ -106,14 +106,14 @@ def footer(chat: Chat, first_token: float | None, *, details: bool) -> str:
     if first_token is not None:
         seconds = statistics.seconds
         stages = [stage for stage in ("vision", "caption") if seconds[stage]]
-        split = [f"{stage} {seconds[stage]:.2f}" for stage in (*stages, "prefill")]
-        parts.append(f"first after {first_token:.2f} s ({', '.join(split)})")
+        times = [f"{stage} {seconds[stage]:.2f}" for stage in (*stages, "prefill")]
+        parts.append(f"first after {first_token:.2f} s ({', '.join(times)})")
     efficiency, rate = statistics.block_efficiency, statistics.acceptance_rate
     drafting = f"{efficiency:.2f} tokens/round, {rate:.0%} accepted"
-    cached, size = statistics.cached_tokens, statistics.peak_memory_bytes
+    reuse, size = statistics.cached_tokens, statistics.peak_memory_bytes
     parts += [
         drafting if statistics.drafted else "no drafting",
-        f"prompt {cached} cached + {statistics.prompt_tokens - cached} new",
+        f"prompt {reuse} cached + {statistics.prompt_tokens - reuse} new",
         f"peak {size / 1e9:.2f} GB" if size >= 1e9 else f"peak {size / 1e6:.0f} MB",
     ]
     return " · ".join(parts)

@@ -4,7 +4,7 @@ import difflib
 import glob
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -104,25 +104,17 @@ def unseen_images(prompt: str, images: Iterable[str]) -> list[str]:
 
     images: those that the command is given; the remark leaves their names out.
     """
-    given_names = {name for path in images for name in (path, Path(path).name)}
-    names = [name for name in dict.fromkeys(_image_names(prompt)) if name not in given_names]
+    paths = {name for path in images for name in (path, Path(path).name)}
+    words = [match[0] for match in _WORD.finditer(_with_quotes(prompt))]
+    names = dict.fromkeys(_parse_word(word).name for word in words if _SUFFIX.search(word))
+    unseen = [name for name in names if _has_suffix(name) and name not in paths]
     remark = "the model reads the name alone; name an image before --prompt to show it"
-    return [f"{', '.join(names)}: {remark}"] if names else []
+    return [f"{', '.join(unseen)}: {remark}"] if unseen else []
 
 
-def _image_names(message: str) -> Iterator[str]:
-    """The paths and addresses of images among the words, and between the commas of a word."""
-    for match in filter(_has_suffix, _WORD.finditer(_with_quotes(message))):
-        word = _parse_word(match[0])
-        is_whole = word.is_protected or "://" in word.name
-        for part in [word] if is_whole else map(_parse_word, _PARTS.findall(match[0])):
-            is_image = _address(part.name).scheme in _WEB_SCHEMES or _is_path(part)
-            if is_image and Path(part.name).suffix.lower() in VISUAL_SUFFIXES:
-                yield part.name
-
-
-def _has_suffix(word: re.Match[str]) -> bool:
-    return _SUFFIX.search(word[0]) is not None
+def _has_suffix(name: str) -> bool:
+    """True if a name ends as one of an image or a clip."""
+    return Path(name).suffix.lower() in VISUAL_SUFFIXES
 
 
 def _with_quotes(message: str) -> str:
@@ -196,7 +188,7 @@ def _is_image(word: _Word, *, words: bool) -> bool:
     name, explicit = word.name, _is_explicit(word)
     if _address(name).scheme in (*_WEB_SCHEMES, "data"):
         _refuse_address(name)
-    elif Path(name).suffix.lower() in VISUAL_SUFFIXES and _is_path(word):
+    elif _has_suffix(name) and _is_path(word):
         if is_file(name, Path.exists):  # what is no regular file is refused when it is opened
             return True
         if words:
@@ -273,7 +265,7 @@ def _images_in(folder: str) -> list[Path]:
         files = list(Path(folder).expanduser().iterdir())
     except (OSError, RuntimeError, ValueError):
         return []
-    return [file for file in files if file.suffix.lower() in VISUAL_SUFFIXES]
+    return [file for file in files if _has_suffix(file.name)]
 
 
 def is_file(path: str, is_it: Callable[[Path], bool] = Path.is_file) -> bool:
