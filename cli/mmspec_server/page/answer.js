@@ -38,26 +38,26 @@ export class AnswerText {
   draw() {
     clearTimeout(this.waiting);
     this.waiting = undefined;
-    const made = markdown(this.text);
-    tint(made, this.pieces);
-    this.element.replaceChildren(made);
+    const content = markdown(this.text);
+    tint(content, this.pieces);
+    this.element.replaceChildren(content);
   }
 }
 
 /** Tints the drafted letters: those that are shown are letters of the pieces, in their order. */
-function tint(made, pieces) {
+function tint(content, pieces) {
   const text = pieces.map((piece) => piece.text).join("");
   const ends = [];
   for (const piece of pieces) ends.push((ends.at(-1) ?? 0) + piece.text.length);
-  const walker = document.createTreeWalker(made, NodeFilter.SHOW_TEXT);
+  const walker = document.createTreeWalker(content, NodeFilter.SHOW_TEXT);
   const nodes = [];
   while (walker.nextNode()) nodes.push(walker.currentNode);
   let at = 0, piece = 0;
   for (const node of nodes) {
     const runs = []; // {text, drafted}
     for (const letter of node.data) {
-      const found = text.indexOf(letter, at);
-      if (found >= 0) at = found + letter.length;
+      const place = text.indexOf(letter, at);
+      if (place >= 0) at = place + letter.length;
       while (at > ends[piece]) piece++;
       const { drafted } = pieces[piece];
       const space = drafted && !runs.at(-1)?.drafted && !letter.trim(); // before drafted text

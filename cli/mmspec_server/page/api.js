@@ -21,8 +21,8 @@ export class Failure extends Error {
 async function request(address, options = {}) {
   const headers = { "Content-Type": "application/json" };
   if (key) headers.Authorization = `Bearer ${key}`;
-  const fixed = { headers, cache: "no-store", credentials: "omit", redirect: "error" };
-  const reply = await fetch(address, { ...fixed, ...options }).catch((error) => fail(error, GONE));
+  const defaults = { headers, cache: "no-store", credentials: "omit", redirect: "error" };
+  const reply = await fetch(address, { ...defaults, ...options }).catch((error) => fail(error, GONE));
   if (!reply.ok) throw new Failure(...await reason(reply));
   return reply;
 }
@@ -52,27 +52,27 @@ export async function model() {
 export async function* answer(messages, fields, signal, progress = () => {}) {
   const body = JSON.stringify({ messages, stream: true, ...fields });
   const reply = await request("v1/chat/completions", { method: "POST", body, signal });
-  let ended = false;
+  let hasEnded = false;
   for await (const { choices, mmspec, error } of events(reply.body.getReader())) {
     if (error) throw new Failure(error.message);
     const [{ delta, finish_reason: reason }] = choices;
     if (mmspec?.prompt || mmspec?.waiting) progress(mmspec);
     if (delta.content) yield { text: delta.content, drafted: mmspec.drafted };
     if (reason) yield { reason, ...mmspec };
-    ended ||= Boolean(reason);
+    hasEnded ||= Boolean(reason);
   }
-  if (!ended) throw new Failure(CUT);
+  if (!hasEnded) throw new Failure(CUT);
 }
 
 /** The objects of server-sent events; comments are ignored. */
 async function* events(reader) {
   const decoder = new TextDecoder();
-  let held = "";
+  let tail = "";
   for (;;) {
     const { done, value } = await reader.read().catch((error) => fail(error, CUT));
     if (done) return;
-    const complete = (held + decoder.decode(value, { stream: true })).split("\n\n");
-    held = complete.pop();
+    const complete = (tail + decoder.decode(value, { stream: true })).split("\n\n");
+    tail = complete.pop();
     const data = complete.filter((event) => event.startsWith("data: ")).map((e) => e.slice(6));
     yield* data.filter((text) => text !== "[DONE]").map((text) => JSON.parse(text));
   }

@@ -1,11 +1,11 @@
 // Builds what the page shows. Text of the model and of files is set as text, never as HTML.
 
 export function element(tag, className = "", text = "", attributes = {}) {
-  const made = document.createElement(tag);
-  made.className = className;
-  made.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
+  const node = document.createElement(tag);
+  node.className = className;
+  node.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  return node;
 }
 
 /** Control characters as the symbols that Unicode has for them, because browsers show nothing. */
@@ -25,30 +25,30 @@ export function actionsElement(text, retry) {
   const row = element("div", "actions");
   const copy = element("button", "", "Copy", { type: "button" });
   copy.onclick = async () => {
-    const done = navigator.clipboard.writeText(text());
-    copy.textContent = await done.then(() => "Copied", () => "The browser refused");
+    const copying = navigator.clipboard.writeText(text());
+    copy.textContent = await copying.then(() => "Copied", () => "The browser refused");
     setTimeout(() => { copy.textContent = "Copy"; }, 2000);
   };
-  const again = element("button", "retry", "Retry", { type: "button" });
-  again.onclick = retry;
+  const retryButton = element("button", "retry", "Retry", { type: "button" });
+  retryButton.onclick = retry;
   // Browsers have no clipboard for pages that came over an unencrypted network.
-  row.append(...(navigator.clipboard ? [copy, again] : [again]));
+  row.append(...(navigator.clipboard ? [copy, retryButton] : [retryButton]));
   return row;
 }
 
 /** The question with its pictures. */
 export function questionElement({ text, pictures }) {
   const block = element("div", "question");
-  const shown = element("ul", "pictures");
-  shown.append(...pictures.map(showPicture));
-  block.append(shown, element("p", "", text));
+  const list = element("ul", "pictures");
+  list.append(...pictures.map(showPicture));
+  block.append(list, element("p", "", text));
   return block;
 }
 
 /** A line of figures, each of which stays on one line. */
 export function figuresElement(figures) {
   const line = element("p", "figures");
-  const shown = figures.filter(Boolean).map((figure) => element("span", "", figure));
-  line.append(...shown.flatMap((figure, index) => (index ? [" · ", figure] : [figure])));
+  const spans = figures.filter(Boolean).map((figure) => element("span", "", figure));
+  line.append(...spans.flatMap((figure, index) => (index ? [" · ", figure] : [figure])));
   return line;
 }

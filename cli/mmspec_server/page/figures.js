@@ -28,8 +28,8 @@ function before(seconds) {
 
 export function drafting({ drafted, accepted, depth, tokens, rounds }) {
   if (!drafted) return "no drafting";
-  const kept = Math.round((100 * accepted) / depth);
-  return `${(tokens / rounds).toFixed(2)} tokens/round, ${kept} % accepted`;
+  const share = Math.round((100 * accepted) / depth);
+  return `${(tokens / rounds).toFixed(2)} tokens/round, ${share} % accepted`;
 }
 
 function memory(bytes) {

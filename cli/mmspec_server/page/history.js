@@ -14,7 +14,7 @@ export function keep(conversation) {
 }
 
 /** The conversation of this tab, or null. */
-export function kept() {
+export function load() {
   try {
     return JSON.parse(sessionStorage.getItem(NAME));
   } catch {

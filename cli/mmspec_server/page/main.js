@@ -4,7 +4,7 @@ import { AnswerText } from "./answer.js";
 import { answer, Failure, model, useKey } from "./api.js";
 import { actionsElement, element, figuresElement, questionElement } from "./elements.js";
 import { figures } from "./figures.js";
-import { forget, keep, kept } from "./history.js";
+import { forget, keep, load } from "./history.js";
 import { addFiles, onFiles, setPictures, takePictures } from "./pictures.js";
 import { race } from "./race.js";
 
@@ -14,59 +14,59 @@ const [conversation, composer, problem] = ["conversation", "composer", "problem"
 const [welcome, system, temperature] = ["welcome", "system", "temperature"].map(byId);
 
 let turns = []; // {question: {text, pictures}, pieces: those of the answer}
-let last = null; // {question, asked: messages, turn}: what a race with an empty form asks again
+let last = null; // {question, messages, turn}: what a race with an empty form asks again
 let running = null; // the AbortController of the answer that comes
 let atEnd = true; // whether the page follows what comes
 
 const say = (text) => { byId("status").textContent = text; };
 
-function messages(question) {
-  const asked = ({ text, pictures }) => ({
+function messagesWith(question) {
+  const userMessage = ({ text, pictures }) => ({
     role: "user",
     content: [
       ...pictures.map(({ url }) => ({ type: "image_url", image_url: { url } })),
       { type: "text", text },
     ],
   });
-  const before = turns.flatMap((turn) => [
-    asked(turn.question),
+  const history = turns.flatMap((turn) => [
+    userMessage(turn.question),
     { role: "assistant", content: textOf(turn.pieces) },
   ]);
   const text = system.value.trim();
   const first = text ? [{ role: "system", content: text }] : [];
-  return [...first, ...before, asked(question)];
+  return [...first, ...history, userMessage(question)];
 }
 
 const textOf = (pieces) => pieces.map(({ text }) => text).join("");
 
 /** The fields of a request that the settings name. */
-const chosen = () =>
+const settingFields = () =>
   temperature.value === "" ? {} : { temperature: Number(temperature.value) };
 
 /** Streams the answer into `turn`; returns its pieces, also if it was stopped. */
-async function ask(turn, asked, signal) {
-  const shown = new AnswerText();
+async function ask(turn, messages, signal) {
+  const answerText = new AnswerText();
   const prompt = element("p", "figures");
-  turn.append(element("h3", "unseen", "Answer"), prompt, shown.element);
-  shown.element.setAttribute("aria-busy", "true");
+  turn.append(element("h3", "unseen", "Answer"), prompt, answerText.element);
+  answerText.element.setAttribute("aria-busy", "true");
   say("Answering");
-  const started = performance.now();
+  const start = performance.now();
   let first = 0;
   const progress = ({ waiting, prompt: { done, total } = { done: 0, total: 0 } }) => {
     const reads = done < total ? `reads ${done} of ${total} tokens` : "";
     prompt.textContent = waiting ? "waits: another answer is running" : reads;
   };
-  const fields = { ...chosen(), mmspec: { details: true } };
+  const fields = { ...settingFields(), mmspec: { details: true } };
   try {
-    for await (const piece of answer(asked, fields, signal, progress)) {
+    for await (const piece of answer(messages, fields, signal, progress)) {
       if (piece.reason) {
         turn.append(figuresElement(figures(piece, first)));
-        say(`Answer: ${shown.text}`);
+        say(`Answer: ${answerText.text}`);
         continue;
       }
       if (!first) prompt.textContent = "";
-      first ||= (performance.now() - started) / 1000;
-      shown.add(piece);
+      first ||= (performance.now() - start) / 1000;
+      answerText.add(piece);
     }
   } catch (error) {
     if (error.name !== "AbortError") throw error;
@@ -74,10 +74,10 @@ async function ask(turn, asked, signal) {
     say("Stopped");
   } finally {
     prompt.remove();
-    shown.draw();
-    shown.element.setAttribute("aria-busy", "false");
+    answerText.draw();
+    answerText.element.setAttribute("aria-busy", "false");
   }
-  return shown.pieces;
+  return answerText.pieces;
 }
 
 const page = document.documentElement;
@@ -91,15 +91,15 @@ document.onscroll = () => {
 new ResizeObserver(() => atEnd && toEnd()).observe(conversation);
 
 /** Answers the last question in its turn; returns the pieces, none if there is no answer. */
-async function run(answering) {
-  const { asked, turn } = last;
+async function run(method) {
+  const { messages, turn } = last;
   toEnd();
   running = new AbortController();
   working(true);
   try {
-    return await answering(turn, asked, running.signal);
+    return await method(turn, messages, running.signal);
   } catch (error) {
-    report(error, turn, asked);
+    report(error, turn, messages);
     return [];
   } finally {
     running = null;
@@ -108,10 +108,10 @@ async function run(answering) {
 }
 
 /** Asks what is in the form, to which a question without an answer returns. */
-async function askNew(answering) {
+async function askNew(method) {
   last = take();
   const { question, turn } = last;
-  const pieces = await run(answering);
+  const pieces = await run(method);
   if (textOf(pieces)) end(turn, { question, pieces });
   else giveBack(question);
 }
@@ -120,38 +120,38 @@ async function askNew(answering) {
 function take() {
   const question = { text: box.value, pictures: takePictures() };
   box.value = "";
-  return opened(question);
+  return addTurn(question);
 }
 
-function opened(question) {
+function addTurn(question) {
   const turn = element("article", "turn");
   turn.append(element("h2", "unseen", "Question"), questionElement(question));
   conversation.append(turn);
   welcome.hidden = true;
-  return { question, asked: messages(question), turn };
+  return { question, messages: messagesWith(question), turn };
 }
 
-/** Adds an answered question to the conversation. */
-function end(turn, answered) {
-  turns.push(answered);
+/** Adds a question with its answer to the conversation. */
+function end(turn, exchange) {
+  turns.push(exchange);
   conversation.querySelectorAll(".retry").forEach((button) => button.remove());
-  turn.append(actionsElement(() => textOf(answered.pieces), retry));
+  turn.append(actionsElement(() => textOf(exchange.pieces), retry));
   save();
 }
 
 /** Answers the last question again; its turn stays if no other answer comes. */
 async function retry({ target }) {
   if (running) return;
-  const [answered, before] = [turns.pop(), target.closest(".turn")];
-  before.hidden = true;
-  last = opened(answered.question);
-  turns.push(answered); // the messages are without it
+  const [exchange, oldTurn] = [turns.pop(), target.closest(".turn")];
+  oldTurn.hidden = true;
+  last = addTurn(exchange.question);
+  turns.push(exchange); // the messages are without it
   const pieces = await run(ask);
-  before.hidden = false;
+  oldTurn.hidden = false;
   if (textOf(pieces)) {
     turns.pop();
-    before.remove();
-    end(last.turn, { question: answered.question, pieces });
+    oldTurn.remove();
+    end(last.turn, { question: exchange.question, pieces });
   }
 }
 
@@ -163,14 +163,14 @@ function save() {
 
 /** Shows the conversation that this tab had before a reload. */
 function restore() {
-  const saved = kept();
-  if (!saved) return;
-  system.value = saved.system;
-  temperature.value = saved.temperature;
-  for (const { question, pieces } of saved.turns) {
-    last = opened(question);
-    const shown = new AnswerText(pieces);
-    last.turn.append(element("h3", "unseen", "Answer"), shown.element);
+  const record = load();
+  if (!record) return;
+  system.value = record.system;
+  temperature.value = record.temperature;
+  for (const { question, pieces } of record.turns) {
+    last = addTurn(question);
+    const { element: answerElement } = new AnswerText(pieces);
+    last.turn.append(element("h3", "unseen", "Answer"), answerElement);
     end(last.turn, { question, pieces });
   }
   working(false);
@@ -183,34 +183,34 @@ function giveBack({ text, pictures }) {
   setPictures(pictures);
 }
 
-function report(error, turn, asked) {
+function report(error, turn, messages) {
   if (error.name === "AbortError") {
     turn.append(element("p", "figures", "stopped"));
     say("Stopped");
     return;
   }
   if (!(error instanceof Failure)) throw error;
-  turn.append(element("p", "error", named(error, asked), { role: "alert" }));
+  turn.append(element("p", "error", refusalText(error, messages), { role: "alert" }));
   if (error.status === 401) askForKey("");
 }
 
 /** The message of a refusal, with a picture's name in place of its field. */
-function named({ message, param }, asked) {
+function refusalText({ message, param }, messages) {
   const [, at, part] = param?.match(/^messages\[(\d+)\]\.content\[(\d+)\]/) ?? [];
-  const { url } = asked[at]?.content[part]?.image_url ?? {};
+  const { url } = messages[at]?.content[part]?.image_url ?? {};
   const questions = [...turns.map((turn) => turn.question), last.question];
   const picture = questions.flatMap(({ pictures }) => pictures).find((each) => each.url === url);
   return picture ? message.replace(param, picture.name) : message;
 }
 
 function working(yes) {
-  const focused = document.activeElement;
+  const focus = document.activeElement;
   stopButton.hidden = !yes;
   askButton.hidden = yes;
   raceButton.setAttribute("aria-disabled", yes);
   byId("new").hidden = yes || !conversation.querySelector(".turn");
-  if (yes && focused === askButton) stopButton.focus();
-  if (!yes && focused === stopButton) box.focus();
+  if (yes && focus === askButton) stopButton.focus();
+  if (!yes && focus === stopButton) box.focus();
 }
 
 /** True if the form holds a question; else the browser says that it needs one. */
@@ -230,7 +230,7 @@ raceButton.onclick = () => {
   if (empty && last) run(racing);
   else if (complete()) askNew(racing);
 };
-const racing = (turn, asked, signal) => race(turn, asked, chosen(), signal, say);
+const racing = (turn, messages, signal) => race(turn, messages, settingFields(), signal, say);
 stopButton.onclick = () => running?.abort();
 document.onkeydown = (event) => {
   if (event.key === "Escape") running?.abort();

@@ -13,9 +13,9 @@ const DELIMITERS = /^ *\|?(?: *:?-+:? *\|)+(?: *:?-+:? *)?$/;
 
 /** The elements of a text. */
 export function markdown(text) {
-  const made = document.createDocumentFragment();
-  addBlocks(made, text.split("\n"));
-  return made;
+  const node = document.createDocumentFragment();
+  addBlocks(node, text.split("\n"));
+  return node;
 }
 
 function addBlocks(parent, lines) {
@@ -93,13 +93,13 @@ function addList(parent, lines, start) {
     const [whole, before] = lines[at].match(ITEM) ?? [];
     if (whole === undefined || before.length !== spaces.length) break;
     const width = lines[at].slice(whole.length) ? whole.length : before.length + 2;
-    const own = [lines[at++].slice(whole.length)];
+    const itemLines = [lines[at++].slice(whole.length)];
     while (at < lines.length && belongs(lines, at, width)) {
-      own.push(lines[at].slice(Math.min(indent(lines[at]), width)));
+      itemLines.push(lines[at].slice(Math.min(indent(lines[at]), width)));
       at++;
     }
     const item = element("li");
-    addBlocks(item, own);
+    addBlocks(item, itemLines);
     list.append(item);
     while (at < lines.length && !lines[at].trim() && ITEM.test(lines[at + 1] ?? "")) at++;
   }
@@ -148,7 +148,7 @@ const ESCAPE = /\\[*_`#]/y;
 const CJK = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Hangul}";
 const WORD = new RegExp(`[^\\P{L}${CJK}]|[\\p{N}/\\\\=@#&%$~]`, "u"); // also parts of paths and sums
 
-function matched(kind, text, at) {
+function match(kind, text, at) {
   kind.lastIndex = at;
   return kind.exec(text);
 }
@@ -173,16 +173,16 @@ function inline(text, at) {
   const letter = text[at];
   if (letter === "`") return codeSpan(text, at);
   if (letter === "*" || letter === "_") return emphasis(text, at);
-  if (letter === "\\" && matched(ESCAPE, text, at)) return [text[at + 1], 2];
-  const link = letter === "[" && matched(LINK, text, at);
+  if (letter === "\\" && match(ESCAPE, text, at)) return [text[at + 1], 2];
+  const link = letter === "[" && match(LINK, text, at);
   if (!link) return [letter, 1];
   const attributes = { href: link[2], target: "_blank", rel: "noreferrer" };
   return [element("a", "", link[1], attributes), link[0].length];
 }
 
 function codeSpan(text, at) {
-  const found = matched(SPAN, text, at);
-  if (found) return [element("code", "", found[2].replace(/^ (.+) $/s, "$1")), found[0].length];
+  const span = match(SPAN, text, at);
+  if (span) return [element("code", "", span[2].replace(/^ (.+) $/s, "$1")), span[0].length];
   const [run] = text.slice(at).match(/^`+/);
   return [run, run.length];
 }
@@ -194,20 +194,20 @@ function emphasis(text, at) {
   const close = opens && run.length <= 3 ? closing(text, at + run.length, run) : -1;
   const isName = run === "__" && /^\w+$/.test(text.slice(at + 2, close)); // such as __init__
   if (close < 0 || isName) return [run, run.length];
-  const made = element(run.length > 1 ? "strong" : "em");
-  const inner = run.length === 3 ? made.appendChild(element("em")) : made;
+  const node = element(run.length > 1 ? "strong" : "em");
+  const inner = run.length === 3 ? node.appendChild(element("em")) : node;
   addInline(inner, text.slice(at + run.length, close));
-  return [made, close + run.length - at];
+  return [node, close + run.length - at];
 }
 
 /** Where the run that closes an emphasis stands; -1 if there is none. */
 function closing(text, from, run) {
   for (let at = from; at < text.length;) {
-    const code = text[at] === "`" && matched(SPAN, text, at);
-    const [same] = text.slice(at).match(/^(\*+|_+)/) ?? [""];
-    const ends = same === run && /[^\s([{]/.test(text[at - 1]) && at > from;
+    const code = text[at] === "`" && match(SPAN, text, at);
+    const [next] = text.slice(at).match(/^(\*+|_+)/) ?? [""];
+    const ends = next === run && /[^\s([{]/.test(text[at - 1]) && at > from;
     if (ends && !WORD.test(text[at + run.length] ?? " ")) return at;
-    at += code ? code[0].length : same.length || 1;
+    at += code ? code[0].length : next.length || 1;
   }
   return -1;
 }

@@ -11,21 +11,21 @@ let pictures = [];
 
 /** The pictures, which then belong to a question. */
 export function takePictures() {
-  const taken = pictures;
+  const question = pictures;
   setPictures([]);
-  return taken;
+  return question;
 }
 
-export function setPictures(chosen) {
-  pictures = chosen;
+export function setPictures(newPictures) {
+  pictures = newPictures;
   list.replaceChildren(...pictures.map(row));
 }
 
 /** Adds files; returns a sentence for each that is no readable picture. */
 export async function addFiles(files) {
-  const read = await Promise.allSettled(files.map(picture));
-  setPictures([...pictures, ...read.filter(({ value }) => value).map(({ value }) => value)]);
-  return read.filter(({ reason }) => reason).map(({ reason }) => reason.message);
+  const results = await Promise.allSettled(files.map(picture));
+  setPictures([...pictures, ...results.filter(({ value }) => value).map(({ value }) => value)]);
+  return results.filter(({ reason }) => reason).map(({ reason }) => reason.message);
 }
 
 /** A file as a picture, scaled if it is large; throws a sentence with the file's name. */
@@ -33,7 +33,7 @@ async function picture(file) {
   const image = await createImageBitmap(file).catch(() => { throw new Error(problem(file)); });
   const share = Math.min(1, MOST_SIDE / Math.max(image.width, image.height));
   const fits = READABLE.includes(file.type) && share === 1 && file.size <= MOST_BYTES;
-  const content = fits ? file : await drawn(image, share, file.type);
+  const content = fits ? file : await rescale(image, share, file.type);
   const size = share === 1 ? "" : `${image.width} × ${image.height} scaled to ${MOST_SIDE}, `;
   image.close();
   const kilobytes = Math.max(1, Math.round(content.size / 1000));
@@ -49,16 +49,16 @@ function problem({ name, type }) {
     : `${name} is no picture: drop a PNG, JPEG, WebP or GIF, or paste a screenshot.`;
 }
 
-async function drawn(image, share, type) {
+async function rescale(image, share, type) {
   const canvas = element("canvas");
   canvas.width = Math.round(image.width * share);
   canvas.height = Math.round(image.height * share);
   const context = canvas.getContext("2d");
   context.imageSmoothingQuality = "high";
   context.drawImage(image, 0, 0, canvas.width, canvas.height);
-  const encoded = (kind) => new Promise((resolve) => canvas.toBlob(resolve, kind, 0.95));
-  const exact = type === "image/png" ? await encoded("image/png") : null;
-  return exact && exact.size <= MOST_BYTES ? exact : encoded("image/jpeg");
+  const encode = (kind) => new Promise((resolve) => canvas.toBlob(resolve, kind, 0.95));
+  const exact = type === "image/png" ? await encode("image/png") : null;
+  return exact && exact.size <= MOST_BYTES ? exact : encode("image/jpeg");
 }
 
 function dataUrl(content) {

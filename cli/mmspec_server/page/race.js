@@ -50,19 +50,19 @@ class Lane {
   /** Decodes once; the first time it shows the answer as it comes. */
   async run(messages, signal) {
     const run = { pieces: [] };
-    const shown = this.runs.length ? new AnswerText() : this.answer;
-    const started = performance.now();
+    const answerText = this.runs.length ? new AnswerText() : this.answer;
+    const start = performance.now();
     this.speed.textContent = "decodes …";
-    shown.element.setAttribute("aria-busy", "true");
+    answerText.element.setAttribute("aria-busy", "true");
     try {
       for await (const piece of answer(messages, this.fields(), signal)) {
         if (piece.reason) run.end = piece;
-        else run.pieces.push({ ...piece, at: performance.now() - started });
-        if (!piece.reason) shown.add(piece);
+        else run.pieces.push({ ...piece, at: performance.now() - start });
+        if (!piece.reason) answerText.add(piece);
       }
     } finally {
-      shown.draw();
-      shown.element.setAttribute("aria-busy", "false");
+      answerText.draw();
+      answerText.element.setAttribute("aria-busy", "false");
     }
     this.runs.push(run);
     this.showSpeed();
@@ -82,9 +82,9 @@ class Lane {
   /** Shows the first run again as it came, `since` milliseconds after its first text. */
   replay(since) {
     const [{ pieces }] = this.runs;
-    const shown = pieces.filter(({ at }) => at - pieces[0].at <= since);
-    this.answer.show(shown);
-    return shown.length === pieces.length;
+    const part = pieces.filter(({ at }) => at - pieces[0].at <= since);
+    this.answer.show(part);
+    return part.length === pieces.length;
   }
 }
 
@@ -125,9 +125,9 @@ function judge(plain, drafted) {
   return element("p", "verdict", `Same text, ${ratio.toFixed(2)} × the speed`);
 }
 
-function firstDifference(one, other) {
-  const length = Math.min(one.length, other.length);
-  for (let at = 0; at < length; at++) if (one[at] !== other[at]) return at;
+function firstDifference(first, second) {
+  const length = Math.min(first.length, second.length);
+  for (let at = 0; at < length; at++) if (first[at] !== second[at]) return at;
   return length;
 }
 
@@ -137,11 +137,11 @@ function method(plain, drafted) {
   return element("p", "method",
     `How it was timed: ${runs}. One decodes while the other waits, and before that both decode ` +
     `${WARM_UP} tokens that do not count. Seconds are the server's, of decoding alone, without ` +
-    `reading the prompt. ${cached([...plain.runs, ...drafted.runs])} ${lookedUp(drafted.runs)}`);
+    `reading the prompt. ${cacheNote([...plain.runs, ...drafted.runs])} ${lookupNote(drafted.runs)}`);
 }
 
 /** How far lookup drafted, which gains most where an answer is repeated. */
-function lookedUp(runs) {
+function lookupNote(runs) {
   const most = Math.max(...runs.map(({ end }) => end.stats.lookup_rounds ?? 0));
   return most
     ? `Lookup drafted up to ${count(most, "round")} from what this server answered before, perhaps ` +
@@ -150,7 +150,7 @@ function lookedUp(runs) {
 }
 
 /** Whether every run found as much of the prompt in the server's cache. */
-function cached(runs) {
+function cacheNote(runs) {
   const counts = runs.map(({ end }) => end.stats.cached_tokens);
   const [least, most] = [Math.min(...counts), Math.max(...counts)];
   const total = `Of the prompt's ${count(runs[0].end.stats.prompt_tokens, "token")}`;
@@ -163,10 +163,10 @@ function replayButton(lanes) {
   const button = element("button", "", "Replay side by side", { type: "button" });
   button.onclick = () => {
     for (const { answer: { element: { style, offsetHeight } } } of lanes) style.minHeight = `${offsetHeight}px`;
-    const started = performance.now();
+    const start = performance.now();
     const step = (now) => {
-      const done = lanes.map((lane) => lane.replay(now - started));
-      if (!done.every(Boolean)) requestAnimationFrame(step);
+      const hasEnded = lanes.map((lane) => lane.replay(now - start));
+      if (!hasEnded.every(Boolean)) requestAnimationFrame(step);
     };
     requestAnimationFrame(step);
   };
