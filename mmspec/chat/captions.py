@@ -11,7 +11,7 @@ from mmspec.chat.session import Session
 from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.ground.errors import ImageError, UsageError
-from mmspec.ground.input_files import expand_home
+from mmspec.ground.input_files import expand_home, require_file
 from mmspec.ground.json_file import parse_lines, read_lines
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture, open_picture
@@ -79,12 +79,15 @@ class FileCaptioner:
         return self.fallback.caption(picture)
 
     def _paths_of(self, picture: Picture) -> Iterator[str]:
-        """The paths of the file, from its folder on, of images that are the same as `picture`."""
-        for name in self.captions:
+        """The paths of the file, from its folder on, of images that are the same as `picture`.
+
+        Files with as many bytes as its own are opened first: most clients send a file as it is.
+        """
+        paths = {name: self.file.parent / expand_home(name) for name in self.captions}
+        for name in sorted(paths, key=lambda name: _size(paths[name]) != picture.file_bytes):
             if name not in self._digests:
                 with suppress(ImageError):  # it need not be there
-                    path = self.file.parent / expand_home(name)
-                    self._digests[name] = open_picture(path).digest
+                    self._digests[name] = open_picture(paths[name]).digest
             if self._digests.get(name) == picture.digest:
                 yield name
 
@@ -92,6 +95,12 @@ class FileCaptioner:
         """Drop what the fallback has cached."""
         if isinstance(self.fallback, ModelCaptioner):
             self.fallback.forget()
+
+
+def _size(path: Path) -> int | None:
+    with suppress(OSError):
+        return require_file(path)
+    return None
 
 
 def read_captions(file: Path) -> FileCaptioner:

@@ -76,6 +76,8 @@ class Picture:
     name: str = field(default="", compare=False)
     from_file: bool = field(default=False, compare=False)
     """True if `name` is the path of a file that was read."""
+    file_bytes: int = field(default=0, compare=False, repr=False)
+    """Bytes of the file whose content was decoded, such as a request's; 0 for other pictures."""
 
     frames: tuple["Picture", ...] = field(default=(), compare=False, repr=False)
     """The frames of a clip or of a moment; empty for an image."""
@@ -149,7 +151,8 @@ def readable_file(path: str | Path) -> tuple[Path, str, bytes]:
 
 def decode_picture(content: bytes, name: str) -> Picture:
     """The picture in an image file's bytes; raises ImageError, as `open_picture`."""
-    return _read(BytesIO(content), content[:HEAD], name, name)
+    picture = _read(BytesIO(content), content[:HEAD], name, name)
+    return replace(picture, file_bytes=len(content))
 
 
 def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture:

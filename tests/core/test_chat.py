@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from mmspec.chat import captions
 from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
 from mmspec.prompt.conversation import Conversation, Message
+from mmspec.prompt.images import decode_picture, open_picture
 from support.scripted_engine import BLIND, OPTIONS, A, B, asked, check, picture, scripted_engine
 
 
@@ -70,6 +72,21 @@ def test_captions_come_from_a_file_by_path_or_by_name(engine, tmp_path):
     read = replace(engine, captioner=captioner)
     check(read.chat(replace(OPTIONS, drafting="MC")), "What is this?", named[0])
     assert read.caption(named[0]) == engine.target.tokenizer.encode("image: A red square.")
+
+
+def test_of_the_images_of_captions_only_the_one_that_was_sent_is_opened(tmp_path, monkeypatch):
+    for number in range(9):
+        Image.new("RGB", (8, 8 + number), "red").save(tmp_path / f"{number}.bmp")
+    file = tmp_path / "captions.jsonl"
+    lines = [{"image": f"{number}.bmp", "caption": str(number)} for number in range(9)]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    paths = []
+    monkeypatch.setattr(
+        captions, "open_picture", lambda path: paths.append(path) or open_picture(path)
+    )
+    sent = decode_picture((tmp_path / "7.bmp").read_bytes(), "")
+    assert read_captions(file).caption(sent) == "7"
+    assert paths == [tmp_path / "7.bmp"]
 
 
 def test_a_stream_has_its_answer_and_its_texts(engine):
