@@ -112,7 +112,7 @@ def _refuse(head: Path, reasons: dict[str, bool]) -> None:
 
 def _contents(head: Path, config: HeadConfig, layout: Layout) -> dict[str, Content]:
     sources = plan_head(head, config)
-    contents = {name: read_content(source.stored) for name, source in sources.items()}
+    contents = {name: read_content(source.tensor) for name, source in sources.items()}
     if config.draft_vocab_size is None:
         return contents
     if config.eagle3 and layout == "sglang":

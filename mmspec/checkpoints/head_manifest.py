@@ -92,7 +92,7 @@ def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path)
     tensors = {name: StoredTensor(file, name, "F32", shape, 0, 0) for name, shape in shapes.items()}
     weights = _weights(tensors, config, file)
     sources = plan_tensors(weights, head_manifest(config), head_optional(config), file)
-    return {name: source.stored.name for name, source in sources.items()}
+    return {name: source.tensor.name for name, source in sources.items()}
 
 
 def _weights(

@@ -48,7 +48,7 @@ class TensorSource:
     has a `packing`. `less_one`: the model's weight is the stored one plus 1.
     """
 
-    stored: StoredTensor
+    tensor: StoredTensor
     shape: Shape
     layout: Literal["torch", "mlx"] = "torch"
     packing: Packing | None = None

@@ -17,7 +17,7 @@ class LoadingProgress:
 
     def __init__(self, sources: Iterable[TensorSource], show: Progress) -> None:
         self._show = show
-        self._total = sum(_size(source.stored) for source in sources)
+        self._total = sum(_size(source.tensor) for source in sources)
         self._position = 0
         self._percent = -1
 

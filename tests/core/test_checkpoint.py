@@ -24,7 +24,7 @@ def planned(path: Path) -> dict[str, TensorSource]:
 
 def values(source: TensorSource) -> np.ndarray:
     """Read the bytes that the plan points at."""
-    stored = source.stored
+    stored = source.tensor
     with stored.file.open("rb") as stream:
         stream.seek(stored.start)
         data = stream.read(stored.end - stored.start)

@@ -35,11 +35,11 @@ def test_an_exported_head_is_the_same_head(tmp_path, llava_path, layout, given):
         strict=True,
     ):
         assert name == again
-        assert (old.stored.dtype, content(old)) == (new.stored.dtype, content(new))
+        assert (old.tensor.dtype, content(old)) == (new.tensor.dtype, content(new))
 
 
 def content(source):
-    stored = source.stored
+    stored = source.tensor
     return stored.file.read_bytes()[stored.start : stored.end]
 
 

@@ -69,6 +69,6 @@ def test_a_device_that_is_not_there_and_a_file_cut_after_its_header_are_named(tm
     sources = plan(path, read_config(path))
     file = path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
-    last = max(sources.values(), key=lambda source: source.stored.end)
+    last = max(sources.values(), key=lambda source: source.tensor.end)
     with pytest.raises(CheckpointError, match=r"model\.safetensors ends inside"):
         read_tensor(last, torch.float32)

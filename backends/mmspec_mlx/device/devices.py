@@ -56,7 +56,7 @@ def find_dtype(name: str, device: str, sources: dict[str, TensorSource]) -> mx.D
     """Return the dtype called `name`; 'auto' is float32 on a CPU, else the checkpoint's."""
     if name == "auto":
         norm = sources["language_model.norm.weight"]  # which is never quantized
-        name = "float32" if device == "cpu" else _DTYPE_NAMES[norm.stored.dtype]
+        name = "float32" if device == "cpu" else _DTYPE_NAMES[norm.tensor.dtype]
     if name not in _DTYPES:
         raise choice("dtype", name, ["auto", *_DTYPES])
     return _DTYPES[name]

@@ -108,9 +108,9 @@ class Weights:
         source = self._sources.pop(name)
         if (packing := source.packing) is not None:
             affine = [self._floats(entry) for entry in (packing.scales, packing.biases)]
-            arrays = [self._read(source.stored), *affine]
+            arrays = [self._read(source.tensor), *affine]
             return QuantizedMatrix(arrays, packing.bits, packing.group_size)
-        array = self._floats(source.stored, 1 if source.less_one else 0)
+        array = self._floats(source.tensor, 1 if source.less_one else 0)
         return mx.moveaxis(array, -1, 1) if source.layout == "mlx" else array
 
     def _floats(self, entry: StoredTensor, offset: int = 0) -> mx.array:

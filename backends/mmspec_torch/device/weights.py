@@ -105,7 +105,7 @@ def open_weights(
     """
 
     def read(name: str) -> Tensor:
-        count(sources[name].stored)
+        count(sources[name].tensor)
         return read_tensor(sources[name], dtype).to(device)
 
     return Weights(sources, read, device, dtype, scheme)
@@ -113,14 +113,14 @@ def open_weights(
 
 def read_tensor(source: TensorSource, dtype: torch.dtype) -> Tensor:
     """Read one tensor to the host, in PyTorch's layout.  Raises CheckpointError."""
-    tensor = _read_entry(source.stored)
+    tensor = _read_entry(source.tensor)
     if source.packing is not None:
         tensor = dequantize(tensor, source.packing, dtype)
     elif source.layout == "mlx":
         tensor = tensor.movedim(-1, 1).to(dtype).contiguous()
     else:
         tensor = (tensor.float() + 1 if source.less_one else tensor).to(dtype).contiguous()
-    require_finite(tensor, source.stored.name, source.stored.file)
+    require_finite(tensor, source.tensor.name, source.tensor.file)
     return tensor
 
 

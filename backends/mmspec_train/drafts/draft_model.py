@@ -168,7 +168,7 @@ def read_tower(target: Path) -> dict[str, Tensor]:
     shapes = manifest(config) | optional(config)
     tower = {n: shape for n, shape in shapes.items() if n.startswith(TOWER) and n in by_name}
     sources = plan_tensors(by_name, tower, shapes, target, config.quantization)
-    dtypes = {n: TOWER_DTYPES.get(s.stored.dtype, torch.float16) for n, s in sources.items()}
+    dtypes = {n: TOWER_DTYPES.get(s.tensor.dtype, torch.float16) for n, s in sources.items()}
     return {hub_name(n, config): read_tensor(s, dtypes[n]) for n, s in sources.items()}
 
 
