@@ -9,10 +9,10 @@ from safetensors.torch import load_file
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.prompt.chat_template import LLAVA
+from mmspec.prompt.chat_template import LLAVA, load_template
 from mmspec_train.data.record import ConversationRecord
 from mmspec_train.run import loop
-from mmspec_train.targets.join import join
+from mmspec_train.targets.join import write_llava
 from support import factory
 from support.factory_layouts import CORPUS, SPECIAL_TOKENS, byte_level
 from support.teacher_data import Killed
@@ -44,8 +44,10 @@ def parts(tmp_path_factory):
 def test_a_template_that_shows_images_itself_stays_as_it_is(parts, tmp_path):
     _, language, _, tower, *_ = parts
     (copytree(language, tmp_path / "llama") / "chat_template.jinja").write_text(LLAVA)
-    assert join(tmp_path / "llama", tower, 0)[1].chat_template == LLAVA
-    assert join(language, tower, 0)[1].chat_template.endswith(TEMPLATE)
+    write_llava(tmp_path / "llama", tower, 0, tmp_path / "own")
+    write_llava(language, tower, 0, tmp_path / "other")
+    assert load_template(tmp_path / "own").source == LLAVA
+    assert load_template(tmp_path / "other").source.endswith(TEMPLATE)
 
 
 def stopped(*_):

@@ -9,9 +9,7 @@ from torch import Tensor
 from mmspec.decoding.contract import Float32
 
 
-def upload(
-    values: Sequence[float] | Sequence[Any], dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def upload(values: Sequence[Any], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Copy numbers to the device without waiting for its queued work."""
     return _numbers(values, dtype, device).to(device, non_blocking=device.type == "cuda")
 

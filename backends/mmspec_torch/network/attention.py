@@ -49,11 +49,6 @@ def causal_mask(start: int, end: int, like: Tensor) -> Tensor:
     return like.new_full((end - start, end), hiding_number(like.dtype)).triu_(start + 1)
 
 
-def tree_mask(start: int, visible: Tensor, like: Tensor) -> Tensor:
-    """Return a mask [n, start + n]: all before `start` is visible, then `visible` [n, n]."""
-    return F.pad(hiding(~visible, like.dtype), (start, 0))
-
-
 def hiding(columns: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the mask to add to scores: `hiding_number` where `columns` is true, 0 elsewhere."""
     zeros = torch.zeros(columns.shape, dtype=dtype, device=columns.device)
@@ -92,8 +87,8 @@ class Attention(AttentionParts[Tensor]):
 
         Returns its queries [R, heads, n, D] and their gates, if it has any.
         """
-        heads, kv_heads = self._heads, self._kv_heads
-        qkv = self.qkv_proj(x).view(memory.rows, len(x) // memory.rows, -1, self._head_dim)
+        heads, kv_heads, rows = self._heads, self._kv_heads, len(memory.keys)
+        qkv = self.qkv_proj(x).view(rows, len(x) // rows, -1, self._head_dim)
         qkv, gates = self._split_gates(qkv)
         if self._qk_norm:
             queries_keys = qkv.narrow(2, 0, heads + kv_heads)

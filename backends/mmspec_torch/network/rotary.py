@@ -30,13 +30,13 @@ class Rotary:
         if scaling := config.rotary_scaling:
             self._frequencies = torch.from_numpy(scaling.scale(self._frequencies.numpy()))
         self._device, self._dtype = device, dtype
-        self._table = self._compute(STEP)
+        self._tables = self._compute(STEP)
         self._axes = upload([*axes, *axes], torch.int64, device) if axes else None
         self._numbers = torch.arange(width, device=device)
 
     def run(self, start: int, end: int) -> Angles:
         """Return the angles of positions `start` to `end`, the same in every row."""
-        cos, sin = self._reaching(end)
+        cos, sin = self._tables_to(end)
         return cos[start:end], sin[start:end]
 
     def along(self, row: Row[Tensor], start: int, end: int) -> Angles:
@@ -48,7 +48,7 @@ class Rotary:
 
     def at(self, positions: Sequence[Sequence[int]]) -> Angles:
         """Return the angles of positions [R, n]."""
-        cos, sin = self._reaching(max(max(row) for row in positions) + 1)
+        cos, sin = self._tables_to(max(max(row) for row in positions) + 1)
         index = upload([list(row) for row in positions], torch.int64, self._device)
         return F.embedding(index, cos).unsqueeze(1), F.embedding(index, sin).unsqueeze(1)
 
@@ -56,7 +56,7 @@ class Rotary:
         """Return the angles of positions [R, 3, n] in time, row and column."""
         if self._axes is None:
             return self.at(positions[:, 0].tolist())
-        cos, sin = self._reaching(int(positions.max()) + 1)
+        cos, sin = self._tables_to(int(positions.max()) + 1)
         planes = upload(positions.tolist(), torch.int64, self._device)
         index = planes[:, self._axes].transpose(1, 2), self._numbers
         return cos[index].unsqueeze(1), sin[index].unsqueeze(1)
@@ -72,13 +72,13 @@ class Rotary:
 
     def after(self, start: int, depths: Tensor, deepest: int) -> Angles:
         """Return the angles of positions `start` + depths [n]; depths are at most `deepest`."""
-        cos, sin = self._reaching(start + deepest + 1)
+        cos, sin = self._tables_to(start + deepest + 1)
         return cos[depths + start], sin[depths + start]
 
-    def _reaching(self, end: int) -> Angles:
-        if end > len(self._table[0]):
-            self._table = self._compute(2 * end)
-        return self._table
+    def _tables_to(self, end: int) -> Angles:
+        if end > len(self._tables[0]):
+            self._tables = self._compute(2 * end)
+        return self._tables
 
     def _compute(self, count: int) -> Angles:
         """Return tables [count, D]; the first half of the sines is negated, for `rotate`."""

@@ -65,10 +65,8 @@ class TorchTowerParts(CheckpointParts):
 
     def layer_norm(self, path: str, width: int, epsilon: float) -> Map:
         """Take the layer norm at `path`."""
-        weight, bias = (self.tensor(f"{path}.{kind}") for kind in ("weight", "bias"))
-        return partial(
-            F.layer_norm, normalized_shape=[width], weight=weight, bias=bias, eps=epsilon
-        )
+        parameters = {kind: self.tensor(f"{path}.{kind}") for kind in ("weight", "bias")}
+        return partial(F.layer_norm, normalized_shape=[width], eps=epsilon, **parameters)
 
     def rms_norm(self, path: str, width: int, epsilon: float) -> Map:
         """Take the root-mean-square norm at `path`."""

@@ -52,7 +52,8 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
         return Padding(is_padding, self._language.dtype, self._language.device)
 
     def _prefill(self, state: TorchState, start: int, end: int) -> None:
-        language, rows, mask = self._language, self._rows, _mask(state, end)
+        language, rows = self._language, self._rows
+        mask = state.padding.mask(end) if state.padding else None
         for at, stop in chunks(start, end):
             x = torch.cat([embed_row(language, row, at, stop) for row in rows])
             positions = np.stack([row.positions(at, stop) for row in rows])
@@ -64,7 +65,7 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
         start, rows = state.start, len(self._rows)
         x = embed_row(self._language, self._rows[0], start, state.columns)
         x = x if rows == 1 else torch.cat([x] * rows)
-        mask = _mask(state, state.columns + depth)
+        mask = state.padding.mask(state.columns + depth) if state.padding else None
         first, *angles = self._angles(state, depth)
         x = self._language.follow(x, self._cache, start, first, mask)
         last = x.view(rows, state.columns - start, -1)[:, -1]
@@ -91,8 +92,3 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
         pending = state.columns - state.start
         positions = [range(end - pending, end + depth - 1) for end in state.positions]
         return self._language.rotary.runs(positions, [pending] + [1] * (depth - 1))
-
-
-def _mask(state: TorchState, columns: int) -> Tensor | None:
-    """Return a mask of at least this many columns; None if there is no padding."""
-    return state.padding.mask(columns) if state.padding else None

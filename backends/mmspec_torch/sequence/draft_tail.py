@@ -44,13 +44,9 @@ class TorchDraftTail:
         x = x if rows == 1 else torch.cat([x] * rows)
         if parents is None:
             return self._decoder.follow(x, self._cache, start, angles, self._padding)
-        mask = self._behind(self._lineage.add(parents))
+        lineage, columns = self._lineage.add(parents), self._columns
+        mask = F.pad(lineage, (columns, 0))  # the sequence's columns stand before the draft's
+        if self._padding is not None:
+            mask = mask + F.pad(self._padding[..., :columns], (0, lineage.shape[1]))
         layers = self._cache.layers(start, self._end)
         return self._decoder.forward(x, Step(angles, layers, mask))
-
-    def _behind(self, lineage: Tensor) -> Tensor:
-        """Put the sequence's columns before a level's mask [w, E]; [R, 1, w, ...] with padding."""
-        order = F.pad(lineage, (self._columns, 0))
-        if self._padding is None:
-            return order
-        return order + F.pad(self._padding[..., : self._columns], (0, lineage.shape[1]))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple, TypeVar
 
 import array_api_compat.torch as xp
+import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding.block_attention import whole_blocks
@@ -15,7 +16,7 @@ from mmspec.decoding.contents import Row
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.language import deepstack
 from mmspec.decoding.noise import Noise
-from mmspec_torch.network.attention import Step, tree_mask
+from mmspec_torch.network.attention import Step, hiding
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.sequence.padding import Padding
@@ -73,7 +74,8 @@ class TargetExecutor(SequenceExecutor):
         if columns.ancestry:
             visible, depths = columns.ancestry
             angles = language.rotary.after(row.position(start), depths, columns.depth)
-            layers, mask = self.cache.layers(start, end), tree_mask(start, visible, x)
+            layers = self.cache.layers(start, end)
+            mask = F.pad(hiding(~visible, x.dtype), (start, 0))  # all before a tree is visible
             return language.forward(x, Step(angles, layers, mask, captured_layers=captured_layers))
         extras = [x[0] for x in deepstack(language, [row], start, end)]
         angles = language.rotary.along(row, start, end)

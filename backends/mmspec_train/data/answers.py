@@ -3,7 +3,7 @@
 Shape letters: R rows, n columns fed, C columns so far, H width.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 
 import numpy as np
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from torch import Tensor
 
 from mmspec.decoding.contents import Row
-from mmspec.decoding.contract import Features, Segment
+from mmspec.decoding.contract import Segment
 from mmspec.decoding.language import deepstack
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
@@ -44,7 +44,10 @@ def answer_all(
     streams = [iter(row) for row in images]
     answers: list[list[list[int]]] = [[] for _ in records]
     for prompts in zip_longest(*(record.prompts for record in records), fillvalue=()):
-        segments = [_segment(prompt, row) for prompt, row in zip(prompts, streams, strict=True)]
+        segments = [
+            Segment([next(row) if token == NO_TOKEN else [token] for token in prompt])
+            for prompt, row in zip(prompts, streams, strict=True)
+        ]
         for row, answer in enumerate(rows.answer(segments, max_tokens)):
             answers[row] += [answer] if prompts[row] else []
     pairs = []
@@ -54,11 +57,6 @@ def answer_all(
         record = replace(record, answers=tuple(map(tuple, turns)), has_stop=has_stop)
         pairs.append((record, torch.cat((states, teacher.image_rows(features)))))
     return pairs
-
-
-def _segment(prompt: Sequence[int], images: Iterator[Features]) -> Segment:
-    """Return a prompt in which the next of `images` replaces each NO_TOKEN."""
-    return Segment([next(images) if token == NO_TOKEN else [token] for token in prompt])
 
 
 class _Rows:
@@ -80,7 +78,9 @@ class _Rows:
         answers: list[list[int]] = [[] for _ in prompts]
         live = [len(prompt) > 0 for prompt in prompts]
         for _ in range(max_tokens):
-            tokens = self._sampler.tokens(self._language.project(last), self._keys())
+            noises = map(Noise, self._seeds, self._lengths)
+            noise_keys = torch.cat([keys(noise, 1, last.device) for noise in noises])
+            tokens = self._sampler.tokens(self._language.project(last), noise_keys)
             for row, token in enumerate(tokens.tolist()):
                 if live[row]:
                     answers[row].append(token)
@@ -90,11 +90,6 @@ class _Rows:
             pairs = zip(tokens.tolist(), live, strict=True)
             last = self._feed([Segment([[token]] if alive else []) for token, alive in pairs])
         return answers
-
-    def _keys(self) -> Tensor:
-        """Return the noise keys [R, 2] of the next position of each row."""
-        noises = map(Noise, self._seeds, self._lengths)
-        return torch.cat([keys(noise, 1, self._language.device) for noise in noises])
 
     def states(self) -> list[Tensor]:
         """Return the hidden states [n, H] of all columns fed to each row, in order."""
@@ -120,13 +115,10 @@ class _Rows:
             np.stack([row.positions(start, end) for row in self._contents])
         )
         extras = [rows.flatten(0, 1) for rows in deepstack(language, self._contents, start, end)]
-        padding = self._padding(x.dtype) if start else None
-        outputs = language.follow(x.flatten(0, 1), self._cache, start, angles, padding, extras)
+        padding = (~self._is_token).to(x.dtype) * hiding_number(x.dtype)
+        mask = padding[:, None, None] if start else None
+        outputs = language.follow(x.flatten(0, 1), self._cache, start, angles, mask, extras)
         states = language.states(outputs).view(rows, width, -1)
         self._states.append(states)
         self._lengths = [a + b for a, b in zip(self._lengths, counts, strict=True)]
         return states[torch.arange(rows, device=x.device), ends.clamp(min=1) - 1]
-
-    def _padding(self, dtype: torch.dtype) -> Tensor:
-        """Return the mask [R, 1, 1, C] that hides padding."""
-        return ((~self._is_token).to(dtype) * hiding_number(dtype))[:, None, None]

@@ -55,17 +55,11 @@ class Teacher:
             self.output_matrix = matrix.to(language.device)
         self.captured_layers: tuple[int, ...] = ()
         """Layers whose outputs a batch holds too."""
-
-    @property
-    def stop(self) -> frozenset[int]:
+        self.stop = self.tokenizer.eos_ids | frozenset(self.config.eos_token_ids)
         """The tokens that end an answer."""
-        return self.tokenizer.eos_ids | frozenset(self.config.eos_token_ids)
-
-    @property
-    def image_id(self) -> int:
-        """The image token, or a newline for a text-only model."""
         image = self.config.image_id
-        return self.tokenizer.newline_id if image is None else image
+        self.image_id = self.tokenizer.newline_id if image is None else image
+        """The image token, or a newline for a text-only model."""
 
     def check_vocabulary(self, draft: Path) -> None:
         """Raise UsageError if a token of a draft's checkpoint has another id in the target."""

@@ -144,10 +144,3 @@ def target_log_probabilities(batch: Batch, output_matrix: Tensor) -> Tensor:
 def log_probabilities(features: Tensor, output_matrix: Tensor) -> Tensor:
     """Return the log-probabilities [n, V] of features [n, H]."""
     return F.linear(features.to(output_matrix.dtype), output_matrix).float().log_softmax(dim=-1)
-
-
-def noisy_states(batch: Batch, scale: float) -> Tensor:
-    """Return hidden states [B, L, H] plus EAGLE's uniform noise of width scale · 512 / length."""
-    noise = torch.rand_like(batch.states) - 0.5
-    lengths = torch.tensor(batch.lengths, device=noise.device).view(-1, 1, 1)
-    return batch.states + noise * (scale * 512 / lengths)

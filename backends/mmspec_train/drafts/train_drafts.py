@@ -118,13 +118,6 @@ class DraftTrainee(Trainee):
         tokens = conversations.targets[conversations.has_loss]
         return divergence(self.method.loss, q if p is None else p, q, tokens).mean()
 
-    def _pool(self, features: Sequence[TorchFeatures]) -> list[Tensor]:
-        """Return the features [P, W] of each image that the draft reads; none if it reads none."""
-        if not self.module.sees:
-            return []
-        # Clones: tensors that the tower computed in inference mode take part in no backward pass.
-        return [image.pool(self.module.positions).rows.clone().float() for image in features]
-
     def _columns(self, conversations: Batch) -> Batch:
         """Return the conversations in the draft's columns: an image has P, or one if P is 0."""
         teacher, positions = self.data.teacher, self.module.positions
@@ -138,8 +131,10 @@ class DraftTrainee(Trainee):
 
         features: those of the target's tower, of every image.
         """
-        columns = self._columns(conversations)
-        states = self.module(columns, self._pool(features))[columns.has_loss]
+        columns, images = self._columns(conversations), features if self.module.sees else ()
+        # Clones: tensors that the tower computed in inference mode take part in no backward pass.
+        rows = [image.pool(self.module.positions).rows.clone().float() for image in images]
+        states = self.module(columns, rows)[columns.has_loss]
         return log_probabilities(states, self.module.lm_head.weight)
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:

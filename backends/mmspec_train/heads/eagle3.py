@@ -69,8 +69,16 @@ class Eagle3Module(CachedHead):
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H]."""
+        embeddings, states = batch.embeddings, batch.layer_outputs
+        visual = batch.visual.unsqueeze(-1)
+        embeddings = torch.where(visual, self.image.to(embeddings.dtype), embeddings)
+        if self.fc_norm:
+            parts = states.chunk(len(self.fc_norm), dim=-1)
+            states = torch.cat([norm(x) for norm, x in zip(self.fc_norm, parts, strict=True)], -1)
+        # The layer reads each column's states beside the next embedding, [B, L - 1, 2 H].
+        x = torch.cat((embeddings[:, 1:], self.fc(states[:, :-1]).float()), dim=-1)
         # A row stands where the target has its column, as in decoding.
-        rows = self._rows(batch), starts.before, batch.positions
+        rows = x, starts.before, batch.positions
         return torch.stack(list(self.chains(*rows, batch, starts)))
 
     def log_probabilities(self, features: Tensor) -> Tensor:
@@ -96,16 +104,6 @@ class Eagle3Module(CachedHead):
         t2d = torch.zeros(vocabulary, dtype=torch.bool)
         t2d[ids] = True
         return self.state_dict() | {"d2t": ids - torch.arange(count), "t2d": t2d}
-
-    def _rows(self, batch: Batch) -> Tensor:
-        """Return what the layer reads [B, L - 1, 2 H]: each column's states, the next embedding."""
-        embeddings, states = batch.embeddings, batch.layer_outputs
-        visual = batch.visual.unsqueeze(-1)
-        embeddings = torch.where(visual, self.image.to(embeddings.dtype), embeddings)
-        if self.fc_norm:
-            parts = states.chunk(len(self.fc_norm), dim=-1)
-            states = torch.cat([norm(x) for norm, x in zip(self.fc_norm, parts, strict=True)], -1)
-        return torch.cat((embeddings[:, 1:], self.fc(states[:, :-1]).float()), dim=-1)
 
     def _fuse(self, token: Tensor, feature: Tensor) -> Tensor:
         feature = self.norm(feature) if self.options.norm_output else feature

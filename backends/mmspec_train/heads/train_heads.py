@@ -13,8 +13,7 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.ground.errors import UsageError
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
-from mmspec_train.distillation import objective
-from mmspec_train.distillation.objective import DraftScore, DraftStarts, all_starts
+from mmspec_train.distillation.objective import DraftScore, DraftStarts, all_starts, draw_starts
 from mmspec_train.distillation.training import Trainee, distill
 from mmspec_train.heads.head import Head
 from mmspec_train.heads.head_checkpoint import head_config, new_head, save_head
@@ -53,10 +52,14 @@ class HeadTrainee(Trainee):
         head, method = self.module, self.method
         batch = self.data.teacher.read(conversations)
         depth = training_depth(head.config, method)
-        starts = objective.draw_starts(all_starts(batch, depth), method.anchors)
+        starts = draw_starts(all_starts(batch, depth), method.anchors)
         batch = inputs = starts.restrict(batch)
         if torch.is_grad_enabled() and method.noise:  # which no block drafter takes
-            inputs = replace(batch, states=objective.noisy_states(batch, method.noise))
+            # EAGLE's uniform noise of width --noise · 512 / length.
+            noise = torch.rand_like(batch.states) - 0.5
+            lengths = torch.tensor(batch.lengths, device=noise.device).view(-1, 1, 1)
+            states = batch.states + noise * (method.noise * 512 / lengths)
+            inputs = replace(batch, states=states)
         return head.loss(head(inputs, starts), batch, starts, method)
 
     def guesses(self, conversations: Batch) -> tuple[Batch, DraftStarts, Tensor]:

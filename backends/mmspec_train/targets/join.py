@@ -38,10 +38,8 @@ PARTS_AS_TEXT = """\
 """Start of a chat template that turns messages of text and images into messages of text."""
 
 
-def join(
-    language: Path, tower: Path, seed: int
-) -> tuple[LlavaForConditionalGeneration, LlavaProcessor]:
-    """Return a LLaVA of a Llama and a LLaVA's tower, with a random projector, and its processor."""
+def write_llava(language: Path, tower: Path, seed: int, directory: Path) -> None:
+    """Write a LLaVA of a Llama and a LLaVA's tower, with a random projector, for any loader."""
     torch.manual_seed(seed)
     llama = LlamaForCausalLM.from_pretrained(language, dtype=torch.float32)
     donor = LlavaForConditionalGeneration.from_pretrained(tower, dtype=torch.float32)
@@ -75,13 +73,6 @@ def join(
         chat_template=template if shows_images else PARTS_AS_TEXT + template,
         num_additional_image_tokens=1,
     )
-    return model, processor
-
-
-def save_llava(
-    model: LlavaForConditionalGeneration, processor: LlavaProcessor, directory: Path
-) -> None:
-    """Write a float16 checkpoint for any loader; converts the model itself to float16."""
     nn.Module.half(model)
     model.save_pretrained(directory)
     save_weights(model, directory)

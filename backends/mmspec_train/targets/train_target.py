@@ -41,7 +41,7 @@ from mmspec_train.run.loop import Phase, run_phases
 from mmspec_train.run.machine import Item, Machine, Source, reuse_memory
 from mmspec_train.run.run_manifest import NEW_OUT, claim
 from mmspec_train.settings import Budget, TargetSettings
-from mmspec_train.targets.join import join, save_llava, save_weights
+from mmspec_train.targets.join import save_weights, write_llava
 from mmspec_world.drawing import LABEL_WORDS, PLACES
 from mmspec_world.split import Split
 
@@ -79,7 +79,7 @@ def train_target(settings: TargetSettings, budget: Budget) -> None:
         torch.set_num_threads(settings.threads)
     reuse_memory()
     if not (out / "processor_config.json").exists():  # the last file that is written
-        save_llava(*join(language, tower, settings.seed), out)
+        write_llava(language, tower, settings.seed, out)
     target = Target(settings, texts)
     with open_log(out) as log:
         save = partial(save_weights, target.model, out)
