@@ -167,6 +167,13 @@ def test_real_paths_start_at_the_folder_or_in_it(images, folder):
     assert not file.check()
 
 
+def test_answers_to_a_file_are_of_one_folder_of_images(images):
+    file = opened(images)
+    one, other = (FileCorpus((ConversationFile(file.path, images / f),)) for f in ("a", "b"))
+    assert one.about == FileCorpus((ConversationFile(file.path, images / "b" / ".." / "a"),)).about
+    assert one.about != other.about
+
+
 def test_a_broken_array_is_refused_with_its_place(images):
     file = images / "array.json"
     for array, said in (

@@ -69,7 +69,7 @@ def test_a_trained_head_drafts_as_the_decoding_one(family_data, tmp_path, kind, 
     data = family_data
     config = head_config(kind, data.teacher.config, shape)
     head, drafted = random_head(replace(config, dtype="float32")), slice(None)
-    data.teacher.captured_layers = config.captured(data.teacher.config)
+    data.teacher.captured_layers = config.captured_layers(data.teacher.config)
     head.matrix = data.teacher.output_matrix
     head.begin(data.teacher, range(5, 320, 3))
     if kind == "eagle3":

@@ -86,9 +86,12 @@ class FileCorpus:
 
     @property
     def about(self) -> str:
-        """A line with the path and size of each file, and the split."""
-        paths = [f"{file.path.resolve()}, {file.path.stat().st_size} bytes" for file in self.files]
-        return ", ".join([*paths, self.split])
+        """A line with the path, size and image folder of each file, and the split."""
+        files = [
+            f"{file.path.resolve()}, {file.path.stat().st_size} bytes, {file.images.resolve()}"
+            for file in self.files
+        ]
+        return ", ".join([*files, self.split])
 
     @property
     def size(self) -> int:
