@@ -1,9 +1,11 @@
 """Plug-ins by entry point: those of other packages, and this project's own."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import EntryPoint, entry_points
-from traceback import walk_tb
+from traceback import walk_stack, walk_tb
+from types import FrameType
 
 from mmspec.ground.errors import DraftError, MmspecError, PluginError, missing_package
 
@@ -58,15 +60,17 @@ def blaming(plugin: str, module: str) -> Iterator[None]:
 def blaming_plugins() -> Iterator[None]:
     """Context in which an exception that came through another package's plug-in is a PluginError.
 
-    For plug-ins whose parts are called from many places, such as families and captioners.
+    For plug-ins whose parts are called from many places, such as families and captioners. Errors of
+    the caller's own functions, such as one that shows progress, stay as they are.
     """
     try:
         yield
     except MmspecError:
         raise
     except Exception as error:
+        callers = _callers()
         for point in (point for group in GROUPS for point in plugins_of(group).values()):
-            if not is_of_mmspec(point.module) and (place := _place(error, point.module)):
+            if not is_of_mmspec(point.module) and (place := _place(error, point.module, callers)):
                 raise _failure(error, f"{point.name} ({point.group})", place) from error
         raise
 
@@ -76,10 +80,26 @@ def _failure(error: Exception, plugin: str, place: str) -> PluginError:
     return PluginError(f"{plugin} failed in {place}", reason).with_traceback(error.__traceback__)
 
 
-def _place(error: Exception, module: str) -> str:
-    """The innermost line of a module's package that an error came through; empty without any."""
-    package, place = module.partition(".")[0], ""
+def _callers() -> set[str]:
+    """The packages, but for this project's and Python's own, that called what is running."""
+    packages = {_module(frame).partition(".")[0] for frame, _ in walk_stack(None)}
+    return packages.difference(OWN_PACKAGES, sys.stdlib_module_names)
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))
+
+
+def _place(error: Exception, module: str, callers: Collection[str] = ()) -> str:
+    """The innermost line of a module's package that an error came through.
+
+    Empty without any, or if the error came from one of `callers`, which the package called.
+    """
+    place = ""
     for frame, line in walk_tb(error.__traceback__):
-        name = str(frame.f_globals.get("__name__"))
-        place = f"{name}, line {line}" if name.partition(".")[0] == package else place
+        package = _module(frame).partition(".")[0]
+        if package in callers:
+            place = ""
+        elif package == module.partition(".")[0]:
+            place = f"{_module(frame)}, line {line}"
     return place
