@@ -163,7 +163,7 @@ def test_a_run_that_is_ended_goes_on_where_it_was(lessons, answers, pair_paths, 
     os.killpg(child.pid, how)
     said, err = child.communicate()
     stopped = said.splitlines()[-1]
-    step = re.fullmatch(r"out: stopped after step (\d+); the same .* after step (\d+)", stopped)
-    assert int(step[1]) == int(step[2]) > 2
+    step = re.fullmatch(r"out: stopped after step (\d+); the same .* goes on from there", stopped)
+    assert int(step[1]) > 2
     assert child.returncode == 128 + how
     assert err.strip() == ("mmspec: interrupted" if how == signal.SIGINT else "")

@@ -129,7 +129,7 @@ def test_a_run_that_is_ended_says_where_it_stands(tmp_path, monkeypatch, end):
     output = io.StringIO()
     console = Console(file=output, width=40)
     interrupted(tmp_path, monkeypatch, (loop._Run, "_backward"), 4, end, console=console)
-    stopped = "toy: stopped after step 3; the same command goes on after step 3"
+    stopped = "toy: stopped after step 3; the same command goes on from there"
     assert output.getvalue().splitlines()[-1] == stopped
     train(tmp_path)
     assert steps(tmp_path) == [*"123456"]

@@ -44,16 +44,16 @@ class InjectedLayerModule(DecoderLayerModule):
         context: [B, L, H] at rotary positions `places` [B, 3, L], of which a block sees those that
         are `visible` [B, A, L]. positions: [B, 3, A R] those of the blocks.
         """
-        apart = partial(torch.unflatten, dim=2, sizes=x.shape[1:3])
+        blockwise = partial(torch.unflatten, dim=2, sizes=x.shape[1:3])
         rows = self.enter(x)[0].flatten(1, 2)
         queries, (keys, values) = self.queries(rows, positions), self.keys_values(context, places)
-        scores = apart((queries @ keys.transpose(-1, -2)).float())
+        scores = blockwise((queries @ keys.transpose(-1, -2)).float())
         scores = scores.masked_fill(~visible[:, None, :, None], float("-inf"))
-        block_keys, block_values = map(apart, self.keys_values(rows, positions))
-        block_scores = (apart(queries) @ block_keys.transpose(-1, -2)).float()
+        block_keys, block_values = map(blockwise, self.keys_values(rows, positions))
+        block_scores = (blockwise(queries) @ block_keys.transpose(-1, -2)).float()
         shares = torch.cat((scores, block_scores), dim=-1).softmax(dim=-1).to(values.dtype)
         shares, block_shares = torch.split(shares, [keys.shape[2], x.shape[2]], dim=-1)
-        attention = apart(shares.flatten(2, 3) @ values) + block_shares @ block_values
+        attention = blockwise(shares.flatten(2, 3) @ values) + block_shares @ block_values
         return self.leave(x, attention.permute(0, 2, 3, 1, 4).flatten(-2))
 
     def _heads(self, kind: str, rows: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ class RotaryModule(nn.Module):
 
 
 class DecoderLayerModule(nn.Module):
-    """A Llama layer that computes its output only at chosen rows."""
+    """A Llama layer that computes its output only at some rows."""
 
     def __init__(self, text: TextConfig, *, input_norm: bool) -> None:
         """Build random weights; what is added to the residual starts at zero."""
@@ -100,10 +100,10 @@ class DecoderLayerModule(nn.Module):
     ) -> Tensor:
         """Return the layer's output [B, A, H] for x [B, A, H] at positions [B, 3, A].
 
-        x is the context itself, or the latest token of each of A drafted chains. rows: keys and
-        values of the R entries of the context. visible: [B, A, R], True where x may attend to an
-        entry. chain: an item per token drafted so far, with its keys and values in all A chains;
-        the last item is that of x. Empty if x is the context.
+        x: the context's row before each of A starts, or the latest token of each drafted chain.
+        rows: keys and values of the context. visible: [B, A, R] True where x may attend to them.
+        chain: keys and values of each token drafted so far, in all A chains, x's own last; empty
+        for rows of the context.
         """
         inputs, x = self.enter(x)
         queries, (keys, values), count = self.queries(inputs, positions), rows, visible.shape[-1]
@@ -177,16 +177,16 @@ class CachedHead(Head):
         assert isinstance(layer, DecoderLayerModule)
         rows = layer.keys_values(layer.enter(x)[0], positions[..., :-1])
         visible = torch.arange(x.shape[1], device=x.device) <= at.unsqueeze(-1)
-        here, after = (
+        place, next_place = (
             positions.gather(2, row.unsqueeze(1).expand(-1, 3, -1)) for row in (at, at + 1)
         )
-        feature = layer(gather_columns(x, at), here, rows, visible, [])
+        feature = layer(gather_columns(x, at), place, rows, visible, [])
         chain: list[KeysValues] = []
         for depth in range(1, starts.depth):
             yield feature
             token = gather_columns(batch.embeddings, starts.after(depth))
             x = self._fuse(token, feature)
-            place = after + (depth - 1)
+            place = next_place + (depth - 1)
             chain.append(layer.keys_values(layer.enter(x)[0], place))
             feature = layer(x, place, rows, visible, chain)
         yield feature

@@ -115,7 +115,8 @@ class _Run(Generic[Item]):
     """Number of batches taken from each source so far."""
     evaluated_step: int = -1
     best_value: float = float("-inf")
-    last_save: Position = field(init=False)
+    save_seconds: float = 0.0
+    """Training time at the last save."""
 
     @property
     def at(self) -> Position:
@@ -145,7 +146,7 @@ class _Run(Generic[Item]):
             self.optimizer.load_state_dict(state["optimizer"])
             for name in COUNTERS:
                 setattr(self, name, state[name])
-        self.last_save = self.at
+        self.save_seconds = self.seconds
         self.log.drop_rows_after(self.phase.name, self.step)
 
     def save(self) -> None:
@@ -153,15 +154,13 @@ class _Run(Generic[Item]):
         counters = {name: getattr(self, name) for name in COUNTERS}
         module, optimizer = self.phase.module.state_dict(), self.optimizer.state_dict()
         save_state(self.checkpoint, counters | {"module": module, "optimizer": optimizer})
-        self.last_save = self.at
+        self.save_seconds = self.seconds
 
     def stop(self) -> str:
         """Save the state after a signal; returns a message for the user."""
         self.save()
-        return (
-            f"{self.phase.name}: stopped after step {self.step}; the same command goes on after "
-            f"step {self.last_save.step}"
-        )
+        again = "the same command goes on from there"
+        return f"{self.phase.name}: stopped after step {self.step}; {again}"
 
     def train(self) -> None:
         """Take steps until the budget is spent."""
@@ -229,7 +228,7 @@ class _Run(Generic[Item]):
 
     def _save_in_time(self) -> None:
         """Evaluate and save when due; only evaluations at fixed steps make a run repeatable."""
-        is_old = self.seconds - self.last_save.seconds > self.machine.checkpoint_seconds
+        is_old = self.seconds - self.save_seconds > self.machine.checkpoint_seconds
         every = self.every
         evaluate = self.step > 0 and self.step % every == 0 if every else is_old
         if evaluate and self.evaluated_step != self.step:
