@@ -17,7 +17,7 @@ from mmspec.drafters.heads.drafter import HeadDrafter
 from mmspec.drafters.lookup import LookupDrafter
 from mmspec.drafters.surer_drafter import SurerDrafter
 from mmspec.drafters.view_drafter import ViewDrafter
-from mmspec.drafters.views import AND_LOOKUP, LOOKUP, UNLETTERED, Drafting, fit, parse_drafting
+from mmspec.drafters.views import AND_LOOKUP, LOOKUP, WITHOUT_MODEL, Drafting, fit, parse_drafting
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chunks import Chunk, pictures
 
@@ -61,15 +61,15 @@ def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ())
             f"`tree={options.tree.spec}`: {models.recurrent} has recurrent layers, whose state "
             "follows one path: leave `tree` out to draft chains"
         )
-    if models.draft and spec not in UNLETTERED:
+    if models.draft and spec not in WITHOUT_MODEL:
         views = _parse_views(options, base, models.draft.model.config)
         return replace(views, with_lookup=bool(lookup))
-    if models.head and spec not in UNLETTERED:
+    if models.head and spec not in WITHOUT_MODEL:
         _require_kind(options, models.head.name, models.head.kind, base)
         return Drafting((models.target.view,), (1.0,), base, bool(lookup))
     if models.drafts is None:
         options.require_draft(models.draftless)
-    return UNLETTERED[spec]
+    return WITHOUT_MODEL[spec]
 
 
 class DraftPlace(NamedTuple):
@@ -87,9 +87,9 @@ def refuse(options: Options, place: DraftPlace | LoadedHead | None, draftless: s
     spec = options.model_drafting
     if place is None:
         options.require_draft(draftless)
-    elif place.kind and spec not in UNLETTERED:
+    elif place.kind and spec not in WITHOUT_MODEL:
         _require_kind(options, place.name, place.kind, spec or place.kind)
-    elif spec not in UNLETTERED and isinstance(place, DraftPlace):
+    elif spec not in WITHOUT_MODEL and isinstance(place, DraftPlace):
         _parse_views(options, spec or "T", read_config(place.directory))
 
 
@@ -124,7 +124,7 @@ def fit_drafting(
 ) -> tuple[Drafting, list[str]]:
     """`drafting` without views that exceed the draft's positions, and a note for each change."""
     draft = models.draft
-    if draft is None or drafting in UNLETTERED.values():
+    if draft is None or drafting in WITHOUT_MODEL.values():
         return drafting, []
     length, config = partial(draft.views(models.caption).length, chunks), draft.model.config
     answer = min(options.max_new_tokens, TYPICAL_ANSWER)

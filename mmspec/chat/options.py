@@ -14,7 +14,7 @@ from mmspec.drafters.views import (
     LETTERS,
     OVERFLOWS,
     PLAIN,
-    UNLETTERED,
+    WITHOUT_MODEL,
     normalise_weights,
     read_letters,
 )
@@ -82,7 +82,7 @@ class Options:
         self._check_kinds()
         if self.drafting == "auto":
             object.__setattr__(self, "drafting", None)
-        has_letters = self.drafting not in (None, *UNLETTERED) and not self.names_head
+        has_letters = self.drafting not in (None, *WITHOUT_MODEL) and not self.names_head
         views = read_letters(self.model_drafting) if has_letters else []
         if self.overflow not in OVERFLOWS:
             raise choice("overflow rule", self.overflow, OVERFLOWS)
@@ -147,14 +147,14 @@ class Options:
 
     def require_drafting(self) -> None:
         """Raise UsageError for a drafting that is neither letters nor an installed head's kind."""
-        if self.drafting not in (None, *UNLETTERED) and not is_kind(self.model_drafting):
+        if self.drafting not in (None, *WITHOUT_MODEL) and not is_kind(self.model_drafting):
             read_letters(self.model_drafting)
 
     def require_draft(self, default: str) -> None:
         """Raise UsageError for an option that needs a draft.  default: the drafting without one."""
         self.require_drafting()
         if self.drafting:
-            option = "" if self.drafting in UNLETTERED else f"`drafting={self.drafting}`"
+            option = "" if self.drafting in WITHOUT_MODEL else f"`drafting={self.drafting}`"
         else:
             tree = isinstance(self.tree, Tree) and default == PLAIN.spec and self.tree
             option = f"`tree={tree.spec}`" if tree else "`adaptive`" * bool(self.adaptive)

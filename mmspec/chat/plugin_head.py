@@ -10,7 +10,7 @@ from mmspec.decoding.draft import DeviceDraft, Draft, HostDraft, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import MOST_NODES, Tree
-from mmspec.drafters.views import AND_LOOKUP, LETTERS, UNLETTERED
+from mmspec.drafters.views import AND_LOOKUP, LETTERS, WITHOUT_MODEL
 from mmspec.ground.entry_points import blaming, is_of_mmspec
 from mmspec.ground.errors import DraftError, UsageError
 
@@ -119,11 +119,11 @@ def plugin_head(head: Head, name: str, remedy: str, module: str = "") -> Head:
         got = type(config).__name__
         raise UsageError(f"the `config` of {name} is a {got}: give a mmspec.HeadConfig")
     kind: object = config.kind
-    is_word = isinstance(kind, str) and "+" not in kind and kind not in UNLETTERED
+    is_word = isinstance(kind, str) and "+" not in kind and kind not in WITHOUT_MODEL
     if not is_word or set(str(kind).upper()) <= LETTERS.keys():
         raise UsageError(
             f"the kind of {name} is {kind!r}: give a word that names no other drafting, as letters "
-            f"of {''.join(LETTERS)} and {', '.join(UNLETTERED)} do, and has no +"
+            f"of {''.join(LETTERS)} and {', '.join(WITHOUT_MODEL)} do, and has no +"
         )
     return PluginHead(head, config, module)
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Generic, NamedTuple
 
 from mmspec.decoding.delta_rule import CHUNK, Changes, advance, in_chunks
-from mmspec.decoding.delta_states import Advance, DeltaMemory, DeltaStates, Rows, Snapshot
+from mmspec.decoding.delta_states import Advance, DeltaMemory, DeltaStates, ForwardRows, Snapshot
 from mmspec.decoding.framework import Framework
 from mmspec.families.decoder import DeltaNetConfig
 from mmspec.ground.arrays import A
@@ -77,7 +77,7 @@ class DeltaNet(Generic[A]):
         shape = count, sizes.key_heads, -1, 1, 1
         rates = xp.reshape(1 / (1 + xp.exp(-numbers[:, :heads])), shape)
         changes = Changes(keys, v, xp.reshape(self._decays(numbers[:, heads:]), shape), rates)
-        outputs = self._recurrence(memory, queries, Rows(inputs, changes, self._advance))
+        outputs = self._recurrence(memory, queries, ForwardRows(inputs, changes, self._advance))
         outputs = self._norm(xp.reshape(outputs, (count, heads, -1)))
         gates = self._framework.silu(xp.astype(gates, xp.float32))
         return xp.astype(xp.reshape(outputs, (count, -1)) * gates, projections.dtype)
@@ -107,7 +107,7 @@ class DeltaNet(Generic[A]):
         xp, x = self._framework.xp, inputs + self._weights.bias
         return -xp.exp(self._weights.decay) * xp.logaddexp(x, xp.zeros_like(x))
 
-    def _recurrence(self, memory: DeltaMemory[A], queries: Any, rows: Rows[A]) -> Any:
+    def _recurrence(self, memory: DeltaMemory[A], queries: Any, rows: ForwardRows[A]) -> Any:
         """The outputs [n, G, g, 1, V] of rows; `memory` is after them."""
         xp, (column, state, window) = self._framework.xp, memory.last
         count = len(queries)

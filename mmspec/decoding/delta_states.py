@@ -33,8 +33,8 @@ class Snapshot(NamedTuple, Generic[A]):
     """[W - 1, C] the convolution's latest inputs."""
 
 
-class Rows(NamedTuple, Generic[A]):
-    """Rows that were computed one after another."""
+class ForwardRows(NamedTuple, Generic[A]):
+    """The rows of one forward, computed one after another."""
 
     inputs: A
     """[W - 1 + m, C] the convolution's inputs, those of the columns before the rows first."""
@@ -47,7 +47,7 @@ class Trace(NamedTuple, Generic[A]):
     """A layer's latest rows, and the layer before and after them; always replaced as a whole."""
 
     base: Snapshot[A]
-    rows: tuple[Rows[A], ...]
+    rows: tuple[ForwardRows[A], ...]
     """The rows after `base`, by forward."""
     last: Snapshot[A]
     """The layer after these rows."""
@@ -70,7 +70,7 @@ class DeltaMemory(Generic[A]):
         """Continue from a snapshot, before which nothing can be reached."""
         self._trace = Trace(snapshot, (), snapshot)
 
-    def follow(self, rows: Rows[A], last: Snapshot[A]) -> None:
+    def follow(self, rows: ForwardRows[A], last: Snapshot[A]) -> None:
         """Record rows after those so far; last: the layer after them."""
         self._trace = Trace(self._trace.base, (*self._trace.rows, rows), last)
 
@@ -110,7 +110,7 @@ class DeltaStates(Generic[A]):
         self._borders: list[list[Snapshot[A]]] = []
         self._decodes = False
 
-    def among(self, caches: Iterable[C], column: int) -> list[C | DeltaMemory[A]]:
+    def layers_with(self, caches: Iterable[C], column: int) -> list[C | DeltaMemory[A]]:
         """All layers for a forward from `column` on; caches: those of the layers with attention."""
         if any(memory.last.column != column for memory in self._memories.values()):
             raise ValueError(f"recurrent layers are not at column {column}: resume there first")

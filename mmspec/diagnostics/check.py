@@ -166,17 +166,17 @@ def compare(engine: Engine, prompt: Prompt, options: Options, threshold: float) 
 def first_divergence(
     engine: Engine,
     message: Message,
-    plain: Answer,
-    other: Answer,
+    first: Answer,
+    second: Answer,
     options: Options,
     before: Sequence[Turn] = (),
 ) -> Divergence | None:
     """Where two answers to `message` after the turns `before` first differ; None if nowhere."""
-    if plain.token_ids == other.token_ids:
+    if first.token_ids == second.token_ids:
         return None
-    prefix = plain.token_ids[: common_prefix(plain.token_ids, other.token_ids)]
+    prefix = first.token_ids[: common_prefix(first.token_ids, second.token_ids)]
     place = place_after(engine, message, prefix, options, before)
-    return describe_divergence(plain.token_ids, other.token_ids, place, engine.target.tokenizer)
+    return describe_divergence(first.token_ids, second.token_ids, place, engine.target.tokenizer)
 
 
 @dataclass(frozen=True, slots=True)

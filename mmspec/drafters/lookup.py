@@ -85,31 +85,11 @@ class LookupDrafter:
         tree = self._tree and self._tree.within(plan.nodes, plan.gamma)
         tree = tree or Tree((1,) * plan.gamma, nodes=plan.gamma)
         depth = tree.depth(plan.gamma)
-        keys = None if self._sampling.greedy else noise.keys(depth)
-        least, serial = min(LEAST, 0.8 / tree.nodes), count()
-        tokens: list[int] = []
-        parents: list[int] = []
-        chances: list[float] = []
-        nodes: list[Node] = []
-        chance, parent, index, levels = 1.0, -1, 0, self._levels(depth)
+        levels = self._levels(depth)
         if plan.pays and levels and not levels[0][0]:
             return None  # no context is found: to learn how seldom such a draft pays would cost
-        while len(tokens) < tree.nodes:
-            if index < depth and levels:
-                width = tree.branching[index] if tree.branching else tree.width
-                shares, below = successors(levels, index)
-                for token, share in rank_tokens(shares, keys[index] if keys else None)[:width]:
-                    if chance * share >= least:
-                        longer = below.get(token, [])
-                        node = (-chance * share, next(serial), token, parent, index + 1, longer)
-                        heappush(nodes, node)
-            if not nodes:
-                break
-            minus_chance, _, token, above, index, levels = heappop(nodes)
-            tokens.append(token)
-            parents.append(above)
-            chances.append(-minus_chance)
-            chance, parent = chances[-1], len(tokens) - 1
+        keys = None if self._sampling.greedy else noise.keys(depth)
+        tokens, parents, chances = search(tree, depth, levels, keys)
         size = plan.pays(chances) if plan.pays else len(tokens)
         if not size:
             return None
@@ -129,6 +109,39 @@ class LookupDrafter:
             for level, places in zip(levels, by_size, strict=True):
                 level += [(text.weight, tokens[place : place + depth]) for place in places]
         return [(size, levels[size]) for size in range(LONGEST, -1, -1) if levels[size]]
+
+
+def search(
+    tree: Tree, depth: int, levels: Levels, keys: Sequence[Sequence[int]] | None
+) -> tuple[list[int], list[int], list[float]]:
+    """Tokens, parents and chances of the likeliest nodes, the likeliest first.
+
+    levels: the places after the root.  keys: of the noise at each depth; None if sampling is
+    greedy.
+    """
+    least, serial = min(LEAST, 0.8 / tree.nodes), count()
+    tokens: list[int] = []
+    parents: list[int] = []
+    chances: list[float] = []
+    nodes: list[Node] = []
+    chance, parent, index = 1.0, -1, 0
+    while len(tokens) < tree.nodes:
+        if index < depth and levels:
+            width = tree.branching[index] if tree.branching else tree.width
+            shares, below = successors(levels, index)
+            for token, share in rank_tokens(shares, keys[index] if keys else None)[:width]:
+                if chance * share >= least:
+                    longer = below.get(token, [])
+                    node = (-chance * share, next(serial), token, parent, index + 1, longer)
+                    heappush(nodes, node)
+        if not nodes:
+            break
+        minus_chance, _, token, above, index, levels = heappop(nodes)
+        tokens.append(token)
+        parents.append(above)
+        chances.append(-minus_chance)
+        chance, parent = chances[-1], len(tokens) - 1
+    return tokens, parents, chances
 
 
 def rank_tokens(chances: dict[int, float], key: Sequence[int] | None) -> list[tuple[int, float]]:

@@ -60,7 +60,7 @@ LOOKUP = Drafting((TEXT,), (1.0,), "lookup")
 """The drafting by lookup in the text view, without a model (`drafters.lookup`)."""
 
 
-UNLETTERED = {"none": PLAIN, "lookup": LOOKUP, "ngram": LOOKUP}
+WITHOUT_MODEL = {"none": PLAIN, "lookup": LOOKUP, "ngram": LOOKUP}
 """Draftings without a draft model, by the values of --drafting that name them."""
 
 
@@ -73,8 +73,8 @@ def parse_drafting(
     tower, for a pooled size that does not divide the grid, and for weights that do not match the
     letters.
     """
-    if spec in UNLETTERED:
-        return UNLETTERED[spec]
+    if spec in WITHOUT_MODEL:
+        return WITHOUT_MODEL[spec]
     branches = tuple(_branch(letter, draft, pool) for letter in read_letters(spec))
     return Drafting(branches, normalise_weights(weights, len(branches)))
 

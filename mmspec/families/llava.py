@@ -10,7 +10,16 @@ from mmspec.families.decoder import Epsilon, Heads, Layers, TextConfig, TokenId,
 from mmspec.families.family import Architecture, Family
 from mmspec.families.grid import Grid
 from mmspec.families.text_families import LLAMA, read_llama
-from mmspec.families.tower import Array, Tensors, TowerLayer, TowerParts, cut, listed, mlp, whole
+from mmspec.families.tower import (
+    Array,
+    Tensors,
+    TowerLayer,
+    TowerParts,
+    cut,
+    full_attention,
+    listed,
+    mlp,
+)
 from mmspec.ground.json_file import Block, Range
 
 Pixels = Annotated[int, Range(1, 10_000)]
@@ -106,7 +115,7 @@ class LlavaTower:
         side = config.side * config.patch_size  # pixels beyond the last whole patch are ignored
         patches = self._patches(cut(xp, pixels[:, :side, :side], config.patch_size))
         x = self._norm(xp.concat([self._class[None], patches]) + self._places)
-        attend = whole(self._parts)
+        attend = full_attention(self._parts)
         for layer in self._layers:
             x = layer(x, attend)
         return x[1:] if config.drops_class_token else x

@@ -16,7 +16,7 @@ from mmspec.families.grid import PlaneGrid
 from mmspec.families.qwen_images import QwenImages, qwen2_images, read_qwen_images
 from mmspec.families.qwen_vision import EPSILON, Patches, QwenTower, QwenVision, qwen_family
 from mmspec.families.text_families import QWEN2_SIZES, read_qwen2_vl
-from mmspec.families.tower import Array, Attend, TowerParts, mlp, swiglu, whole
+from mmspec.families.tower import Array, Attend, TowerParts, full_attention, mlp, swiglu
 from mmspec.ground.json_file import Block, Range
 
 Rate = Annotated[int, Range(0, 100)]
@@ -82,9 +82,10 @@ class Qwen25VLTower(QwenTower):
         """Embeddings [N, H] of pixel values [3, height, width], or [2, 3, height, width]."""
         config, parts = self._config, self._parts
         patches, rotate, x = self._begin(pixels)
-        everywhere, inside = whole(parts), _attend_in(parts, windows(patches, config.window))
+        full = full_attention(parts)
+        in_windows = _window_attention(parts, windows(patches, config.window))
         for index, layer in enumerate(self._layers):
-            attend = everywhere if index in config.fullatt_block_indexes else inside
+            attend = full if index in config.fullatt_block_indexes else in_windows
             x = layer(x, attend, rotate)
         return self._merge(self._norm(x).reshape(-1, config.merged_size))
 
@@ -114,7 +115,7 @@ def windows(patches: Patches, side: int) -> Windows:
     return Windows(index, is_patch, back)
 
 
-def _attend_in(parts: TowerParts, windows: Windows) -> Attend:
+def _window_attention(parts: TowerParts, windows: Windows) -> Attend:
     """Attention of every row to those of its window."""
     patches, is_patch, back = map(parts.upload, windows)
 

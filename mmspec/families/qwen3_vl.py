@@ -16,7 +16,7 @@ from mmspec.families.decoder import Layers, TextConfig, Width, interleaved_axes
 from mmspec.families.qwen_images import QwenImages, qwen3_images, read_qwen_images
 from mmspec.families.qwen_vision import EPSILON, Patches, QwenTower, QwenVision, Small, qwen_family
 from mmspec.families.text_families import QWEN3_SIZES, read_qwen3
-from mmspec.families.tower import Array, Map, TowerParts, cast, mlp, whole
+from mmspec.families.tower import Array, Map, TowerParts, cast, full_attention, mlp
 from mmspec.ground.json_file import Block, Length, Range
 
 SECTIONS = (24, 20, 20)
@@ -70,7 +70,7 @@ class Qwen3VLTower(QwenTower):
 
     def encode(self, pixels: Array) -> Array:
         """Features [N, (1 + L) H] of pixel values [3, height, width], or [2, 3, height, width]."""
-        parts, attend, additions = self._parts, whole(self._parts), []
+        parts, attend, additions = self._parts, full_attention(self._parts), []
         patches, rotate, x = self._begin(pixels)
         x = x + cast(parts.xp, self._embed(patches), x.dtype)
         for index, layer in enumerate(self._layers):

@@ -108,7 +108,7 @@ class TowerLayer:
         return x + self.mlp(self.norm2(x))
 
 
-def whole(parts: TowerParts) -> Attend:
+def full_attention(parts: TowerParts) -> Attend:
     """Attention of every row to all rows."""
     return lambda *heads: parts.attention(*(rows[None] for rows in heads))[0]
 

@@ -34,14 +34,14 @@ def states():
 def feed(states, start, rows, steps):
     """The outputs of both layers for rows fed from a column on."""
     states.steps = steps
-    layers = states.among(["attention"], start)
+    layers = states.layers_with(["attention"], start)
     assert layers[1] == "attention"
     return np.concatenate([NET(rows, layers[place]) for place in (0, 2)])
 
 
 def held(states, column):
     """Both layers' states and windows at a column."""
-    return [part.tobytes() for memory in states.among([], column) for part in memory.last[1:]]
+    return [part.tobytes() for memory in states.layers_with([], column) for part in memory.last[1:]]
 
 
 @pytest.mark.parametrize("count", [1, 5, 63, 64, 65, 200])
@@ -49,7 +49,7 @@ def test_chunks_compute_what_rows_one_by_one_do(states, count):
     rows, other = draws(count, ROW, seed=count), new_states(HOST, SIZES, np.float32)
     close = partial(np.testing.assert_allclose, atol=1e-5, rtol=1e-5)  # numbers of up to ten
     close(feed(states, 0, rows, 0), feed(other, 0, rows, None))
-    pairs = zip(states.among([], count), other.among([], count), strict=True)
+    pairs = zip(states.layers_with([], count), other.layers_with([], count), strict=True)
     for one, two in pairs:
         close(one.last.state, two.last.state)
         assert np.array_equal(one.last.window, two.last.window)
@@ -93,8 +93,8 @@ def test_a_fault_within_a_forward_changes_nothing_that_was_there(states):
     feed(states, 0, draws(9, ROW), 0)
     before = held(states, 9)
     states.steps = None
-    NET(draws(2, ROW), states.among([], 9)[0])
+    NET(draws(2, ROW), states.layers_with([], 9)[0])
     with pytest.raises(ValueError, match="not at column 9"):
-        states.among([], 9)
+        states.layers_with([], 9)
     assert states.resume(9) == 9
     assert held(states, 9) == before

@@ -95,7 +95,7 @@ class Cache:
         """
         self.reserve(visible)
         caches = (LayerCache(layer, self._heads, start, visible) for layer in self._layers)
-        return self.states.among(caches, start) if self.states else caches
+        return self.states.layers_with(caches, start) if self.states else caches
 
     def read(self, start: int, stop: int) -> mx.array:
         """Return the keys and values [n, W] of columns in all layers."""

@@ -71,7 +71,7 @@ class Cache:
         self.reserve(visible)
         parts = self._buffer.narrow(3, start, end - start).unbind()
         caches = self._layers([part.copy_ for part in parts], visible)
-        return self.states.among(caches, start) if self.states else caches
+        return self.states.layers_with(caches, start) if self.states else caches
 
     def _layers(self, writes: Iterable[Write], visible: int) -> list[LayerMemory]:
         """For each layer, how it writes, and the first `visible` columns, which it sees."""

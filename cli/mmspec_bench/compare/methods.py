@@ -7,7 +7,7 @@ from typing import Any
 
 from mmspec.chat.options import Gamma, Options
 from mmspec.checkpoints.head_export import SPECULATIVE_TOKENS
-from mmspec.drafters.views import UNLETTERED
+from mmspec.drafters.views import WITHOUT_MODEL
 from mmspec.ground.errors import choice
 
 PEERS = ("torch", "mlx", "transformers", "mlx-lm", "mlx-vlm", "vllm", "llama.cpp")
@@ -96,7 +96,7 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
             PeerMethod(
                 f"mmspec {backend}, {name}",
                 "run_mmspec.load_mmspec",
-                drafting not in UNLETTERED,
+                drafting not in WITHOUT_MODEL,
                 options | {"backend": backend},
             )
         )

@@ -15,7 +15,7 @@ from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.check import first_divergence, near_tie
-from mmspec.drafters.views import LOOKUP, UNLETTERED
+from mmspec.drafters.views import LOOKUP, WITHOUT_MODEL
 from mmspec.prompt.conversation import Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.drafts import drafted_share
@@ -64,7 +64,7 @@ def open_answerer(method: Method, engine: Engine, options: Options) -> Answerer:
     """The answerer of a method; raises UsageError if the models cannot do it."""
     options = method.options(options)
     engine.chat(options)
-    share = 0.0 if method.drafting in UNLETTERED else drafted_share(engine)
+    share = 0.0 if method.drafting in WITHOUT_MODEL else drafted_share(engine)
     return Answerer(method, engine, options, share)
 
 

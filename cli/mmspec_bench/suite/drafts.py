@@ -12,7 +12,7 @@ from mmspec.chat.plugins import is_kind
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.head_manifest import OUTPUT, head_manifest
 from mmspec.checkpoints.manifest import manifest
-from mmspec.drafters.views import AND_LOOKUP, UNLETTERED
+from mmspec.drafters.views import AND_LOOKUP, WITHOUT_MODEL
 from mmspec.ground.errors import UsageError, choice
 from mmspec_bench.suite.methods import Method
 
@@ -35,7 +35,7 @@ def load_drafts(drafts: Iterable[str], models: Mapping[str, Any], options: Optio
 
 def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
     """The engine of the draft that the method names or that alone can do it, else UsageError."""
-    if method.drafting in UNLETTERED or (len(engines) == 1 and not method.draft):
+    if method.drafting in WITHOUT_MODEL or (len(engines) == 1 and not method.draft):
         return engines[0]
     names = [_name(engine) for engine in engines]
     if method.draft:

@@ -18,7 +18,7 @@ from typing import Any
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import is_kind
 from mmspec.decoding.tree import NODES, WIDTH, Tree
-from mmspec.drafters.views import AND_LOOKUP, LETTERS, LOOKUP, PLAIN, UNLETTERED, read_letters
+from mmspec.drafters.views import AND_LOOKUP, LETTERS, LOOKUP, PLAIN, WITHOUT_MODEL, read_letters
 from mmspec.ground.errors import UsageError
 
 _NUMBERS = r"\d*\.?\d+(?:,\d*\.?\d+)*"
@@ -83,7 +83,7 @@ def read_method(word: str) -> Method:
     method = _read(text)
     if not at:
         return method
-    if not draft or method.drafting in UNLETTERED:
+    if not draft or method.drafting in WITHOUT_MODEL:
         raise UsageError(
             f"--methods: {word!r}: after @ name a draft, for views or a head: M@mini-draft"
         )
@@ -100,14 +100,14 @@ def _read(word: str) -> Method:
         return Method(PLAIN.spec, {"drafting": PLAIN.spec, "tree": None})
     match = _FORM.fullmatch(word)
     kind = match["letters"].lower() if match else ""
-    has_letters = not is_kind(kind) and UNLETTERED.get(kind) != LOOKUP
+    has_letters = not is_kind(kind) and WITHOUT_MODEL.get(kind) != LOOKUP
     beside = (match["lookup"] or "").lower() if match else ""
     is_other = has_letters and not _LETTERS.fullmatch(kind)
-    if not match or is_other or (beside and kind in UNLETTERED):
+    if not match or is_other or (beside and kind in WITHOUT_MODEL):
         raise UsageError(
             f"--methods: {word!r} is no method: use letters of M, T, C, P (such as MTC, P36, "
             "MT:2,1, M/run), adaptive:LETTERS, tree:LETTERS, adaptive:tree:LETTERS, a head's kind, "
-            f"any of these with {AND_LOOKUP} or @DRAFT, {', '.join(UNLETTERED)}"
+            f"any of these with {AND_LOOKUP} or @DRAFT, {', '.join(WITHOUT_MODEL)}"
         )
     settings: dict[str, Any] = {"tree": _tree(word, match["tree"])}
     if not has_letters:
@@ -115,7 +115,7 @@ def _read(word: str) -> Method:
             raise UsageError(
                 f"--methods: {word!r}: {kind} has one view: give {kind} or tree:{kind}"
             )
-        kind = LOOKUP.spec if kind in UNLETTERED else kind + beside
+        kind = LOOKUP.spec if kind in WITHOUT_MODEL else kind + beside
         return Method(word[: match.start("letters")].lower() + kind, settings | {"drafting": kind})
     settings["drafting"] = "".join(read_letters(re.sub(r"\d", "", match["letters"]))) + beside
     if pool := re.search(r"\d+", match["letters"]):

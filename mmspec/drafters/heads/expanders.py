@@ -22,7 +22,7 @@ Fuse = Callable[[A, A], A]
 """Function that joins embeddings [w, H] and features [w, H] to the layer's input."""
 
 
-def of(framework: Framework[A], rows: A, parents: A | None) -> A:
+def parent_rows(framework: Framework[A], rows: A, parents: A | None) -> A:
     """The rows [w, H] of the nodes' parents, from rows [E, H] and indices `parents` [w]."""
     return rows if parents is None else framework.pick(rows, parents)
 
@@ -49,7 +49,7 @@ class RecurrentExpander(Generic[A]):
 
     def expand(self, tokens: A, parents: A | None) -> A:
         """Logits [w, V] of the token after each of w nodes of the next level."""
-        x = self._fuse(self._embed(tokens), of(self._framework, self._features, parents))
+        x = self._fuse(self._embed(tokens), parent_rows(self._framework, self._features, parents))
         self._features = self._tail.feed(x, parents)
         return self._project(self._features)
 
@@ -97,7 +97,7 @@ class SuccessiveExpander(Generic[A]):
 
     def expand(self, tokens: A, parents: A | None) -> A:
         """Logits [w, V] of the token after each of w nodes of the next level."""
-        inputs = of(self._framework, self._inputs, parents)
+        inputs = parent_rows(self._framework, self._inputs, parents)
         self._inputs = self._framework.concat([inputs, self._base.embed(tokens)], -1)
         return self._base.project(next(self._heads)(self._state, self._inputs))
 
@@ -120,7 +120,7 @@ class MarkovExpander(Generic[A]):
     def expand(self, tokens: A, parents: A | None) -> A:
         """Logits [w, V] of the next position after each of w nodes."""
         if self._state is not None:
-            self._state = of(self._modules.framework, self._state, parents)
+            self._state = parent_rows(self._modules.framework, self._state, parents)
         return self._correct(tokens)
 
     def confidence(self, ids: A) -> list[A]:

@@ -214,15 +214,15 @@ class SlotForwards(HeadForwards[SlotModules[A], A]):
 
     def _expander(self, outline: Outline, _: int, gamma: int) -> Expander:
         last, parts, base = outline.columns - 1, self._parts, self._base
-        state = self._add_sight(base.states(last - 1, last), outline)
+        state = self._add_images(base.states(last - 1, last), outline)
         if parts.expansion:
             return BlockExpander(self._framework, parts.expansion(state, gamma), base.project)
         token = base.embeddings(last, last + 1)
         return SuccessiveExpander(self._framework, base, parts.successors, state, token)
 
-    def _add_sight(self, state: A, outline: Outline) -> A:
+    def _add_images(self, state: A, outline: Outline) -> A:
         """The hidden state `state` [1, H] plus what the head computes from the images."""
-        if not self._parts.sight or not outline.images:
+        if not self._parts.add_images or not outline.images:
             return state
         images = [self._base.embeddings(*image) for image in outline.images]
-        return self._parts.sight(state, self._framework.concat(images, 0))
+        return self._parts.add_images(state, self._framework.concat(images, 0))

@@ -56,7 +56,10 @@ class InjectedLayers(ABC, Generic[A]):
         positions: rotary positions [3, n + B].  x may be overwritten.
         """
         turn = self._decoder.rotary.planes(positions[None])
-        masks = {id(seen): None if seen is None else self._mask(seen, x) for _, seen in sights}
+        masks = {
+            id(visible): None if visible is None else self._mask(visible, x)
+            for _, visible in sights
+        }
         parts = self._cache.layers(start, start + len(context) + len(x))
         x, context = self._batch(x), self._batch(context)
         for layer, cache, sight in zip(self._decoder.layers, parts, sights, strict=True):

@@ -77,11 +77,11 @@ def successor(parts: Parts[A], path: str) -> Succeed[A]:
     return lambda state, inputs: state + second(silu(first(inputs)))
 
 
-Sight = Callable[[A, A], A]
+AddImages = Callable[[A, A], A]
 """Function from a state [1, H] and the embeddings [N, H] of all images to the new state [1, H]."""
 
 
-def mean(parts: Parts[A]) -> Sight[A]:
+def image_mean(parts: Parts[A]) -> AddImages[A]:
     """Function that adds a linear map of the images' mean embedding to the state."""
     xp, linear = parts.framework.xp, parts.linear("vision", bias=False)
     return lambda state, images: state + linear(xp.mean(images, axis=0, keepdims=True))
@@ -150,7 +150,8 @@ class SlotModules(Generic[A]):
     def __init__(self, parts: Parts[A], config: HeadConfig) -> None:
         self.framework = parts.framework
         paths = [f"heads.{i}" for i in range(config.slots)]
-        self.sight: Sight[A] | None = mean(parts) if config.vision == "mean" else None
+        sees = config.vision == "mean"
+        self.add_images: AddImages[A] | None = image_mean(parts) if sees else None
         self.expansion: Expand[A] | None = None
         self.successors: list[Succeed[A]] = []
         if config.kind == "medusa":
