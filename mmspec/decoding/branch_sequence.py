@@ -141,7 +141,7 @@ class BranchSequence(ABC, Generic[A, P]):
 
     def _state_at(self, columns: int, cache_length: int) -> BranchState[A, P]:
         """The state in which `columns` columns are valid, and the cache has `cache_length`."""
-        lengths = tuple(sum(row.lengths(columns)[-1:]) for row in self._rows)
+        lengths = tuple(row.length(columns) for row in self._rows)
         positions = tuple(row.position(columns) for row in self._rows)
         padding = None
         if min(lengths) < columns:

@@ -8,7 +8,6 @@ Shape letters: n columns, N visual positions of one image, H width, W numbers of
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -118,9 +117,9 @@ class Row(Generic[A]):
                 planes[:, columns] = self.position(image.start) + image.rotary[:, rows]
         return planes
 
-    def lengths(self, columns: int) -> list[int]:
-        """For each of the first `columns` columns, the number of tokens up to and including it."""
-        return list(accumulate(token != PADDING for token in self.tokens[:columns]))
+    def length(self, columns: int) -> int:
+        """The number of tokens in the first `columns` columns, without padding."""
+        return columns - self.tokens[:columns].count(PADDING)
 
     def ids(self, start: int, stop: int, vocabulary: int) -> list[int]:
         """Token ids [n] of columns `start` to `stop`; invalid ids become the nearest valid one."""

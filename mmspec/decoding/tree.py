@@ -117,7 +117,7 @@ class Shape:
         return tuple(places.get(node, -1) for node in range(-1, len(self.parents)))
 
 
-Path = tuple[int, ...]
+Ranks = tuple[int, ...]
 """A node as the ranks from the root down to it, 0 for the likeliest child; empty for the root."""
 
 
@@ -132,17 +132,17 @@ def shape(branching: tuple[int, ...], nodes: int) -> Shape:
     places = {path: place for place, path in enumerate(paths)}
     parents = tuple(places.get(path[:-1], -1) for path in paths)
     levels: list[Level] = []
-    above: list[Path] = [()]
+    above: list[Ranks] = [()]
     for _, group in groupby(paths, key=len):
         level, above = _level(list(group), above, places)
         levels.append(level)
     return Shape(parents, tuple(levels))
 
 
-def _best_paths(branching: tuple[int, ...], nodes: int) -> list[Path]:
+def _best_paths(branching: tuple[int, ...], nodes: int) -> list[Ranks]:
     """The paths of the nodes to keep, best first; searched without building the whole tree."""
-    heap: list[tuple[int, int, Path]] = [(1, 1, (0,))]
-    paths: list[Path] = []
+    heap: list[tuple[int, int, Ranks]] = [(1, 1, (0,))]
+    paths: list[Ranks] = []
     while heap and len(paths) < nodes:
         product, size, path = heappop(heap)
         paths.append(path)
@@ -156,8 +156,8 @@ def _best_paths(branching: tuple[int, ...], nodes: int) -> list[Path]:
 
 
 def _level(
-    paths: list[Path], above: list[Path], places: dict[Path, int]
-) -> tuple[Level, list[Path]]:
+    paths: list[Ranks], above: list[Ranks], places: dict[Ranks, int]
+) -> tuple[Level, list[Ranks]]:
     """The level made of `paths`, and those of them that have children."""
     rows = {path: row for row, path in enumerate(above)}
     count = max(path[-1] for path in paths) + 1

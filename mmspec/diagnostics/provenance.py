@@ -20,10 +20,10 @@ PACKAGES = (
 )
 
 
-def provenance(backends: Sequence[Backend], command: Sequence[str] | None = None) -> dict[str, Any]:
+def provenance(backends: Sequence[Backend]) -> dict[str, Any]:
     """Everything needed to repeat a measurement; JSON-serializable."""
     return {
-        "command": list(sys.argv if command is None else command),
+        "command": list(sys.argv),
         "commit": commit(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": platform.processor() or platform.machine(),

@@ -31,13 +31,13 @@ LEAST = 0.075
 EARLIER = 1.0
 """Weight of a place in earlier conversations."""
 
-Places = list[tuple[float, Sequence[int]]]
-"""Weights and continuations of places."""
-Levels = list[tuple[int, Places]]
-"""Places by the number of tokens that agree before them: those with the most come first."""
+Continuations = list[tuple[float, Sequence[int]]]
+"""What follows places, each with its place's weight."""
+Levels = list[tuple[int, Continuations]]
+"""Continuations by the number of tokens that agree before them: those with the most come first."""
 Node = tuple[float, int, int, int, int, Levels]
 """A node that may be drafted: the negated chance, so that the likeliest comes first, a serial
-number, the token, its parent's index or -1, the nodes on its path, and the places after it."""
+number, the token, its parent's index or -1, the nodes on its path, and the levels after it."""
 
 
 @dataclass(slots=True)
@@ -98,8 +98,8 @@ class LookupDrafter:
         return HostDraft(tokens[:size], shape, chances[:size], by_lookup=True)
 
     def _levels(self, depth: int) -> Levels:
-        """The places after the last tokens, with continuations of `depth` tokens."""
-        levels: list[Places] = [[] for _ in range(LONGEST + 1)]
+        """What followed the places of the last tokens, `depth` tokens of each."""
+        levels: list[Continuations] = [[] for _ in range(LONGEST + 1)]
         above = 0
         for text in self._texts:
             if above == CONTEXTS[0]:
@@ -116,7 +116,7 @@ def search(
 ) -> tuple[list[int], list[int], list[float]]:
     """Tokens, parents and chances of the likeliest nodes, the likeliest first.
 
-    levels: the places after the root.  keys: of the noise at each depth; None if sampling is
+    levels: those after the root.  keys: of the noise at each depth; None if sampling is
     greedy.
     """
     least, serial = min(LEAST, 0.8 / tree.nodes), count()
@@ -160,7 +160,7 @@ def rank_tokens(chances: dict[int, float], key: Sequence[int] | None) -> list[tu
 def successors(levels: Levels, index: int) -> tuple[dict[int, float], dict[int, Levels]]:
     """What follows at an index of the continuations: probabilities, whose sum may be below one.
 
-    And, for each token, the places that lead through it, where their continuations are longer.
+    And, for each token, the levels after it: continuations that lead through it and are longer.
 
     Each level counts what followed at it and above, and gives the shorter contexts below a weight
     too (a hierarchical Dirichlet model, MacKay and Peto 1995).
@@ -170,22 +170,22 @@ def successors(levels: Levels, index: int) -> tuple[dict[int, float], dict[int, 
     below: dict[int, Levels] = {}
     share, total, after = 1.0, 0.0, index + 1
     for size, level in levels:
-        longer: dict[int, Places] = {}
-        for place in level:
-            weight, continuation = place
+        longer: dict[int, Continuations] = {}
+        for pair in level:
+            weight, continuation = pair
             token = continuation[index]
             weights[token] = weights.get(token, 0.0) + weight
             total += weight
             if after < len(continuation):
                 if token in longer:
-                    longer[token].append(place)
+                    longer[token].append(pair)
                 else:
-                    longer[token] = [place]
-        for token, places in longer.items():
+                    longer[token] = [pair]
+        for token, pairs in longer.items():
             if token in below:
-                below[token].append((size, places))
+                below[token].append((size, pairs))
             else:
-                below[token] = [(size, places)]
+                below[token] = [(size, pairs)]
         doubt = DOUBT / (size + index + SHORTEST)
         unit = share / (total + doubt)
         for token, weight in weights.items():

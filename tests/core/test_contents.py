@@ -63,6 +63,6 @@ def test_padding_counts_in_no_length_and_invalid_ids_become_the_nearest():
     row = row_of([5])
     row.append(1, Segment([Image(10, 2), [6]]), embeddings, padding=2)
     assert row.tokens == [5, PADDING, PADDING, NO_TOKEN, NO_TOKEN, 6]
-    assert row.lengths(6) == [1, 1, 1, 2, 3, 4]
+    assert [row.length(columns) for columns in range(7)] == [0, 1, 1, 1, 2, 3, 4]
     assert written(row, 0, 6) == [0, 0, 0, 10, 11, 0]
     assert row.ids(0, 6, 6) == [5, 0, 0, 0, 0, 5]

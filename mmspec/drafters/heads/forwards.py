@@ -38,7 +38,7 @@ class HeadForwards(ABC, Generic[P, A]):
     """A head's computation over the target's hidden states, which hold every column of a call."""
 
     def __init__(
-        self, parts: P, base: HiddenStates[A], sampling: Sampling, tree: Tree | None = None
+        self, parts: P, base: HiddenStates[A], sampling: Sampling, tree: Tree | None
     ) -> None:
         """base: the target's hidden states. tree: the shape of drafts; None drafts chains."""
         self._framework: Framework[A] = parts.framework
