@@ -83,9 +83,9 @@ def chat(
     dialogue = Dialogue(
         engine.chat(setup.options, Conversation(system, thinking=thinking)),
         setup,
-        interactive=interactive,
+        is_interactive=interactive,
         store=ConversationStore() if interactive and not private else None,
-        previews=interactive and preview == "auto",
+        shows_previews=interactive and preview == "auto",
     )
     if dialogue.store:
         remember(engine, screen)
@@ -124,7 +124,7 @@ def converse(dialogue: Dialogue, read: ReadLine) -> bool:
             else:
                 dialogue.accept()
         except KeyboardInterrupt:
-            if not dialogue.interactive:
+            if not dialogue.is_interactive:
                 raise
             screen.note("stopped")
         except (MmspecError, OSError) as error:

@@ -134,9 +134,12 @@ class _Rendering:
                 self._containers.append([mark, " " * len(mark)] if is_item else [BAR, BAR])
                 for child in node.children:
                     self._show(child)
-                if self._at_marker:
+                # Nothing was shown behind it: the item is empty, or a fence without lines.
+                if self._at_marker and (self._is_end or not self.in_fence):
+                    stop, self._line = self._line, _lines(node)[0]
                     self._begin_line(self._line)
                     self._end_line()
+                    self._line = max(self._line, stop)
                 self._containers.pop()
             case _:
                 for child in node.children:
@@ -195,7 +198,8 @@ class _Rendering:
         lines = token.content.removesuffix("\n").split("\n") if token.content else []
         self._to_line(start)
         self._line += token.type == "fence"
-        self.in_fence = token.type == "fence" and stop - start == 1 + len(lines)
+        is_open = stop - start == 1 + len(lines) and stop == self._lines
+        self.in_fence = token.type == "fence" and is_open
         for line in lines:
             if not self._is_end and self._line >= self._whole_lines:
                 return

@@ -152,7 +152,7 @@ def test_what_is_no_readable_image_is_refused_once_and_then_text(here, word, hel
         take_images(message)
     assert help_ in str(caught.value)
     assert str(caught.value).endswith(AGAIN)
-    taken = take_images(message, words=True)
+    taken = take_images(message, as_text=True)
     assert (taken.text, taken.pictures) == (message, [])
 
 
@@ -162,11 +162,11 @@ def test_a_long_list_of_names_asks_for_few_files(monkeypatch):
     monkeypatch.setattr(f"{module}.expand_home", lambda path: asked.append(path) or Path(path))
     monkeypatch.setattr(f"{module}._nearest", None)
     names = ",".join(f"none{number}.png" for number in range(300))
-    assert take_images(names, words=True).text == names
+    assert take_images(names, as_text=True).text == names
     assert len(asked) < 300 * 12
     asked.clear()
     text = "word " * 10_000 + "none.png"
-    assert take_images(text, words=True).text == text
+    assert take_images(text, as_text=True).text == text
     assert len(asked) < 300
 
 

@@ -142,6 +142,8 @@ LONG = st.lists(
 @example("a\u3000\nb\r\n\u3000\n**c**\x0c\nd", [1] * 14)  # whitespace that parsers drop at ends
 @example("\\[\na\nb \\] c", [1] * 12)  # text behind a formula undoes it
 @example("*\n  \\*b", [1] * 7)  # an item that begins on the next line
+@example("- ~~~\na\n\n", [1] * 8)  # a fence without lines
+@example("- ```py\n  b\n", [1] * 12)
 @example("*.`*.`", [5])
 @example("**1. Dogs**\n" * 40, [8] * 60)
 def test_pieces_of_any_size_give_the_same_runs(source, sizes):

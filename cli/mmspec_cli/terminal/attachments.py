@@ -67,12 +67,12 @@ class Attachments:
 
 
 def take_images(
-    message: str, *, words: bool = False, sampling: FrameSampling = EVENLY
+    message: str, *, as_text: bool = False, sampling: FrameSampling = EVENLY
 ) -> Attachments:
     """Split a message into its text and the images and clips whose paths it contains.
 
     A word with the suffix of one is a path.  Raises ImageError for a path that cannot be opened,
-    for the address of an image and for a picture in a format that is not read.  words: treat
+    for the address of an image and for a picture in a format that is not read.  as_text: take
     those as text.
     """
     attachments = Attachments()
@@ -82,11 +82,11 @@ def take_images(
             return match[0]
         word = _parse_word(match[0])
         try:
-            if _is_image(word, words=words):
+            if _is_image(word, as_text=as_text):
                 attachments.pictures.append(open_visual(Path(word.name), sampling))
                 return _PLACEHOLDER + word.punctuation
         except ImageError as error:
-            if not words:
+            if not as_text:
                 raise ImageError(f"{error}{AGAIN}") from error
         remarks = _remark(word)
         is_whole = remarks or word.is_protected or "://" in word.name or _PARTS.fullmatch(match[0])
@@ -180,10 +180,10 @@ def local_path(name: str) -> str:
     return unquote(_address(name).path) if name.startswith(FILE_URL) else name
 
 
-def _is_image(word: _Word, *, words: bool) -> bool:
+def _is_image(word: _Word, *, as_text: bool) -> bool:
     """True if a word is a path that must be an image's; ImageError if it names another thing.
 
-    words: whether it is text then.
+    as_text: whether it is text then.
     """
     name, explicit = word.name, _is_explicit(word)
     if _address(name).scheme in (*_WEB_SCHEMES, "data"):
@@ -191,7 +191,7 @@ def _is_image(word: _Word, *, words: bool) -> bool:
     elif _has_suffix(name) and _is_path(word):
         if is_file(name, Path.exists):  # what is no regular file is refused when it is opened
             return True
-        if words:
+        if as_text:
             return False  # before a search for the nearest name
         if glob.has_magic(name):
             raise ImageError(f"{name}: a question takes no pattern; /image {name} does")

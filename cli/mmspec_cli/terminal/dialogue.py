@@ -65,11 +65,11 @@ class Dialogue:
 
     chat: Chat
     setup: Setup
-    interactive: bool
+    is_interactive: bool
     """True if Ctrl-C ends only an answer, not the command."""
     store: ConversationStore | None = None
     """Where the conversation is written after every answer; None nowhere."""
-    previews: bool = False
+    shows_previews: bool = False
     """True if images that are added are shown."""
     next_images: list[Picture] = field(default_factory=list)
     """Images and clips for the next question."""
@@ -83,7 +83,7 @@ class Dialogue:
     """
     file: Path | None = None
     """The file that this conversation was last saved to or loaded from."""
-    _keeping_fails: bool = False
+    _store_fails: bool = False
     _shown_notes: set[str] = field(default_factory=set)
     _undo_stack: list[_Earlier] = field(default_factory=list)
 
@@ -108,7 +108,7 @@ class Dialogue:
         names = {picture.digest: picture.name for picture in earlier}
         for picture in pictures:
             self.screen.note(f"Added {picture.kind} {picture.name} ({picture.shape})")
-            if self.previews:
+            if self.shows_previews:
                 self.screen.picture(picture.image)
             if name := names.get(picture.digest):
                 fact = "known already" if name == picture.name else f"the same image as {name}"
@@ -126,7 +126,7 @@ class Dialogue:
         is_repeated, self.refused_line = message == self.refused_line, message
         attachments = Attachments(message)
         if self.chat.models.target.features or not is_repeated:
-            attachments = take_images(message, words=is_repeated, sampling=self.setup.sampling)
+            attachments = take_images(message, as_text=is_repeated, sampling=self.setup.sampling)
         self.screen.note(*attachments.remarks)
         self.stage(attachments.pictures)
         self.refused_line = ""
@@ -139,7 +139,7 @@ class Dialogue:
         except MmspecError as error:
             if len(self.chat.conversation.turns) == turns:  # else it failed within the answer
                 self.next_images = earlier_images
-            if isinstance(error, ContextError) and self.interactive:
+            if isinstance(error, ContextError) and self.is_interactive:
                 self._offer(message, error)
             raise
 
@@ -189,7 +189,7 @@ class Dialogue:
         """
         self.screen.progress(f"loading {name}")
         loading = partial(self.setup.load_other, name, self.chat.options)
-        engine = load_or_pull(loading, self.screen, ask=self.interactive)
+        engine = load_or_pull(loading, self.screen, ask=self.is_interactive)
         chat = engine.chat(self.chat.options)
         chat.speculate = self.chat.speculate
         chat.resume(engine.target.translate(self.chat.conversation))
@@ -235,7 +235,7 @@ class Dialogue:
         self._show(answering)
 
     def _show(self, answering: Stream) -> None:
-        typing = hidden_typing() if self.interactive else nullcontext()
+        typing = hidden_typing() if self.is_interactive else nullcontext()
         with typing, deferred_interrupt() as interrupt:
             try:
                 first = stream(answering, self.screen, interrupt)
@@ -247,7 +247,7 @@ class Dialogue:
             else:
                 self._remark(first)
             self._keep()
-        if not self.interactive and self.chat.answer.finish_reason == "interrupted":
+        if not self.is_interactive and self.chat.answer.finish_reason == "interrupted":
             raise click.Abort
 
     def _remark(self, first_token: float | None) -> None:
@@ -262,7 +262,7 @@ class Dialogue:
         screen.note(footer(self.chat, first_token, details=details))
         if answer.plain_reason and not details:
             self._note_once(PLAIN_DECODING)
-        if self.interactive and answer.speed_up and not details:
+        if self.is_interactive and answer.speed_up and not details:
             self._note_once(EXPLANATION)
 
     def _note_once(self, note: str) -> None:
@@ -282,13 +282,13 @@ class Dialogue:
             if self.chat.models.memory:
                 self.chat.models.memory.save()
         except (WriteError, CheckpointError) as error:
-            if not self._keeping_fails:
+            if not self._store_fails:
                 self.screen.note(f"this conversation is no longer kept: {error}")
-            self._keeping_fails = True
+            self._store_fails = True
         else:
-            if self._keeping_fails:
+            if self._store_fails:
                 self.screen.note("this conversation is kept again")
-            self._keeping_fails = False
+            self._store_fails = False
 
 
 def in_numbers(pictures: Sequence[Picture]) -> str:
