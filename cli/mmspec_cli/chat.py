@@ -174,9 +174,9 @@ def questions(read: ReadLine, prompt: Callable[[], str]) -> Iterator[str]:
         yield question
 
 
-def _block(first: str, read: ReadLine) -> str:
+def _block(first_line: str, read: ReadLine) -> str:
     """Read up to the closing quotes, or to the end of the input."""
-    text = first.lstrip().removeprefix(BLOCK)
+    text = first_line.lstrip().removeprefix(BLOCK)
     while not text.rstrip().endswith(BLOCK):
         try:
             text += "\n" + read("... ")

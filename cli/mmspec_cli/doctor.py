@@ -22,8 +22,8 @@ def doctor(screen: Screen, full: bool) -> int:
     Exit status: 0, or 1 if something needed is missing.
     """
     report = examine()
-    if wrong := _wrong_defaults():
-        report["missing"].append({"what": "right defaults", "fix": wrong, "needed": True})
+    if error := _wrong_defaults():
+        report["missing"].append({"what": "right defaults", "fix": error, "needed": True})
         report["exit_code"] = 1
     screen.report(report, lambda: (_show if full else _summarize)(screen, report))
     return int(report["exit_code"])

@@ -53,11 +53,11 @@ def generate(
     screen.note(*([] if screen.as_json else introduction(engine)))
     screen.note(*(unseen_images(text, images) if engine.target.features else []))
     with deferred_interrupt() as interrupt:
-        first = stream(chat.ask(text, pictures), screen, interrupt)
+        first_token = stream(chat.ask(text, pictures), screen, interrupt)
         if screen.as_json:
             screen.json(answer_report(chat))
         else:
             screen.note(*remarks(chat.answer, details=setup.details))
             screen.note(*ending(chat, ENDINGS))
-            screen.note(footer(chat, first, details=setup.details))
+            screen.note(footer(chat, first_token, details=setup.details))
     return INTERRUPT_STATUS if chat.answer.finish_reason == "interrupted" else 0

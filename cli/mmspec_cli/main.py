@@ -119,8 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except click.UsageError as error:
-        where = f"(see {error.ctx.command_path} --help)" if error.ctx else ""
-        return _fail(f"{error.format_message()} {where}", error.exit_code)
+        hint = f"(see {error.ctx.command_path} --help)" if error.ctx else ""
+        return _fail(f"{error.format_message()} {hint}", error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except MmspecError as error:
@@ -136,8 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is None:
             _drop_output()  # it was the output that could not be written
-        where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{error.strerror or error}", MmspecError.exit_code)
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{place}{error.strerror or error}", MmspecError.exit_code)
     except Exception as error:  # noqa: BLE001 - a defect keeps its traceback, made safe to show
         click.echo(visible_traceback(error), err=True)
         return 1

@@ -20,5 +20,5 @@ def memory(screen: Screen, clear: bool) -> None:
         with write_errors(file):
             file.unlink(missing_ok=True)
     lines = [f"{name}: {size:,} bytes" for name, size in sizes.items()]
-    whole = f"{quantity(len(sizes), 'file')}, {sum(sizes.values()):,} bytes" + ", deleted" * clear
-    screen.tell({"files": sizes, "deleted": clear}, [*lines, whole])
+    total = f"{quantity(len(sizes), 'file')}, {sum(sizes.values()):,} bytes" + ", deleted" * clear
+    screen.tell({"files": sizes, "deleted": clear}, [*lines, total])

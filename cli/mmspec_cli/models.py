@@ -48,8 +48,8 @@ def list_models(screen: Screen, backend: str) -> None:
 
 def _row(card: dict[str, Any]) -> list[str]:
     presence = "yes" if card["present"] else "no"
-    also = " and draft" if card["kind"] == "target" else ""
-    purpose = f"{also} for {', '.join(card['for'])}" if card["for"] else ""
+    role = " and draft" if card["kind"] == "target" else ""
+    purpose = f"{role} for {', '.join(card['for'])}" if card["for"] else ""
     description = f"{card['kind']}{purpose}: {card['description']}"
     return [card["name"], presence, amount(card["size"]) if card["size"] else "-", description]
 
@@ -205,7 +205,7 @@ def describe_directory(directory: Path) -> dict[str, Any]:
         return {"kind": f"head: {head.kind}", "target's width": head.hidden_size} | size
     config = read_config(directory)
     text, quantization = config.text, config.quantization
-    alike = (card for card in load_cards().values() if card.model and card.model.text == text)
+    cards = (card for card in load_cards().values() if card.model and card.model.text == text)
     head_kind = mtp.KIND if mtp.has_mtp(directory) else None
     return {
         "kind": "model for images" if config.vision else "model for text",
@@ -215,7 +215,7 @@ def describe_directory(directory: Path) -> dict[str, Any]:
         "width": text.hidden_size,
         "vocabulary": text.vocab_size,
         "context": text.max_position_embeddings,
-        "draft": head_kind or next((card.pair for card in alike if card.pair), LOOKUP.spec),
+        "draft": head_kind or next((card.pair for card in cards if card.pair), LOOKUP.spec),
         "memory": _memory(config),
     } | size
 

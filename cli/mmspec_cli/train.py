@@ -162,7 +162,7 @@ def _refuse_two_budgets() -> None:
         raise click.UsageError("give --steps or --minutes, not both: either ends the training")
 
 
-def _refuse_without_effect(names: Iterable[str], where: str) -> None:
+def _refuse_without_effect(names: Iterable[str], condition: str) -> None:
     """Raise UsageError for the first of these options of the current command that was set."""
     for name in filter(is_typed, names):
-        raise click.UsageError(f"--{name.replace('_', '-')} has no effect {where}")
+        raise click.UsageError(f"--{name.replace('_', '-')} has no effect {condition}")

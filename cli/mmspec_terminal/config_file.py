@@ -41,12 +41,12 @@ def defaults(root: click.Context, group: click.Group, name: str) -> dict[str, An
     that no command has, and for a value that its option does not take.
     """
     config = read_config()
-    everywhere = {key: value for key, value in config.items() if not isinstance(value, dict)}
-    _require("table", config.keys() - everywhere, group.list_commands(root))
+    top_level = {key: value for key, value in config.items() if not isinstance(value, dict)}
+    _require("table", config.keys() - top_level, group.list_commands(root))
     command = cast(click.Command, group.get_command(root, name))
-    if everywhere.keys() - _options(root, command):
-        _require("option", everywhere, _options(root, group))  # imports every command
-    return {name: _defaults(root, command, everywhere, config.get(name, {}))}
+    if top_level.keys() - _options(root, command):
+        _require("option", top_level, _options(root, group))  # imports every command
+    return {name: _defaults(root, command, top_level, config.get(name, {}))}
 
 
 def source(error: str, arguments: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ def source(error: str, arguments: Sequence[str]) -> str:
 
 
 def _defaults(
-    root: click.Context, command: click.Command, everywhere: dict[str, Any], table: Any
+    root: click.Context, command: click.Command, top_level: dict[str, Any], table: Any
 ) -> dict[str, Any]:
     if not isinstance(table, dict):
         got = f"{command.name} = {json.dumps(table, default=str)} in {config_file()}"
@@ -76,12 +76,12 @@ def _defaults(
         parts = _parts(root, command)
         _require(f"command of {command.name}", table, parts)
         return {
-            name: _defaults(root, part, everywhere, table.get(name, {}))
+            name: _defaults(root, part, top_level, table.get(name, {}))
             for name, part in parts.items()
         }
     options = _options(root, command)
     _require(f"option of {command.name}", table, options)
-    values = {key: value for key, value in (everywhere | table).items() if key in options}
+    values = {key: value for key, value in (top_level | table).items() if key in options}
     return {options[key].name or "": _value(options[key], key, values[key]) for key in values}
 
 

@@ -44,10 +44,10 @@ class EverydayCommand(click.Command):
 
 def _line(option: click.Option, ctx: click.Context) -> tuple[str, str]:
     """An option with the first of its values, and the first sentence on it."""
-    values = "" if option.is_flag else option.make_metavar(ctx)
-    first = values.partition("|")[0] if values[:1].isupper() else values
+    metavar = "" if option.is_flag else option.make_metavar(ctx)
+    first_value = metavar.partition("|")[0] if metavar[:1].isupper() else metavar
     sentence = (option.help or "").split(". ")[0].rstrip(".")
-    return f"{', '.join(option.opts)} {first}".rstrip(), f"{sentence}."
+    return f"{', '.join(option.opts)} {first_value}".rstrip(), f"{sentence}."
 
 
 def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:

@@ -62,9 +62,9 @@ class Markdown:
         source = self._source
         stop = start = source.rfind("\n") + 1
         if not self._in_fence:
-            whole = _LAST_MARKERS.search(source, start).start()  # type: ignore[union-attr]
-            is_ambiguous = _AMBIGUOUS.fullmatch(source, start, whole)
-            stop = start if is_ambiguous or _AMBIGUOUS.fullmatch(source, start) else whole
+            text_end = _LAST_MARKERS.search(source, start).start()  # type: ignore[union-attr]
+            is_ambiguous = _AMBIGUOUS.fullmatch(source, start, text_end)
+            stop = start if is_ambiguous or _AMBIGUOUS.fullmatch(source, start) else text_end
         while match := _OPEN_END.search(source[:stop]):
             stop = match.start()
         return stop
@@ -147,12 +147,12 @@ class _Rendering:
 
     @property
     def _at_marker(self) -> bool:
-        return any(first != later for first, later in self._containers)
+        return any(mark != indent for mark, indent in self._containers)
 
     def _to_line(self, line: int) -> None:
         """Show the blank lines before a line; behind a list item's marker there are none."""
         while self._line < line and not self._at_marker:
-            bars = "".join(later for _, later in self._containers).rstrip()
+            bars = "".join(indent for _, indent in self._containers).rstrip()
             self._put(bars, QUOTE)
             self._end_line()
         self._line = line

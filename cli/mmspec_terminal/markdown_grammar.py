@@ -41,7 +41,8 @@ _NAME = re.compile(r"__[a-z0-9]+(?:_[a-z0-9]+)*__(?![^\W_])")
 _SUBSTITUTES = {ord(letter): 0xFDD0 + place for place, letter in enumerate(_SEPARATORS)}
 _SEPARATOR_OF = {substitute: letter for letter, substitute in _SUBSTITUTES.items()}
 """Whitespace by the characters, which no text has, that stand for it while blocks are parsed."""
-_DISPLAY = ("\\[", "\\]"), ("$$", "$$")
+_DISPLAY = {"\\[": "\\]", "$$": "$$"}
+"""What closes a displayed formula, by what opens it."""
 
 
 @cache
@@ -104,11 +105,11 @@ def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _formula(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     r"""A displayed formula: lines from \[ or $$ to what closes them, none of them blank."""
-    first = _line(state, start)
-    closing = next((closing for opening, closing in _DISPLAY if first.startswith(opening)), None)
+    first_line = _line(state, start)
+    closing = _DISPLAY.get(first_line[:2])
     if closing is None or state.is_code_block(start):
         return False
-    last, text = start, first[2:]
+    last, text = start, first_line[2:]
     while closing not in text:
         last += 1
         if last >= end or state.isEmpty(last) or state.sCount[last] < state.blkIndent:

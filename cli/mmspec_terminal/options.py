@@ -54,8 +54,8 @@ def _completing(use: str, *words: str) -> Callable[..., list[CompletionItem]]:
 
     def complete(_: click.Context, __: click.Parameter, start: str) -> list[CompletionItem]:
         names = [*words, *(name for name, card in load_cards().items() if use in card.uses)]
-        fitting = [CompletionItem(name) for name in names if name.startswith(start)]
-        return fitting or [CompletionItem(start, type="dir")]
+        matches = [CompletionItem(name) for name in names if name.startswith(start)]
+        return matches or [CompletionItem(start, type="dir")]
 
     return complete
 
@@ -122,10 +122,10 @@ HELP = {
 """The help of each option, by its name."""
 
 
-def option(name: str, default: Any = None, metavar: str | None = None, **more: Any) -> Decorator:
+def option(name: str, default: Any = None, metavar: str | None = None, **extras: Any) -> Decorator:
     """An option with its help; without a type it takes values like its default."""
-    more = {"show_default": None if default != "" else False, **more}
-    return click.option(f"--{name}", help=HELP[name], default=default, metavar=metavar, **more)
+    extras = {"show_default": None if default != "" else False, **extras}
+    return click.option(f"--{name}", help=HELP[name], default=default, metavar=metavar, **extras)
 
 
 def flag(name: str, argument: str | None = None) -> Decorator:

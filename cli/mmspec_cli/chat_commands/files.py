@@ -29,8 +29,8 @@ def image(dialogue: Dialogue, argument: str) -> None:
     if not argument:
         _list_images(dialogue)
         return
-    whole = typed_path(argument)
-    names = [whole] if is_file(whole, Path.exists) else typed_paths(argument)
+    path = typed_path(argument)
+    names = [path] if is_file(path, Path.exists) else typed_paths(argument)
     files = [file for name in names for file in _matching(name)]
     try:
         dialogue.stage([open_visual(file, dialogue.setup.sampling) for file in files])

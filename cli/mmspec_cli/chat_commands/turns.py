@@ -156,8 +156,8 @@ def model(dialogue: Dialogue, name: str) -> None:
         dialogue.switch(name)
     models = dialogue.chat.models
     draft = models.drafts.name if models.drafts else "none"
-    where = f"{models.backend.name} on {models.target.model.device}"
-    dialogue.notice(f"model {models.target.name}, draft {draft}, {where}")
+    place = f"{models.backend.name} on {models.target.model.device}"
+    dialogue.notice(f"model {models.target.name}, draft {draft}, {place}")
 
 
 def max_new_tokens(dialogue: Dialogue, argument: str) -> None:

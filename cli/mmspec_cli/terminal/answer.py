@@ -36,7 +36,7 @@ def stream(answering: Stream, screen: Screen, interrupt: Interrupt) -> float | N
     ignored.  Returns the seconds to the first piece, None without one.
     """
     start = perf_counter()
-    first = None
+    first_token = None
     screen.progress("looking")
     try:
         with suppress(KeyboardInterrupt), answering:
@@ -44,8 +44,8 @@ def stream(answering: Stream, screen: Screen, interrupt: Interrupt) -> float | N
                 if isinstance(item, Prefilled):
                     screen.progress(f"reading {item.done} of {item.total} tokens")
                 else:
-                    if first is None:
-                        first = perf_counter() - start
+                    if first_token is None:
+                        first_token = perf_counter() - start
                     if not screen.as_json:
                         screen.piece(item)
                 if interrupt.is_requested:
@@ -53,7 +53,7 @@ def stream(answering: Stream, screen: Screen, interrupt: Interrupt) -> float | N
             interrupt.is_settled = True
     finally:
         screen.end_line()  # also after an error or SIGTERM, so that no word is lost
-    return first
+    return first_token
 
 
 def remarks(answer: Answer, *, details: bool) -> list[str]:

@@ -131,14 +131,14 @@ def _quote_names(text: str) -> str:
     """The same of a text in which nothing is protected."""
     pieces, place, ends = [], 0, [suffix.end() for suffix in _SUFFIX.finditer(text)]
     for earlier, end in zip([0, 0, *ends], ends, strict=False):  # a name has two suffixes at most
-        far = max(place, earlier, end - _LONGEST)
-        first = max(far, text.rfind("\n", far, end) + 1)
-        for start in (begin.start() for begin in _BEGINS.finditer(text, first, end)):
+        least = max(place, earlier, end - _LONGEST)
+        line_start = max(least, text.rfind("\n", least, end) + 1)
+        for start in (begin.start() for begin in _BEGINS.finditer(text, line_start, end)):
             if is_file(text[start:end]):
                 name = re.sub(r"""(["\\$`])""", r"\\\1", text[start:end])
-                before, behind = text[place:start], text[end : end + _LONGEST]
-                pieces += [_LABEL.sub("", before).rstrip(_OPENING), f' "{name}" ']
-                place = end + len(behind) - len(behind.lstrip(_CLOSING))
+                head, tail = text[place:start], text[end : end + _LONGEST]
+                pieces += [_LABEL.sub("", head).rstrip(_OPENING), f' "{name}" ']
+                place = end + len(tail) - len(tail.lstrip(_CLOSING))
                 break
     return "".join([*pieces, text[place:]])
 

@@ -145,8 +145,8 @@ def remember(engine: Engine, screen: Screen) -> None:
     digest = sha256(tokenizer_file(target.directory).read_bytes()).hexdigest()[:24]
     file = state_directory() / "lookup" / f"{digest}.ids"
     try:
-        for old in [path for path in memory_files() if path != file][MOST_MEMORIES:]:
-            old.unlink(missing_ok=True)
+        for memory in [path for path in memory_files() if path != file][MOST_MEMORIES:]:
+            memory.unlink(missing_ok=True)
         engine.memory = Memory(target.model.config.text.vocab_size, file)
     except (CheckpointError, OSError) as error:
         screen.note(f"lookup remembers no earlier conversations: {error}")

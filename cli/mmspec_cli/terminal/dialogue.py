@@ -169,11 +169,11 @@ class Dialogue:
 
         file: where the new one is kept already.
         """
-        old, turns = self.chat.conversation, len(conversation.turns)
-        self.chat.resume(replace(conversation, thinking=old.thinking))
-        if old.turns:
+        earlier, turns = self.chat.conversation, len(conversation.turns)
+        self.chat.resume(replace(conversation, thinking=earlier.thinking))
+        if earlier.turns:
             store_file = self.store.file if self.store else None
-            self._undo_stack.append(_Earlier(old, store_file, self.file, turns))
+            self._undo_stack.append(_Earlier(earlier, store_file, self.file, turns))
         elif self._undo_stack:
             self._undo_stack[-1] = replace(self._undo_stack[-1], turns=turns)
         self.file = None
@@ -238,14 +238,14 @@ class Dialogue:
         typing = hidden_typing() if self.is_interactive else nullcontext()
         with typing, deferred_interrupt() as interrupt:
             try:
-                first = stream(answering, self.screen, interrupt)
+                first_token = stream(answering, self.screen, interrupt)
             except ContextError as error:
                 offers = room_offers(self.chat, error.excess)
                 raise ContextError(f"{error}; {offers}", error.excess) from error
             if self.screen.as_json:
                 self.screen.json(answer_report(self.chat))
             else:
-                self._remark(first)
+                self._remark(first_token)
             self._keep()
         if not self.is_interactive and self.chat.answer.finish_reason == "interrupted":
             raise click.Abort

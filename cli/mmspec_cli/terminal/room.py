@@ -18,8 +18,8 @@ def first_questions(turns: Sequence[Turn]) -> str:
 
 def room_offers(chat: Chat, excess: int) -> str:
     """The commands that would free `excess` positions or more, the one that loses nothing first."""
-    fitting = min(chat.options.max_new_tokens, TYPICAL_ANSWER) - excess
-    shorter = [f"/max-new-tokens {fitting} shortens the answer"] if fitting > 0 else []
+    tokens = min(chat.options.max_new_tokens, TYPICAL_ANSWER) - excess
+    shorter = [f"/max-new-tokens {tokens} shortens the answer"] if tokens > 0 else []
     dropping = [
         f"/drop {number} forgets {first_questions(chat.conversation.turns[:number])} "
         f"({positions} positions)"
@@ -31,10 +31,10 @@ def room_offers(chat: Chat, excess: int) -> str:
 def to_forget(chat: Chat, excess: int) -> list[tuple[int, int]]:
     """The fewest questions that free `excess` positions, and how many they free; [] if none do."""
     conversation, turns = chat.conversation, chat.conversation.turns
-    whole = chat.positions(conversation)
+    total = chat.positions(conversation)
 
     def count_positions(number: int) -> int:
-        return whole - chat.positions(replace(conversation, turns=turns[number:]))
+        return total - chat.positions(replace(conversation, turns=turns[number:]))
 
     numbers = range(1, len(turns) + 1)
     # Few are counted, for each renders a conversation.
