@@ -1,6 +1,6 @@
 """What the measuring commands share: models, tables, and lists of values."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,12 +33,16 @@ def show_tables(screen: Screen, tables: Iterable[Table]) -> None:
 
 
 @contextmanager
-def note_when_stopped(screen: Screen, note: str) -> Iterator[None]:
-    """Show a note on what remains if Ctrl-C, a signal or a full disk ends the block."""
+def note_when_stopped(
+    screen: Screen, note: str, tables: Callable[[], Iterable[Table]] = tuple
+) -> Iterator[None]:
+    """Show a note on what remains, and tables, if Ctrl-C, a signal or a full disk ends it."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, WriteError):
         screen.note(f"stopped: {note}")
+        if not screen.as_json:
+            show_tables(screen, tables())
         raise
 
 

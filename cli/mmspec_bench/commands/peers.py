@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -101,21 +100,20 @@ def peers(
     sets = _prompts(directory, prompts, count)
     counts = {label: len(group) for label, group in sets.items()}
     results: list[PeerResult] = []
+
+    def tables() -> list[Table]:
+        return [_table(label, n, repeats, results) for label, n in counts.items() if results]
+
     note = f"shown are the answers so far, nothing is written; {SMALLER}"
-    try:
-        with note_when_stopped(screen, note), TemporaryDirectory() as folder:
-            questions = {
-                label: [question_of(prompt, Path(folder)) for prompt in group]
-                for label, group in sets.items()
-            }
-            pair = str(directory), str(drafts) if drafts else None
-            task = Task(*pair, device, dtype, {}, max_new_tokens, questions)
-            for latest in compare(methods, task, repeats, screen.progress):
-                results = latest
-    except (KeyboardInterrupt, SystemExit):
-        if results and not screen.as_json:
-            show_tables(screen, _tables(results, counts, repeats))
-        raise
+    with note_when_stopped(screen, note, tables), TemporaryDirectory() as folder:
+        questions = {
+            label: [question_of(prompt, Path(folder)) for prompt in group]
+            for label, group in sets.items()
+        }
+        pair = str(directory), str(drafts) if drafts else None
+        task = Task(*pair, device, dtype, {}, max_new_tokens, questions)
+        for latest in compare(methods, task, repeats, screen.progress):
+            results = latest
     report = {
         "model": name,
         "draft": drafts.name if drafts else None,
@@ -125,21 +123,14 @@ def peers(
         "peers": [asdict(result) for result in results],
         "provenance": provenance([]),
     }
-    screen.report(report, partial(show_tables, screen, _tables(results, counts, repeats)))
+    screen.report(report, lambda: show_tables(screen, tables()))
     return int(not any(result.figures for result in results))
 
 
-def _tables(results: Sequence[PeerResult], counts: Mapping[str, int], repeats: int) -> list[Table]:
-    """A table for each set of questions; counts: of prompts by set."""
-    return [
-        Table(
-            f"{label}: {count} prompts x {repeats}",
-            COLUMNS,
-            [row(result, label, is_comparable=label in results[0].figures) for result in results],
-            NOTE,
-        )
-        for label, count in counts.items()
-    ]
+def _table(label: str, count: int, repeats: int, results: Sequence[PeerResult]) -> Table:
+    """The table of a set of `count` questions."""
+    rows = [row(result, label, is_comparable=label in results[0].figures) for result in results]
+    return Table(f"{label}: {count} prompts x {repeats}", COLUMNS, rows, NOTE)
 
 
 def row(result: PeerResult, label: str, *, is_comparable: bool) -> tuple[str, ...]:

@@ -82,9 +82,8 @@ def speed(
     Exit status: 0, or 1 if an answer differs from plain decoding's.
     """
     lengths = [Options(gamma=parse_gamma(gamma)).gamma for gamma in split(gammas) or [gammas]]
-    own_prompts = (
-        read_prompts(prompts) if prompts else typed_prompts([prompt] if prompt else [], images)
-    )
+    texts = [prompt] if prompt else []
+    own_prompts = read_prompts(prompts) if prompts else typed_prompts(texts, images)
     if own_prompts and tasks:
         raise UsageError("--tasks names kinds of the default questions: leave it out beside others")
     options = Options(max_new_tokens=max_new_tokens, exact=exact)

@@ -92,14 +92,9 @@ def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) ->
         name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
         options: dict[str, Any] = {"drafting": drafting, "gamma": gamma, "exact": exact}
         Options(**options).require_drafting()  # refuses what its process would, before any starts
-        methods.append(
-            PeerMethod(
-                f"mmspec {backend}, {name}",
-                "run_mmspec.load_mmspec",
-                drafting not in WITHOUT_MODEL,
-                options | {"backend": backend},
-            )
-        )
+        script, drafts = "run_mmspec.load_mmspec", drafting not in WITHOUT_MODEL
+        options |= {"backend": backend}
+        methods.append(PeerMethod(f"mmspec {backend}, {name}", script, drafts, options))
     return methods
 
 

@@ -175,13 +175,12 @@ class _Sequences:
     def _forward_seconds(self, count: int, plan: Plan) -> float:
         """Seconds of a forward over `count` rows; without a draft they hold arbitrary tokens."""
         is_chain = count <= plan.gamma + 1
-        drafters = self.drafters[:1] if is_chain else []
 
         def propose() -> Draft | None:
             if count == 1:
                 return None
-            for drafter in drafters:
-                draft = drafter.draft(Plan(count - 1, nodes=count - 1), NO_NOISE)
+            if is_chain and self.drafters:
+                draft = self.drafters[0].draft(Plan(count - 1, nodes=count - 1), NO_NOISE)
                 if draft and draft.size == count - 1:  # a head may draft fewer tokens
                     return draft
             return HostDraft([0] * (count - 1))

@@ -116,18 +116,14 @@ def read_run(*folders: Path) -> BenchRun:
         raise UsageError(f"{folders[0] / ROWS} has no rows: no sample was answered")
     methods = {row.method for row in rows.values()}
     samples = {row.sample for row in rows.values()}
-    omissions = [
-        entry
-        for provenance in provenances
-        for entry in provenance["skipped"]
-        if entry.get("sample") not in samples
-    ]
+    entries = [entry for provenance in provenances for entry in provenance["skipped"]]
+    entries = [entry for entry in entries if entry.get("sample") not in samples]
     problems = dict.fromkeys(provenance.get("problem") for provenance in provenances)
     return BenchRun(
         sorted(rows.values(), key=lambda row: order.index(row.method)),
         [name for name in order if name in methods],
         [*tasks],
-        settings | {"skipped": omissions, "problem": "; ".join(filter(None, problems))},
+        settings | {"skipped": entries, "problem": "; ".join(filter(None, problems))},
     )
 
 

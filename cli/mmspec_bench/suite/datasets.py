@@ -76,11 +76,8 @@ class Dataset:
         capital = question[:1].upper() + question[1:]
         text = self.template.replace("{question}", question).replace("{Question}", capital)
         text = (prompts("reasoned")[0] if self.reasoned else "") + text
-        pictures = [
-            _picture(row[column], f"{where}: {column}", folder)
-            for place, column in enumerate(self.images)
-            if not place or row.get(column) is not None
-        ]
+        columns = [*self.images[:1], *(c for c in self.images[1:] if row.get(c) is not None)]
+        pictures = [_picture(row[column], f"{where}: {column}", folder) for column in columns]
         markers = text.count(IMAGE_MARKER)
         if markers not in (0, len(pictures)):
             raise UsageError(f"{where}: {markers} {IMAGE_MARKER} for {len(pictures)} images")

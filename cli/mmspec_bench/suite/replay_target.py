@@ -128,12 +128,9 @@ class ReplayTarget:
 
 def _nodes(draft: Draft | None) -> tuple[list[int], list[int]]:
     """The drafted tokens and the nodes' parents, of a draft of any backend.  Blocks."""
-    match draft:
-        case HostDraft(tokens, parents):
-            pass
-        case DeviceDraft(ids=ids, parents=on_device):
-            tokens = ids.tolist()
-            parents = None if on_device is None else on_device.tolist()
-        case _:
-            tokens, parents = [], None
-    return tokens, [*range(-1, len(tokens) - 1)] if parents is None else parents
+    if isinstance(draft, DeviceDraft):
+        parents = None if draft.parents is None else draft.parents.tolist()
+        draft = HostDraft(draft.ids.tolist(), parents)
+    if not isinstance(draft, HostDraft):
+        return [], []
+    return draft.tokens, [*range(-1, draft.size - 1)] if draft.parents is None else draft.parents

@@ -17,7 +17,6 @@ PROVENANCE = "provenance.json"
 PLAIN = "none"
 """The method that decodes plainly; all others are compared with it."""
 
-
 Count = Annotated[int, Range(0, 10**15)]
 Tokens = Annotated[int, Range(0, 100_000)]
 """A number of tokens in one round."""
