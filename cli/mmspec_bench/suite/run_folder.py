@@ -68,15 +68,11 @@ class _Model(TypedDict):
     digest: str | None
 
 
-class _Target(TypedDict):
-    target: _Model
-
-
 class _Provenance(TypedDict):
     """The entries of `provenance.json` that are read again; no program needs the others."""
 
     methods: list[str]
-    models: _Target
+    models: dict[str, _Model | None]
     backend: str
     device: str
     dtype: str
@@ -161,9 +157,8 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     block = Block.of(folder / PROVENANCE)
     lists: dict[str, Any] = {"skipped": [], "resumed": []}
     block.record(_Provenance, **lists)
-    block.read("models", dict[str, _Model | None], {})
     values = {name: value for name, value in block.values.items() if value is not None}
-    if target := values.get("models", {}).get("target"):  # where older runs have it
+    if target := values["models"].get("target"):  # where older runs have it
         values.setdefault("quantize", target.get("quantize", "none"))
     return lists | values
 
