@@ -17,7 +17,7 @@ from mmspec_cli.terminal.answer import (
 )
 from mmspec_cli.terminal.attachments import unseen_images
 from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images
-from mmspec_cli.terminal.interrupt import deferred_interrupt
+from mmspec_cli.terminal.interrupt import defer_interrupt
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM
 from mmspec_terminal.setup import Setup, shared_options
@@ -52,7 +52,7 @@ def generate(
     chat = engine.chat(setup.options, Conversation(system, thinking=thinking))
     screen.note(*([] if screen.as_json else introduction(engine)))
     screen.note(*(unseen_images(text, images) if engine.target.features else []))
-    with deferred_interrupt() as interrupt:
+    with defer_interrupt() as interrupt:
         first_token = stream(chat.ask(text, pictures), screen, interrupt)
         if screen.as_json:
             screen.json(answer_report(chat))

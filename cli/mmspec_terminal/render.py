@@ -33,7 +33,7 @@ OPENING = "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}"
 CLOSING = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 WHOLE_WORD = 15
 """Columns of the longest word that a table does not break."""
-_ERASED_LINE = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+_ERASE_LINE = (ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 def _width(console: Console) -> int:
@@ -188,7 +188,7 @@ class Screen:
     def clear_progress(self) -> None:
         """Erase the progress line."""
         if self._progress:
-            self._err.control(Control(*_ERASED_LINE))
+            self._err.control(Control(*_ERASE_LINE))
             self._progress = False
 
     @contextmanager

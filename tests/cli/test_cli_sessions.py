@@ -21,7 +21,7 @@ def _typed(monkeypatch):
     """Lines of a pipe pass for what a person types."""
     monkeypatch.setattr("mmspec_cli.chat.is_interactive", lambda: True)
     monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read_pipe)
-    monkeypatch.setattr("mmspec_cli.terminal.dialogue.hidden_typing", nullcontext)
+    monkeypatch.setattr("mmspec_cli.terminal.dialogue.hide_typing", nullcontext)
 
 
 def questions(file):

@@ -19,7 +19,7 @@ from mmspec_cli.terminal.absent_models import load_or_pull
 from mmspec_cli.terminal.answer import answer_report, ending, footer, remarks, stream
 from mmspec_cli.terminal.attachments import Attachments, take_images
 from mmspec_cli.terminal.conversation_store import ConversationStore, remember
-from mmspec_cli.terminal.interrupt import deferred_interrupt, hidden_typing
+from mmspec_cli.terminal.interrupt import defer_interrupt, hide_typing
 from mmspec_cli.terminal.room import first_questions, room_offers, to_forget
 from mmspec_terminal.render import Screen
 from mmspec_terminal.setup import Setup
@@ -84,7 +84,7 @@ class Dialogue:
     file: Path | None = None
     """The file that this conversation was last saved to or loaded from."""
     _store_fails: bool = False
-    _shown_notes: set[str] = field(default_factory=set)
+    _earlier_notes: set[str] = field(default_factory=set)
     _undo_stack: list[_Earlier] = field(default_factory=list)
 
     @property
@@ -235,8 +235,8 @@ class Dialogue:
         self._show(answering)
 
     def _show(self, answering: Stream) -> None:
-        typing = hidden_typing() if self.is_interactive else nullcontext()
-        with typing, deferred_interrupt() as interrupt:
+        typing = hide_typing() if self.is_interactive else nullcontext()
+        with typing, defer_interrupt() as interrupt:
             try:
                 first_token = stream(answering, self.screen, interrupt)
             except ContextError as error:
@@ -268,9 +268,9 @@ class Dialogue:
     def _note_once(self, note: str) -> None:
         """Show a remark, unless one was shown that differs in its numbers alone."""
         words = re.sub(r"\d+(\.\d+)?", "#", note)
-        if words not in self._shown_notes:
+        if words not in self._earlier_notes:
             self.screen.note(note)
-        self._shown_notes.add(words)
+        self._earlier_notes.add(words)
 
     def _keep(self) -> None:
         """Write the conversation where it is kept; says so when that begins or ceases to fail."""

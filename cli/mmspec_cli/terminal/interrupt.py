@@ -16,7 +16,7 @@ ENDING = (signal.SIGTERM,) if sys.platform == "win32" else (signal.SIGTERM, sign
 LOCAL_FLAGS = 3
 """Index of the local flags in the list of termios' attributes."""
 
-MARKED_PASTES, PLAIN_PASTES = b"\x1b[?2004h", b"\x1b[?2004l"
+MARK_PASTES, UNMARK_PASTES = b"\x1b[?2004h", b"\x1b[?2004l"
 """What lets a terminal mark the ends of what is pasted, and no longer."""
 
 
@@ -50,7 +50,7 @@ def handle_ending(handler: Any = leave) -> Iterator[None]:
 
 
 @contextmanager
-def deferred_interrupt() -> Iterator[Interrupt]:
+def defer_interrupt() -> Iterator[Interrupt]:
     """Context in which the first Ctrl-C only sets `requested`, which a loop checks.
 
     A second one raises KeyboardInterrupt at once; later ones, and any once `settled`, are ignored.
@@ -70,7 +70,7 @@ def deferred_interrupt() -> Iterator[Interrupt]:
 
 
 @contextmanager
-def hidden_typing() -> Iterator[None]:
+def hide_typing() -> Iterator[None]:
     """Context in which the terminal does not echo keys and saves them for the next prompt.
 
     The terminal marks the ends of what is pasted, as at a prompt: its lines stay one question.
@@ -90,7 +90,7 @@ def hidden_typing() -> Iterator[None]:
     has_modes = os.environ.get("TERM") != "dumb"
 
     def become(attributes: list[Any]) -> None:
-        pastes = MARKED_PASTES if attributes is silent else PLAIN_PASTES
+        pastes = MARK_PASTES if attributes is silent else UNMARK_PASTES
         with suppress(OSError, termios.error):  # a terminal that was closed
             if os.tcgetpgrp(terminal) == os.getpgrp():  # in the background it is another job's
                 termios.tcsetattr(terminal, termios.TCSANOW, attributes)
