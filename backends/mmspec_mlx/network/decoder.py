@@ -138,10 +138,10 @@ class Decoder:
         """
         mask = causal(at, len(rows), rows.dtype)
         if positions is None:
-            turn = self.rotary.at([at], len(rows))
+            rotation = self.rotary.at([at], len(rows))
         else:
-            turn = self.rotary.planes(positions[None])
-        return self.feed(mx.expand_dims(rows, 0), cache, at, turn, mask)[0]
+            rotation = self.rotary.planes(positions[None])
+        return self.feed(mx.expand_dims(rows, 0), cache, at, rotation, mask)[0]
 
 
 class LanguageModel(Decoder):

@@ -52,9 +52,9 @@ class Rotary:
         self._grow(max(starts) + n)
         first = starts[0]
         if all(start == first for start in starts):
-            return self._turn(self._cos[first : first + n], self._sin[first : first + n])
+            return self._rotation(self._cos[first : first + n], self._sin[first : first + n])
         index = mx.expand_dims(mx.array(list(starts)), (1, 2)) + mx.arange(n)
-        return self._turn(self._cos[index], self._sin[index])
+        return self._rotation(self._cos[index], self._sin[index])
 
     def along(self, rows: Sequence[Row[mx.array]], start: int, stop: int) -> Rotation:
         """Return a rotation of the rows' columns, of which those of a draft count up.
@@ -77,13 +77,14 @@ class Rotary:
             return lambda x: self._separately(x, positions)
         self._grow(furthest + 1)
         index = mx.expand_dims(positions, 1)
-        return self._turn(self._cos[index], self._sin[index])
+        return self._rotation(self._cos[index], self._sin[index])
 
     def planes(self, positions: Positions) -> Rotation:
         """Return a rotation of x [R, heads, n, width] to positions [R, 3, n]: time, row, column."""
         self._grow(int(positions.max()) + 1)
         index = mx.array(positions[:, self._axes].transpose(0, 2, 1)), mx.arange(self._width)
-        return self._turn(*(mx.expand_dims(table[index], 1) for table in (self._cos, self._sin)))
+        cos, sin = (mx.expand_dims(table[index], 1) for table in (self._cos, self._sin))
+        return self._rotation(cos, sin)
 
     def _separately(self, x: mx.array, positions: mx.array) -> mx.array:
         """Rotate each token as a row of its own: the kernel takes one offset per row."""
@@ -92,7 +93,7 @@ class Rotary:
         output = self._rope(alone, offset=positions.reshape(-1))
         return output.reshape(rows, n, heads, width).swapaxes(1, 2)
 
-    def _turn(self, cos: mx.array, sin: mx.array) -> Rotation:
+    def _rotation(self, cos: mx.array, sin: mx.array) -> Rotation:
         half, width = self._width // 2, self._width
 
         def rotate(x: mx.array) -> mx.array:
@@ -106,7 +107,7 @@ class Rotary:
         if positions <= self._cos.shape[0]:
             return
         length = -(-positions // _STEP) * _STEP
-        turns = np.outer(np.arange(length, dtype=np.float32), self._frequencies)
-        cos, sin = np.cos(turns), np.sin(turns)
+        angles = np.outer(np.arange(length, dtype=np.float32), self._frequencies)
+        cos, sin = np.cos(angles), np.sin(angles)
         self._cos = mx.array(np.hstack([cos, cos])).astype(self._dtype)
         self._sin = mx.array(np.hstack([-sin, sin])).astype(self._dtype)

@@ -45,8 +45,13 @@ class MlxBranches(BranchSequence[mx.array, Padding]):
         return x[:, -1], tail
 
     def _feed(
-        self, state: MlxState, x: mx.array, at: int, turn: Rotation, extras: Sequence[mx.array] = ()
+        self,
+        state: MlxState,
+        x: mx.array,
+        at: int,
+        rotation: Rotation,
+        extras: Sequence[mx.array] = (),
     ) -> mx.array:
         """Feed embeddings [R, n, H] to the columns from `at` on; returns the outputs."""
         mask = causal_mask(state.padding, at, x.shape[1], self._language.dtype)
-        return self._language.feed(x, self._cache, at, turn, mask, extras)
+        return self._language.feed(x, self._cache, at, rotation, mask, extras)

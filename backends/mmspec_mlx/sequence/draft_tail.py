@@ -42,11 +42,11 @@ class MlxDraftTail:
         positions = [start + self._level for start in self._starts]
         at, self._end, self._level = self._end, self._end + count, self._level + 1
         if parents is None:
-            turn = self._decoder.rotary.at(positions, count)
+            rotation = self._decoder.rotary.at(positions, count)
             mask = causal_mask(self._padding, at, count, self._decoder.dtype)
         else:
-            turn = self._decoder.rotary.at_one_position(positions, count)
+            rotation = self._decoder.rotary.at_one_position(positions, count)
             lineage = self._lineage.add(parents)
             mask = tree_mask(self._padding, self._columns, lineage)
         x = mx.broadcast_to(x, (rows, *x.shape))
-        return mx.flatten(self._decoder.feed(x, self._cache, at, turn, mask), 0, 1)
+        return mx.flatten(self._decoder.feed(x, self._cache, at, rotation, mask), 0, 1)

@@ -31,15 +31,15 @@ class MlxTarget(TargetSequence[mx.array]):
             positions = mx.expand_dims(
                 visible.row_places + shift if shift else visible.row_places, 0
             )
-            turn = self._language.rotary.at_positions(positions, end + max(shift, 0))
+            rotation = self._language.rotary.at_positions(positions, end + max(shift, 0))
         elif columns.ancestry:
             visible = behind(start, additive(columns.ancestry.visible, x.dtype))
             first = self._row.position(start)
             positions = mx.expand_dims(first + columns.ancestry.depths, 0)
-            turn = self._language.rotary.at_positions(positions, first + columns.depth)
+            rotation = self._language.rotary.at_positions(positions, first + columns.depth)
         else:
             visible = causal(start, len(x), x.dtype)
-            turn = self._language.rotary.along([self._row], start, end)
+            rotation = self._language.rotary.along([self._row], start, end)
             extras = deepstack(self._language, [self._row], start, end)
-        inputs = mx.expand_dims(x, 0), self._cache, start, turn, visible, extras
+        inputs = mx.expand_dims(x, 0), self._cache, start, rotation, visible, extras
         return self._language.feed(*inputs, self._captured_layers)[0]
