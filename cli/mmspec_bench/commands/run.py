@@ -83,7 +83,7 @@ def run(
         settings,
         out,
         resume=resume,
-        note_skipped=screen.note if skip_bad else None,
+        note_omission=screen.note if skip_bad else None,
         progress=screen.progress,
     )
     disturbance = watch("" if settings.target_answers else engines[0].target.model.device)

@@ -168,7 +168,7 @@ def update_provenance(folder: Path, **entries: Any) -> None:
     _write(folder, read_provenance(folder) | entries)
 
 
-def record_skipped(folder: Path, sample: str, reason: str) -> None:
+def record_omission(folder: Path, sample: str, reason: str) -> None:
     """Record a broken sample, once even if the run is resumed."""
     entries = read_provenance(folder)["skipped"]
     entries = [entry for entry in entries if entry.get("sample") != sample]

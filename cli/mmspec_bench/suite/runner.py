@@ -17,7 +17,7 @@ from mmspec_bench.suite.drafts import engine_for
 from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.replay import with_answers
 from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, lines
-from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder, record_skipped
+from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder, record_omission
 from mmspec_bench.suite.samples import Read, SuiteSample, shard
 from mmspec_bench.suite.sources import suite_samples
 
@@ -34,7 +34,7 @@ class Runner:
     """All samples; the order of methods rotates by their indices."""
     file: Path
     """File to which a sample's rows are written once the last method has answered it."""
-    note_skipped: Progress | None = None
+    note_omission: Progress | None = None
     """Shows each broken sample, which is recorded; None raises the sample's error."""
 
     def run(self, old_rows: Sequence[AnswerRow]) -> Iterator[list[AnswerRow]]:
@@ -46,11 +46,11 @@ class Runner:
             try:
                 rows = self._rows(place, sample, sample.read())
             except MmspecError as error:
-                if self.note_skipped is None:
+                if self.note_omission is None:
                     error.args = (f"{sample.name}: {error}; --skip-bad leaves it out",)
                     raise
-                record_skipped(self.file.parent, sample.name, str(error))
-                self.note_skipped(f"left out {sample.name}: {error}")
+                record_omission(self.file.parent, sample.name, str(error))
+                self.note_omission(f"left out {sample.name}: {error}")
                 rows = []
             append(self.file, rows)
             yield rows
@@ -108,14 +108,14 @@ def prepare(
     folder: Path,
     *,
     resume: bool,
-    note_skipped: Progress | None,
+    note_omission: Progress | None,
     progress: Progress,
 ) -> tuple[Runner, list[AnswerRow]]:
     """Open the run's folder and warm up; returns the runner and the rows in the folder.
 
-    engines: one for each draft, with the same target.  note_skipped: shows each broken sample; None
-    makes it an error.  Raises UsageError for a method that the models cannot do, an unknown suite,
-    or another run in the folder.
+    engines: one for each draft, with the same target.  note_omission: shows each broken sample;
+    None makes it an error.  Raises UsageError for a method that the models cannot do, an unknown
+    suite, or another run in the folder.
     """
     if settings.memory and resume:
         raise UsageError("--resume: what lookup remembers (--memory) is not stored; begin anew")
@@ -127,7 +127,7 @@ def prepare(
     samples = shard(_samples(engines[0], settings), settings.shard)
     progress("reading the models' files")
     rows = open_folder(folder, description(settings, engines), resume=resume)
-    runner = Runner(answerers, samples, folder / ROWS, note_skipped)
+    runner = Runner(answerers, samples, folder / ROWS, note_omission)
     progress("warming up")
     runner.warm_up()
     progress("comparing rows and samples")
