@@ -31,9 +31,10 @@ class Chat:
     """One conversation: its turns, its caches and the last answer."""
 
     def __init__(self, models: Models, options: Options, conversation: Conversation) -> None:
-        """Called by `Engine.chat`; raises UsageError for a drafting that the models cannot do."""
+        """Called by `Engine.chat`; raises UsageError as `change` and `resume`."""
         drafting_for(models, options)
-        self.models, self.options, self.conversation = models, options, conversation
+        self.models, self.options = models, options
+        self.resume(conversation)
         self.speculate = True
         self.context: Sequence[int] = ()
         """Last tokens of a text that answers continue; none if they begin a text."""

@@ -64,7 +64,7 @@ class Engine(Models):
     def chat(
         self, options: Options | None = None, conversation: Conversation | None = None
     ) -> Chat:
-        """Open a new conversation, or continue a saved one."""
+        """Open a new conversation, or continue a saved one; raises UsageError as `Chat.resume`."""
         return Chat(self, options or Options(), conversation or Conversation())
 
 

@@ -181,6 +181,8 @@ def test_a_conversation_is_resumed_by_the_tokens_it_was_written_in(engine):
     assert other.conversation is turns
     changed = Conversation(None, [replace(turns.turns[0], answer_text="something else")])
     with pytest.raises(UsageError, match="answer 1 was written in other tokens"):
+        engine.chat(Options(), changed)
+    with pytest.raises(UsageError, match="answer 1 was written in other tokens"):
         other.resume(changed)
     assert other.conversation is turns
 
