@@ -108,13 +108,13 @@ def against_best_view(run: BenchRun) -> Table:
     return Table("Against the best single view", columns, lines, note)
 
 
-def _ends(counts: Sequence[int], drawn: str) -> str:
+def _ends(counts: Sequence[int], resamples: str) -> str:
     """What the ends of intervals mean; counts: the numbers of their samples."""
     if not counts:
         return "All samples are of one image: there is no interval."
     few, most = min(counts), max(counts)
     samples = quantity(most, "sample") if few == most else f"{few} to {most} samples"
-    text = f"From, to: {percent(LEVEL, '.0%')} of {DRAWS:,} {drawn} of {samples}."
+    text = f"From, to: {percent(LEVEL, '.0%')} of {DRAWS:,} {resamples} of {samples}."
     if few < FEW_SAMPLES:
         text += f" With fewer than {FEW_SAMPLES} samples the interval is too narrow to rely on."
     return text
