@@ -37,7 +37,7 @@ class Tree:
         if not isinstance(levels, tuple) or not {*map(type, levels)} <= {int}:
             raise UsageError(f"`branching={levels!r}`: give whole numbers, such as (3, 2, 1)")
         if min(self.branching, default=1) < 1:
-            raise UsageError(f"`tree={self.spec}`: every level needs at least 1 child")
+            raise UsageError(f"`tree={self.spec}`: give at least 1 child at every level")
         for name, value in (("width", self.width), ("nodes", self.nodes)):
             if not is_whole(value, 1):
                 raise UsageError(f"`{name}={value!r}`: give a whole number of at least 1")

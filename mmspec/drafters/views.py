@@ -122,11 +122,12 @@ def pooled_positions(draft: ModelConfig, pool: int | None) -> int:
 def normalise_weights(weights: Sequence[float], count: int) -> tuple[float, ...]:
     """`count` weights that sum to one, equal by default; raises UsageError for invalid weights."""
     weights = weights or [1.0] * count
+    option = f"`weights={','.join(map(str, weights))}`"
     if len(weights) != count:
-        raise UsageError(f"`weights`: {len(weights)} given for {count} drafting letters")
-    numbers = all(isinstance(weight, int | float) for weight in weights)
-    if not numbers or min(weights) < 0 or not 0 < sum(weights) < float("inf"):
-        raise UsageError(f"`weights={','.join(map(str, weights))}`: give numbers >= 0, one above 0")
+        raise UsageError(f"{option}: give {count} numbers, one for each letter")
+    are_numbers = all(isinstance(weight, int | float) for weight in weights)
+    if not are_numbers or min(weights) < 0 or not 0 < sum(weights) < float("inf"):
+        raise UsageError(f"{option}: give numbers >= 0, one above 0")
     return tuple(weight / sum(weights) for weight in weights)
 
 

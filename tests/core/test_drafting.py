@@ -37,7 +37,7 @@ def views():
         ("MX", (), None, "'MX'"),
         ("MM", (), None, "at most once"),
         ("", (), None, "at most once"),
-        ("MT", (1,), None, "1 given for 2"),
+        ("MT", (1,), None, "give 2 numbers, one for each letter"),
         ("MT", (1, -1), None, ">= 0"),
         ("MT", (0, 0), None, "above 0"),
         ("MT", (1, float("inf")), None, "above 0"),

@@ -134,7 +134,7 @@ def test_trees_are_read(word, name, tree):
         ("M,M", "M is given 2 times"),
         ("mt:2,1,MT:2,1", "MT:2,1 is given 2 times"),
         ("MM", "at most once"),
-        ("MT:2", "1 given for 2 drafting letters"),
+        ("MT:2", "give 2 numbers, one for each letter"),
         ("MT:..", "is no method"),
         ("msd:2", "msd has one view"),
         ("tree3x:M", "'tree3x:M': a tree is tree, tree20 or tree30w5"),

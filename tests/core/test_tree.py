@@ -74,7 +74,7 @@ def ranked(rule, path):
     [
         (lambda: parse_tree("wide"), "`tree='wide'`"),
         (lambda: parse_tree("3,,1"), "`tree='3,,1'`"),
-        (lambda: parse_tree("3,0"), "`tree=3,0`: every level needs at least 1 child"),
+        (lambda: parse_tree("3,0"), "`tree=3,0`: give at least 1 child at every level"),
         (lambda: parse_tree("dynamic", 0), "`width=0`"),
         (lambda: parse_tree("2,2", nodes=0), "`nodes=0`"),
         (lambda: Tree(3), "`branching=3`: give whole numbers, such as (3, 2, 1)"),
