@@ -90,8 +90,8 @@ def _inverse(xp: Any, order: Array, system: Array) -> Array:
 
     Blocks on the diagonal are inverted, then joined in pairs: A 0, B C becomes A' 0, -C'BA' C'.
     """
-    same = order[:, None] == order
-    inverse = xp.where(same, 1.0, xp.zeros_like(system))
+    is_diagonal = order[:, None] == order
+    inverse = xp.where(is_diagonal, 1.0, xp.zeros_like(system))
     size = 1
     while size < len(order):
         pair, half = order // (2 * size), order // size

@@ -80,8 +80,7 @@ class DeltaMemory(Generic[A]):
 
     def go_back(self, column: int) -> None:
         """Continue from `column`, which is reached."""
-        at_end = column == self.last.column
-        self.restart(self.last if at_end else self._replay(column))
+        self.restart(self.last if column == self.last.column else self._replay(column))
 
     def _replay(self, column: int) -> Snapshot[A]:
         """The layer at `column`, computed again from the base."""

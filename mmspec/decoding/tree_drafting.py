@@ -162,6 +162,6 @@ def _surest(
 def _places(xp: Any, nodes: list[Array], inner: list[Array]) -> Array:
     """Where each of `nodes` is among `inner`, which differ; -1 if it is not."""
     columns = xp.concat(inner, axis=0)
-    same = xp.expand_dims(xp.concat(nodes, axis=0), axis=-1) == columns
+    is_same = xp.expand_dims(xp.concat(nodes, axis=0), axis=-1) == columns
     numbers = xp.cumulative_sum(xp.ones_like(columns), axis=0)
-    return xp.sum(xp.where(same, numbers, xp.zeros_like(numbers)), axis=-1) - 1
+    return xp.sum(xp.where(is_same, numbers, xp.zeros_like(numbers)), axis=-1) - 1

@@ -62,8 +62,8 @@ class Divergence:
 
         If decoding is exact, `threshold` is 0 and nothing is a near-tie.
         """
-        tie = self.shortfall is not None and self.shortfall <= threshold and threshold > 0
-        return "near-tie" if tie else "bug"
+        is_tie = self.shortfall is not None and self.shortfall <= threshold and threshold > 0
+        return "near-tie" if is_tie else "bug"
 
 
 @dataclass(frozen=True, slots=True)

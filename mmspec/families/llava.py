@@ -144,8 +144,8 @@ def _read(whole: Block) -> Architecture:
     whole.only("multimodal_projector_bias", (True,), True)
     text = whole.block("text_config")
     text.only("model_type", ("llama",), "llama")
-    old = whole.get("image_token_index") is not None
-    token = whole.read("image_token_index" if old else "image_token_id", TokenId, 32000)
+    is_old = whole.get("image_token_index") is not None
+    token = whole.read("image_token_index" if is_old else "image_token_id", TokenId, 32000)
     return Architecture(text, tie_as(whole, read_llama(text)), _vision(whole), token)
 
 

@@ -99,8 +99,8 @@ class LayerModules(Generic[A]):
         path = f"{LAYER}.input_layernorm"
         norm = parts.norm(path, eps) if config.input_norm else lambda x: x
         self.layer = parts.layer(text, behind_norm(norm))
-        compresses = config.kind == "flash" and config.queries
-        self.compressor = compressor(parts, eps) if compresses else None
+        has_compressor = config.kind == "flash" and config.queries
+        self.compressor = compressor(parts, eps) if has_compressor else None
         slots = [f"slots.{i}" for i in range(config.slots)]
         self.expansion = expansion(parts, *slots) if slots else None
 
@@ -150,10 +150,11 @@ class SlotModules(Generic[A]):
     def __init__(self, parts: Parts[A], config: HeadConfig) -> None:
         self.framework = parts.framework
         paths = [f"heads.{i}" for i in range(config.slots)]
-        sees = config.vision == "mean"
-        self.add_images: AddImages[A] | None = image_mean(parts) if sees else None
+        self.add_images: AddImages[A] | None = None
         self.expansion: Expand[A] | None = None
         self.successors: list[Succeed[A]] = []
+        if config.vision == "mean":
+            self.add_images = image_mean(parts)
         if config.kind == "medusa":
             self.expansion = expansion(parts, *(f"{path}.linear" for path in paths))
         else:
