@@ -283,7 +283,7 @@ def test_a_path_that_moves_takes_its_hidden_states_along(engine):
     cold, again = opened(engine, [*PROMPT, *tokens, 60], Tree((3, 2)))
     end = target.length - 1
     captures = engine.head.kind in ("eagle3", "dflash", "dspark")
-    for read in ("states", "embeddings", *(["captured"] if captures else [])):
+    for read in ("states", "embeddings", *(["layer_outputs"] if captures else [])):
         told, expected = (np.array(getattr(each, read)(0, end).tolist()) for each in (target, cold))
         np.testing.assert_allclose(told, expected, atol=2e-5)
     drafts = [d.draft(Plan(2), NO_NOISE) for d in (drafter, again)]

@@ -140,7 +140,7 @@ def _allocated(backend, target, draft):
     """Bytes that a layer's rows of a draft keep in memory."""
     target.verify(HostDraft(draft), NO_NOISE)
     [memory] = target._cache.states._memories.values()
-    base, [rows], last = memory._held
+    base, [rows], last = memory._trace
     parts = rows.inputs, *rows.changes, *last[1:]
     if backend == "torch":
         storages = [part.untyped_storage() for part in parts]
