@@ -27,7 +27,7 @@ _OPEN_END = re.compile(
         (?:{_MARKERS}\|[^\n]*(?:\n|\Z))+  # lines of a table
         |{_MARKERS}\\\[(?:(?!\\\]|\n[ \t]*\n).)*(?:\\\][^\S\n]*)?  # a formula, or its last line
         |{_MARKERS}\$\$(?:(?!\$\$|\n[ \t]*\n).)*(?:\$\$[^\S\n]*)?
-        |{_MARKERS}(?:[-*+]|\d{{1,9}}[.)])[^\S\n]*\n\s*  # a list item that begins on the next line
+        |(?:{_MARKERS}(?:[-*+]|\d{{1,9}}[.)])\s*\n)+\s*  # list items that begin on the next line
     )\Z""",
     re.DOTALL | re.VERBOSE,
 )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mmspec.chat.answer import Answer
+from mmspec.chat.chat import Chat
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError, choice
 from mmspec.prompt.conversation import Conversation
@@ -78,51 +78,46 @@ def history(dialogue: Dialogue) -> None:
 
 def stats(dialogue: Dialogue) -> None:
     """Show the time and tokens of the last answer."""
-    statistics, weights = dialogue.chat.answer.statistics, dialogue.chat.answer.weights
-    rows = [
-        ("drafting", dialogue.chat.answer.drafting.spec),
-        *([("weights", " ".join(f"{weight:.2f}" for weight in weights))] if weights else []),
-        ("rounds", str(statistics.rounds)),
-        ("tokens", str(statistics.tokens)),
-        *_gamma(dialogue),
-        ("exact", _exact(dialogue)),
-        ("tokens per round", f"{statistics.block_efficiency:.2f}"),
-        ("drafted, accepted", f"{statistics.drafted}, {statistics.accepted}"),
-        ("rounds drafted by lookup", str(statistics.lookup_rounds)),
-        ("accepted", f"{statistics.acceptance_rate:.0%}"),
-        ("tokens per second", f"{statistics.tokens_per_second:.1f}"),
-        *_plain(dialogue.chat.answer),
-        ("prompt, cached", f"{statistics.prompt_tokens}, {statistics.cached_tokens}"),
-        *((f"{stage}, s", f"{seconds:.3f}") for stage, seconds in statistics.seconds.items()),
-        ("peak memory, GB", f"{statistics.peak_memory_bytes / 1e9:.2f}"),
-    ]
-    dialogue.screen.show(stats_report(dialogue.chat), ["last answer", ""], rows)
+    chat, answer = dialogue.chat, dialogue.chat.answer
+    statistics, estimate, gain = answer.statistics, answer.plain_estimate, answer.speed_up
+    figures = {
+        "drafting": answer.drafting.spec,
+        "weights": " ".join(f"{weight:.2f}" for weight in answer.weights),
+        "rounds": str(statistics.rounds),
+        "tokens": str(statistics.tokens),
+        "gamma": _gamma(chat),
+        "exact": _exact(chat),
+        "tokens per round": f"{statistics.block_efficiency:.2f}",
+        "drafted, accepted": f"{statistics.drafted}, {statistics.accepted}",
+        "rounds drafted by lookup": str(statistics.lookup_rounds),
+        "accepted": f"{statistics.acceptance_rate:.0%}",
+        "tokens per second": f"{statistics.tokens_per_second:.1f}",
+        "plain decoding, estimate, s": f"{estimate:.3f}" if estimate else "",
+        "times as fast as plain": f"{gain:.2f}" if gain else "",
+        "prompt, cached": f"{statistics.prompt_tokens}, {statistics.cached_tokens}",
+        **{f"{stage}, s": f"{seconds:.3f}" for stage, seconds in statistics.seconds.items()},
+        "peak memory, GB": f"{statistics.peak_memory_bytes / 1e9:.2f}",
+    }
+    rows = [(name, figure) for name, figure in figures.items() if figure]
+    dialogue.screen.show(stats_report(chat), ["last answer", ""], rows)
 
 
-def _plain(answer: Answer) -> list[tuple[str, str]]:
-    """The estimate of plain decoding and the gain over it; empty before a plain round."""
-    estimate, gain = answer.plain_estimate, answer.speed_up
-    rows = [("plain decoding, estimate, s", f"{estimate:.3f}")] if estimate else []
-    return [*rows, ("times as fast as plain", f"{gain:.2f}")] if gain else rows
-
-
-def _exact(dialogue: Dialogue) -> str:
+def _exact(chat: Chat) -> str:
     """The mode of `--exact`, and the rows that it gave; 'off' for ordinary forwards."""
-    mode = dialogue.chat.options.exact
-    rows = dialogue.chat.models.exact_rows(mode)
-    return f"{mode}: {rows.line() if rows else 'off; `mmspec doctor --full` says why'}"
+    rows = chat.models.exact_rows(chat.options.exact)
+    state = rows.line() if rows else "off; `mmspec doctor --full` says why"
+    return f"{chat.options.exact}: {state}"
 
 
-def _gamma(dialogue: Dialogue) -> list[tuple[str, str]]:
-    """The draft length; for 'auto' its mean, and the reason if it is 0. Empty without drafting."""
-    chat = dialogue.chat
+def _gamma(chat: Chat) -> str:
+    """The draft length; for 'auto' its mean, and the reason if it is 0. '' without drafting."""
     if chat.answer.drafting == PLAIN:
-        return []
+        return ""
     if chat.options.gamma != "auto":
-        return [("gamma", str(chat.options.gamma))]
+        return str(chat.options.gamma)
     mean = f"auto, {chat.answer.statistics.draft_length:.1f} drafted a round"
     reason = (chat.answer.plain_reason or "").removeprefix("gamma auto: ")
-    return [("gamma", f"{mean}; {reason}" if reason else mean)]
+    return f"{mean}; {reason}" if reason else mean
 
 
 def spec(dialogue: Dialogue, argument: str) -> None:
