@@ -119,6 +119,10 @@ def test_the_four_baselines_come_from_one_another(data, tmp_path):
     for draft in BASELINES:
         config = TorchBackend().load(tmp_path / draft, device="cpu").config
         assert config.text.num_hidden_layers == 1
+    same = Baselines(data, TINY, CE, STEPS, tmp_path)
+    same.check(BASELINES)
+    with pytest.raises(errors.UsageError, match="pretrained is a finished draft of other sizes"):
+        replace(same, shape=replace(TINY, layers=2)).check(BASELINES[1:])
 
 
 def test_an_interrupted_draft_ends_at_the_same_weights(data, tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.hub import resolve
+from mmspec.checkpoints.stored_config import stored_config
 from mmspec.families.llava import LlavaVision
 from mmspec.ground import errors
 from mmspec_torch.network.vision import TorchFeatures
@@ -168,10 +169,17 @@ class Baselines:
         if not {"llava", "language"}.isdisjoint(names):
             require_llava(target)
             image_positions(target, self.method.pool)
-        llama_of_shape(self.shape, target.text.vocab_size)
+        text = llama_of_shape(self.shape, target.text.vocab_size)
         if self.source:
             read_draft(self.source, target, self.method.pool)
             self.data.teacher.check_vocabulary(self.source)
+            return
+        for folder in (self.out / name for name in PLANS):
+            if (folder / REPORT_FILE).exists() and stored_config(folder).text != text:
+                raise errors.UsageError(
+                    f"{folder} is a finished draft of other sizes: give another --out, or the "
+                    "sizes of before (--layers, --width, --heads, --ffn, --positions)"
+                )
 
     def make(self, name: str, log: Log) -> DraftScore | None:
         """Train a draft and those it starts from; returns None if it is already finished."""
