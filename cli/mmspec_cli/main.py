@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from mmspec.ground.entry_points import blaming_plugins
+from mmspec.ground.entry_points import any_plugin_errors
 from mmspec.ground.errors import MmspecError, UsageError, choice
 from mmspec.ground.escape import one_line, visible
 from mmspec.ground.input_files import is_there
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # Bytes that are no text reach the tokenizer, which refuses them.
             stream.reconfigure(errors="surrogateescape" if stream is sys.stdin else "replace")
     try:
-        with handle_ending(), visible_messages(), blaming_plugins():
+        with handle_ending(), visible_messages(), any_plugin_errors():
             status = cli.main(arguments, prog_name="mmspec", standalone_mode=False)
             sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:

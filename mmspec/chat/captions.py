@@ -37,7 +37,8 @@ class ModelCaptioner:
     def caption(self, picture: Picture) -> str:
         """The model's greedy answer to a request for a one-sentence caption."""
         writer, conversation = self._writer, Conversation()
-        conversation.add(Message("user", (picture.still, PROMPT)))
+        still = picture.frames[0] if picture.frames else picture
+        conversation.add(Message("user", (still, PROMPT)))
         chunks = writer.chunks(conversation)
         session = Session(writer.model.open_target(GREEDY), writer.views(lambda _: ()), writer.view)
         for _ in session.prefill(chunks):

@@ -16,7 +16,7 @@ from mmspec.chat.session import OpenDrafter, Session
 from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import LOOKUP, PLAIN
-from mmspec.ground.entry_points import blaming_plugins
+from mmspec.ground.entry_points import any_plugin_errors
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.chunks import Chunk, answer_ids, pictures
@@ -41,7 +41,7 @@ class Chat:
         self.answer = Answer()
         self._sequences: Session | None = None
         self._drafter: OpenDrafter | None = None
-        self._opening: tuple[object, ...] = ()
+        self._drafter_key: tuple[object, ...] = ()
         self._plain_rounds: deque[float] = deque(maxlen=PLAIN_ROUNDS)
 
     @property
@@ -162,7 +162,7 @@ class Chat:
             self.models.target.require_sight(message.pictures)
             self.conversation.add(message)
         try:
-            with blaming_plugins():
+            with any_plugin_errors():
                 yield from self._answer_turn(chunks, answer)
         except Exception:
             if not answer.rounds:
@@ -234,13 +234,13 @@ class Chat:
             self._prepare_images("vision", models.draft.features, images)
         if answer.drafting == PLAIN:
             return None
-        opening = answer.drafting, *_opening(options)
-        if self._drafter is None or self._opening != opening:
+        key = answer.drafting, *_opening_options(options)
+        if self._drafter is None or self._drafter_key != key:
             is_first = self._drafter is None or self._drafter.drafting == LOOKUP
             if models.head and is_first and answer.drafting != LOOKUP:
                 self._session.restart()  # the head needs the hidden states of all columns
             self._drafter = open_drafter(models, options, answer.drafting, self._session.target)
-            self._opening = opening
+            self._drafter_key = key
         return self._drafter
 
     def _prepare_images(
@@ -311,7 +311,7 @@ class Chat:
         return at_context(calibration.target, self._session.target.length).get(1)
 
 
-def _opening(options: Options) -> tuple[object, ...]:
+def _opening_options(options: Options) -> tuple[object, ...]:
     """What a drafter is opened with beside its views: an automatic length may have another tree."""
     is_auto = options.gamma == "auto"
     return options.sampling, options.adaptive, options.tree, options.overflow, is_auto

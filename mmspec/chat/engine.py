@@ -33,7 +33,7 @@ from mmspec.checkpoints.recommendation import MINI, advice, best_here
 from mmspec.decoding.contract import Backend, Head
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.families.known import find_family
-from mmspec.ground.entry_points import blaming_plugins
+from mmspec.ground.entry_points import any_plugin_errors
 from mmspec.ground.errors import HubError, UsageError, choice
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.progress import Progress, silent
@@ -68,7 +68,7 @@ class Engine(Models):
         return Chat(self, options or Options(), conversation or Conversation())
 
 
-@blaming_plugins()
+@any_plugin_errors()
 def load(
     model: str | Path | LoadedModel = "auto",
     draft: str | Path | Head = "auto",
@@ -130,7 +130,7 @@ def load(
         resolve(captioner, format_)
     implementation = load_backend(format_)
     implementation.set_threads(threads)
-    loading = partial(  # with what target, draft and captioner share
+    loader = partial(  # with what target, draft and captioner share
         load_model,
         implementation,
         device=device,
@@ -139,16 +139,16 @@ def load(
         max_image_tokens=max_image_tokens,
         progress=progress,
     )
-    target = model if isinstance(model, LoadedModel) else loading(name, directory)
-    draft_loading = partial(loading, quantize=draft_quantize or quantize)
-    drafts = _load_draft(draft_loading, implementation, target, place)
+    target = model if isinstance(model, LoadedModel) else loader(name, directory)
+    draft_loader = partial(loader, quantize=draft_quantize or quantize)
+    drafts = _load_draft(draft_loader, implementation, target, place)
     draft_model = drafts if isinstance(drafts, LoadedModel) else None
     notes += [note for model in (target, draft_model) if model and (note := untied_note(model))]
     if quantize != "none" and target.model.device == "cpu" and target.model.dtype != "bfloat16":
         notes.append(UNPACKING_NOTE)
     seeing_models = (model for model in (draft_model, target) if model and model.features)
     writer = None if from_file else next(seeing_models, None)
-    fallback = _captioner(loading, implementation, captioner, writer)
+    fallback = _captioner(loader, implementation, captioner, writer)
     engine = Engine(
         implementation,
         target,
@@ -222,7 +222,7 @@ def _find_draft(
 
 
 def _load_draft(
-    loading: partial[LoadedModel],
+    loader: partial[LoadedModel],
     backend: Backend,
     target: LoadedModel,
     place: DraftPlace | LoadedHead | None,
@@ -232,13 +232,13 @@ def _load_draft(
     name, directory, kind = place
     if kind:
         return LoadedHead(name, directory, load_head(backend, kind, directory, target.model))
-    draft = loading(name, directory, sharing=target.features)
+    draft = loader(name, directory, target_features=target.features)
     shared_vocabulary(target.tokenizer, draft.tokenizer)
     return draft
 
 
 def _captioner(
-    loading: partial[LoadedModel], backend: Backend, name: str, default: LoadedModel | None
+    loader: partial[LoadedModel], backend: Backend, name: str, default: LoadedModel | None
 ) -> Captioner | None:
     """The named captioner; for 'auto' the draft, or the target if the draft sees no images."""
     if name == "auto":
@@ -246,5 +246,5 @@ def _captioner(
     directory = resolve(name, backend.name)
     kind = model_type(directory)
     if find_family(kind) and read_config(directory).vision:
-        return ModelCaptioner(loading(name, directory))
+        return ModelCaptioner(loader(name, directory))
     return load_captioner(kind, directory)

@@ -241,12 +241,12 @@ def load_model(
     quantize: str = "none",
     max_image_tokens: int | None = None,
     progress: Progress = silent,
-    sharing: FeatureCache | None = None,
+    target_features: FeatureCache | None = None,
 ) -> LoadedModel:
     """Load a checkpoint directory.  progress: shows how much of a large one is read.
 
     max_image_tokens: positions of an image at most; None takes the family's own limit.
-    sharing: another model's features, used here too if this model would compute the same ones.
+    target_features: the target's, used here too if this model would compute the same ones.
     """
     activity = f"loading {name}"
     progress(activity)
@@ -260,7 +260,7 @@ def load_model(
     features = None
     if model.config.vision:
         preprocessing = model.config.vision.preprocessing(directory).with_limit(max_image_tokens)
-        is_shared = sharing and sharing.serves(model, preprocessing)
-        features = sharing if is_shared else FeatureCache(model, preprocessing)
+        is_shared = target_features and target_features.serves(model, preprocessing)
+        features = target_features if is_shared else FeatureCache(model, preprocessing)
     tokenizer = Tokenizer.read(directory, model.config.family.image_tokens)
     return LoadedModel(name, directory, model, tokenizer, load_template(directory), features)

@@ -11,7 +11,7 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import MOST_NODES, Tree
 from mmspec.drafters.views import AND_LOOKUP, LETTERS, WITHOUT_MODEL
-from mmspec.ground.entry_points import blaming, is_of_mmspec
+from mmspec.ground.entry_points import is_of_mmspec, plugin_errors
 from mmspec.ground.errors import DraftError, UsageError
 
 
@@ -28,7 +28,7 @@ class PluginHead:
     ) -> "PluginDrafter":
         """Open an empty sequence; raises UsageError for a drafter that lacks a member."""
         name = f"the drafter {self.config.kind}"
-        with blaming(name, self._module):
+        with plugin_errors(name, self._module):
             drafter = self._head.open_drafter(target, sampling, tree)
         require_members(drafter, Drafter, name, "a mmspec.Drafter")
         return PluginDrafter(drafter, name, tree, self._module)
@@ -41,7 +41,7 @@ class PluginDrafter:
         """tree: the shape with which it was opened.  module: one of the other package's."""
         self._drafter = drafter
         self._most = tree.nodes if tree else MOST_NODES
-        self._blame = blaming(name, module)
+        self._blame = plugin_errors(name, module)
         self._columns = self._blame(lambda: drafter.length)()
         """Columns that the calls so far have made."""
 
@@ -113,7 +113,7 @@ def plugin_head(head: Head, name: str, remedy: str, module: str = "") -> Head:
     module = module or type(head).__module__
     if is_of_mmspec(module):
         return head
-    with blaming(name, module):
+    with plugin_errors(name, module):
         config = head.config
     if not isinstance(config, HeadConfig):
         got = type(config).__name__

@@ -10,7 +10,7 @@ from mmspec.checkpoints.config import model_type
 from mmspec.checkpoints.head_config import KINDS, is_head, read_head_config
 from mmspec.decoding.contract import Backend, Head, Model
 from mmspec.drafters.views import LETTERS
-from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, DRAFTERS, loading, plugins_of
+from mmspec.ground.entry_points import BACKENDS, CAPTIONERS, DRAFTERS, load_errors, plugins_of
 from mmspec.ground.errors import BackendError, choice
 
 DEVICES = {"mlx": ("cpu", "gpu"), "torch": ("cpu", "cuda", "mps")}
@@ -34,7 +34,7 @@ def _has_framework(name: str) -> bool:
 def require_device(backend: str, device: str) -> None:
     """Raise UsageError for a device that no machine has for a backend of this project."""
     kinds = ["auto", *DEVICES.get(backend, ())]
-    if kinds[1:] and device.partition(":")[0] not in kinds:
+    if kinds[1:] and str(device).partition(":")[0] not in kinds:
         raise choice(f"{backend} device", device, kinds)
 
 
@@ -45,7 +45,7 @@ def load_backend(name: str) -> Backend:
         raise BackendError(
             f'backend {name} is not installed: run pip install "mmspec[{name}]", or use another'
         )
-    with loading(plugins[name]):
+    with load_errors(plugins[name]):
         backend: Backend = plugins[name].load()()
     return backend
 
@@ -76,7 +76,7 @@ def load_captioner(kind: str, directory: Path) -> Captioner:
     plugins = plugins_of(CAPTIONERS)
     if kind not in plugins:
         raise choice("captioner type", kind, ["llava", *sorted(plugins)])
-    with loading(plugins[kind]):
+    with load_errors(plugins[kind]):
         captioner: Captioner = plugins[kind].load()(directory)
     return captioner
 
@@ -105,6 +105,6 @@ def load_head(backend: Backend, kind: str, directory: Path, model: Model) -> Hea
     point = plugins_of(DRAFTERS).get(kind)
     if point is None:
         return backend.load_head(directory, model)
-    with loading(point):
+    with load_errors(point):
         head: Head = point.load()(directory, model)
     return plugin_head(head, f"the draft {directory}", "a mmspec.Head", point.module)

@@ -6,7 +6,7 @@ from mmspec.families.qwen2_5_vl import QWEN2_5_VL
 from mmspec.families.qwen3_5 import QWEN3_5, QWEN3_5_TEXT
 from mmspec.families.qwen3_vl import QWEN3_VL
 from mmspec.families.text_families import LLAMA, QWEN2, QWEN3
-from mmspec.ground.entry_points import MODEL_FAMILIES, loading, plugins_of
+from mmspec.ground.entry_points import MODEL_FAMILIES, load_errors, plugins_of
 from mmspec.ground.json_file import Block
 
 _ALL = (LLAVA, LLAMA, QWEN2, QWEN2_5_VL, QWEN3, QWEN3_VL, QWEN3_5, QWEN3_5_TEXT)
@@ -20,7 +20,7 @@ def find_family(model_type: str) -> Family | None:
         return FAMILIES[model_type]
     family: Family | None = None
     if point := plugins_of(MODEL_FAMILIES).get(model_type):
-        with loading(point):
+        with load_errors(point):
             family = point.load()
     return family
 

@@ -23,13 +23,13 @@ def plugins_of(group: str) -> dict[str, EntryPoint]:
 
 
 @contextmanager
-def loading(point: EntryPoint) -> Iterator[None]:
+def load_errors(point: EntryPoint) -> Iterator[None]:
     """Context in which a module that a plug-in lacks raises BackendError.
 
     Whatever else a plug-in of another package raises becomes a PluginError.
     """
     name, is_own = f"{point.name} ({point.group})", is_of_mmspec(point.module)
-    with nullcontext() if is_own else blaming(name, point.module):
+    with nullcontext() if is_own else plugin_errors(name, point.module):
         try:
             yield
         except ModuleNotFoundError as error:
@@ -43,7 +43,7 @@ def is_of_mmspec(module: str) -> bool:
 
 
 @contextmanager
-def blaming(plugin: str, module: str) -> Iterator[None]:
+def plugin_errors(plugin: str, module: str) -> Iterator[None]:
     """Context in which an exception of a plug-in's code causes a PluginError, with the place.
 
     plugin: what the error calls it.  module: one of its package's.
@@ -57,7 +57,7 @@ def blaming(plugin: str, module: str) -> Iterator[None]:
 
 
 @contextmanager
-def blaming_plugins() -> Iterator[None]:
+def any_plugin_errors() -> Iterator[None]:
     """Context in which an exception that came through another package's plug-in is a PluginError.
 
     For plug-ins whose parts are called from many places, such as families and captioners. Errors of

@@ -94,11 +94,6 @@ class Picture:
         return tuple(frame.image for frame in self.frames) or (self.image,)
 
     @property
-    def still(self) -> "Picture":
-        """The picture itself; of a clip, its first frame."""
-        return self.frames[0] if self.frames else self
-
-    @property
     def shape(self) -> str:
         """Width and height, for people."""
         return f"{self.image.width}x{self.image.height}"

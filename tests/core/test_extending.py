@@ -15,7 +15,7 @@ from mmspec.chat.options import Options
 from mmspec.chat.plugin_head import plugin_head
 from mmspec.chat.plugins import is_kind
 from mmspec.drafters.heads.drafter import HeadDrafter
-from mmspec.ground.entry_points import blaming_plugins
+from mmspec.ground.entry_points import any_plugin_errors
 from mmspec.ground.errors import PluginError, UsageError
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_bench.suite.run_folder import read_provenance
@@ -138,9 +138,9 @@ def test_a_fault_of_the_caller_s_own_function_is_no_plug_in_s(installed):
 
     faulty = "def call(function):\n    function()\n    raise KeyError"
     exec(faulty, vars(repeat_drafter))
-    with pytest.raises(PluginError, match="failed in repeat_drafter, line 3"), blaming_plugins():
+    with pytest.raises(PluginError, match="failed in repeat_drafter, line 3"), any_plugin_errors():
         repeat_drafter.call(int)
-    with pytest.raises(ZeroDivisionError), blaming_plugins():
+    with pytest.raises(ZeroDivisionError), any_plugin_errors():
         repeat_drafter.call(lambda: 1 / 0)
 
 
