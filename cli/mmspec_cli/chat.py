@@ -91,7 +91,7 @@ def chat(
         remember(engine, screen)
     screen.note(*introduction(engine))
     if last:
-        go_on(dialogue, last.path, last.name, last.path)
+        go_on(dialogue, last.path, last.name, is_kept=True)
         if is_typed("system"):
             dialogue.chat.conversation.system = system
     dialogue.stage(pictures)

@@ -137,7 +137,7 @@ def sessions(dialogue: Dialogue, argument: str) -> None:
         dialogue.notice("no conversation was kept yet")
     elif argument:
         file = files[whole_number("/sessions", argument, len(files)) - 1]
-        go_on(dialogue, file.path, file.name, file.path)
+        go_on(dialogue, file.path, file.name, is_kept=True)
     else:
         rows = [
             (str(number), file.when, file.model, str(file.questions), file.first[:MOST_LETTERS])
@@ -148,17 +148,17 @@ def sessions(dialogue: Dialogue, argument: str) -> None:
         dialogue.screen.show({"sessions": records}, columns, rows)
 
 
-def go_on(dialogue: Dialogue, file: Path, name: str, store_file: Path | None = None) -> bool:
+def go_on(dialogue: Dialogue, file: Path, name: str, *, is_kept: bool = False) -> bool:
     """Replace the conversation; False if an image is lost, so that `file` alone still names it.
 
-    store_file: the file in which it goes on, unless an image is lost.
+    is_kept: whether it goes on in this file, unless an image is lost.
     """
     if file.suffix.lower() == ".md":
         raise UsageError(f"{name} is Markdown, which is not read back: name a .json of /save")
     errors: list[ImageError] = []
     try:
         conversation = Conversation.from_json(read_text(file, LINES_BYTES), errors)
-        is_undoable = dialogue.resume(conversation, None if errors else store_file)
+        is_undoable = dialogue.resume(conversation, file if is_kept and not errors else None)
     except OSError as error:
         raise UsageError(f"{name} cannot be read ({error.strerror})") from error
     except MmspecError as error:
