@@ -100,6 +100,5 @@ class Framework(Generic[A]):
             ids = draft_chain(sampler, expander, keys)
             self.start(ids)
             return self.draft_type(ids, len(keys))
-        arrays = TreeArrays(sampler, self.integers)
-        ids, parents, depth, outputs = draft_tree(arrays, expander, tree, keys)
-        return self.draft_type(ids, depth, parents, outputs)
+        arrays = TreeArrays(sampler, self.integers, self.draft_type)
+        return draft_tree(arrays, expander, tree, keys)

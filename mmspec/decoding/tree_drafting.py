@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.formulas import Array
 from mmspec.decoding.sampling import Sampler
 from mmspec.decoding.tree import Tree, shape
@@ -37,29 +38,17 @@ class Expander(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TreeArrays:
-    """The framework's functions that drafting a tree needs."""
+    """What drafting a tree needs of the framework."""
 
     sampler: Sampler
     integers: Callable[[Sequence[int]], Array]
     """Function that copies signed integers [n] to the device."""
+    draft_type: type[DeviceDraft[Any]]
 
     @property
     def xp(self) -> Any:
         """Array namespace as in `mmspec.decoding.formulas`."""
         return self.sampler.xp
-
-
-class DraftedTree(NamedTuple):
-    """A drafted tree on the device, parents before children, siblings by rank."""
-
-    ids: Array
-    """[n] the tokens."""
-    parents: Array
-    """[n] index of each node's parent, -1 for the root."""
-    depth: int
-    """The most nodes on one path from the root."""
-    outputs: Callable[[], Array]
-    """Function that computes `DeviceDraft.outputs`."""
 
 
 def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
@@ -71,11 +60,11 @@ def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
     return sampler.xp.concat(ids, axis=0)
 
 
-def draft_tree(arrays: TreeArrays, expander: Expander, tree: Tree, keys: Array) -> DraftedTree:
+def draft_tree(arrays: TreeArrays, expander: Expander, tree: Tree, keys: Array) -> DeviceDraft[Any]:
     """Draft a tree whose paths have at most gamma tokens; keys: [gamma, 2] as for a chain.
 
     The children of a node are the tokens that the draft ranks first under the target's noise: draws
-    without replacement.
+    without replacement.  Siblings are in the order of their ranks.
     """
     build = _static if tree.branching else _dynamic
     return build(arrays, expander, tree, tree.depth(len(keys)), keys)
@@ -83,7 +72,7 @@ def draft_tree(arrays: TreeArrays, expander: Expander, tree: Tree, keys: Array) 
 
 def _static(
     arrays: TreeArrays, expander: Expander, tree: Tree, depth: int, keys: Array
-) -> DraftedTree:
+) -> DeviceDraft[Any]:
     xp, rows = arrays.xp, expander.root()
     most = arrays.sampler.sampling.top_k or rows.shape[-1]
     branching = tuple(min(children, most, rows.shape[-1]) for children in tree.branching[:depth])
@@ -95,8 +84,8 @@ def _static(
         if level.inner:
             tokens = xp.take(ids[-1], arrays.integers(level.inner), axis=0)
             rows = expander.expand(tokens, arrays.integers(level.origins))
-    nodes = xp.concat(ids, axis=0), arrays.integers(plan.parents)
-    return DraftedTree(*nodes, len(plan.levels), partial(arrays.integers, plan.outputs))
+    parents, outputs = arrays.integers(plan.parents), partial(arrays.integers, plan.outputs)
+    return arrays.draft_type(xp.concat(ids, axis=0), len(plan.levels), parents, outputs)
 
 
 class Candidates(NamedTuple):
@@ -112,7 +101,7 @@ class Candidates(NamedTuple):
 
 def _dynamic(
     arrays: TreeArrays, expander: Expander, tree: Tree, depth: int, keys: Array
-) -> DraftedTree:
+) -> DeviceDraft[Any]:
     """As EAGLE-2: expand each level's `width` most confident nodes, keep the best `nodes` of all.
 
     A child's chance never exceeds its parent's, and in a tie the parent comes first, so that a
@@ -147,7 +136,7 @@ def _candidates(
 
 def _surest(
     arrays: TreeArrays, levels: list[Candidates], nodes: int, inner: list[Array]
-) -> DraftedTree:
+) -> DeviceDraft[Any]:
     """The best `nodes` candidates; `inner` are the root and those that were expanded."""
     xp, columns = arrays.xp, zip(*levels, strict=True)
     ids, chances, parents = (xp.concat(column, axis=0) for column in columns)
@@ -156,7 +145,7 @@ def _surest(
     # The number of best nodes up to the parent, which is one of them; 0 for the root.
     places = xp.sum(xp.expand_dims(best, axis=0) <= above, axis=-1) - 1
     outputs = partial(_places, xp, [inner[0], best], inner)
-    return DraftedTree(xp.take(ids, best, axis=0), places, len(levels), outputs)
+    return arrays.draft_type(xp.take(ids, best, axis=0), len(levels), places, outputs)
 
 
 def _places(xp: Any, nodes: list[Array], inner: list[Array]) -> Array:

@@ -67,8 +67,8 @@ def grown(engine, drafter, weights=MIXED):
 def expected(engine, views, tree, chunks, weights=MIXED, said=()):
     rows = plain_rows(engine, views, chunks, weights, said)
     noisy = keys(NO_NOISE, DEPTH)
-    ids, parents, *_ = draft_tree(arrays(sampler(GREEDY)), PathExpander(rows), tree, noisy)
-    return ids.tolist(), parents.tolist()
+    draft = draft_tree(arrays(sampler(GREEDY)), PathExpander(rows), tree, noisy)
+    return draft.ids.tolist(), draft.parents.tolist()
 
 
 def root_path(parents, node):

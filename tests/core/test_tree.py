@@ -60,7 +60,8 @@ def drafted(rule, tree, k, sampling=GREEDY):
         return np.log(rule(path))
 
     arguments = PathExpander(project), tree, keys(NOISE, k)
-    return draft_tree(arrays(sampler(sampling)), *arguments)[:3]
+    tree = draft_tree(arrays(sampler(sampling)), *arguments)
+    return tree.ids, tree.parents, tree.depth
 
 
 def ranked(rule, path):
@@ -152,10 +153,10 @@ def test_an_output_is_placed_at_the_node_that_it_follows(tree):
         return np.log(said(path))
 
     rule, noise = arrays(sampler(GREEDY)), keys(NOISE, 3)
-    ids, parents, _, outputs = draft_tree(rule, PathExpander(project), tree, noise)
-    nodes = [[], *paths(ids.tolist(), parents.tolist())]
+    draft = draft_tree(rule, PathExpander(project), tree, noise)
+    nodes = [[], *paths(draft.ids.tolist(), draft.parents.tolist())]
     places = [expanded.index(node) if node in expanded else -1 for node in nodes]
-    assert outputs().tolist() == places
+    assert draft.outputs().tolist() == places
     assert 0 < places.count(-1) < len(nodes)
 
 

@@ -60,7 +60,7 @@ def no_fault(_: str) -> None:
 
 
 def arrays(sampler: Sampler) -> TreeArrays:
-    return TreeArrays(sampler, lambda values: np.array(values, dtype=np.int64))
+    return TreeArrays(sampler, HOST.integers, DeviceDraft)
 
 
 class PathExpander:
