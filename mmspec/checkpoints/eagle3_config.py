@@ -18,7 +18,7 @@ from mmspec.ground.json_file import Block, Length, Range
 SPECULATORS_TYPE = "speculators_model_type"
 """Key that names the kind of a head in the layout of vLLM's speculators package."""
 DRAFT_VOCABULARY = "draft_vocab_size"
-EAGLE3_LAYERS = "eagle_aux_hidden_state_layer_ids"
+AUX_LAYERS = "eagle_aux_hidden_state_layer_ids"
 _EAGLE_OPTIONS = "eagle_config"
 """Key of the object in which SGLang's files have some options."""
 NORMS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
@@ -55,7 +55,7 @@ class Eagle3:
     def to_config(self) -> dict[str, Any]:
         """The keys of a config.json from which `read_eagle3` reads these options."""
         values = asdict(self)
-        return values | {EAGLE3_LAYERS: list(values.pop("captured_layers"))}
+        return values | {AUX_LAYERS: list(values.pop("captured_layers"))}
 
 
 def default_layers(total: int) -> tuple[int, ...]:
@@ -79,10 +79,10 @@ def read_eagle3(whole: Block) -> tuple[Eagle3, TextConfig]:
     whole.only("embed_requires_grad", (False,), False)
     whole.only("image_embeddings", (False,), False)
     inner = whole.block(_EAGLE_OPTIONS)
-    if whole.get(EAGLE3_LAYERS) is None:
-        layers = read_captured_layers(inner, EAGLE3_LAYERS, 0, shift=1)
+    if whole.get(AUX_LAYERS) is None:
+        layers = read_captured_layers(inner, AUX_LAYERS, 0, shift=1)
     else:
-        layers = read_captured_layers(whole, EAGLE3_LAYERS, 0)
+        layers = read_captured_layers(whole, AUX_LAYERS, 0)
     options = Eagle3(
         whole.integer(DRAFT_VOCABULARY, layer.vocab_size, 1, layer.vocab_size),
         layers,

@@ -17,12 +17,7 @@ import numpy as np
 
 from mmspec.checkpoints.block_config import DFLASH_OPTIONS, SPECULATORS_LAYERS, BlockDraft
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
-from mmspec.checkpoints.eagle3_config import (
-    DRAFT_VOCABULARY,
-    EAGLE3_LAYERS,
-    NORMS,
-    SPECULATORS_TYPE,
-)
+from mmspec.checkpoints.eagle3_config import AUX_LAYERS, DRAFT_VOCABULARY, NORMS, SPECULATORS_TYPE
 from mmspec.checkpoints.head_config import HeadConfig, read_head_config, require_fit
 from mmspec.checkpoints.head_manifest import LAYER, MIDLAYER, plan_head, read_draft_ids
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
@@ -185,12 +180,12 @@ def _config_content(
         return {
             **_speculators(kind, config.slots or SPECULATIVE_TOKENS, verifier),
             **(names | options),
-            SPECULATORS_LAYERS if block else EAGLE3_LAYERS: list(layers),
+            SPECULATORS_LAYERS if block else AUX_LAYERS: list(layers),
             "transformer_layer_config": sizes,
         }
     whole, before = names | sizes | options | {"dtype": config.dtype}, [at - 1 for at in layers]
     if config.eagle3:
-        whole["eagle_config"] = {EAGLE3_LAYERS: before, "use_aux_hidden_state": True}
+        whole["eagle_config"] = {AUX_LAYERS: before, "use_aux_hidden_state": True}
     if block:
         whole["num_target_layers"] = model.text.num_hidden_layers
         if block.is_causal or block.sliding_window_non_causal:
