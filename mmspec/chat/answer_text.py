@@ -85,11 +85,11 @@ class AnswerText:
 
     def push(self, round_: Round) -> tuple[Round, list[Piece]]:
         """The round up to the token that completes a stop string, and what can be shown of it."""
-        singly = bool(self._stops or round_.likelihoods)
+        is_by_token = bool(self._stops or round_.likelihoods)
         runs = [round_.tokens[: round_.accepted], round_.tokens[round_.accepted :]]
         count = 0
         for run, is_drafted in zip(runs, (True, False), strict=True):
-            for tokens in [[token] for token in run] if singly else [run]:
+            for tokens in [[token] for token in run] if is_by_token else [run]:
                 self._note_starts(round_.likelihoods[count : count + len(tokens)])
                 self._add(self._stream.push(tokens), is_drafted=is_drafted)
                 count += len(tokens)

@@ -78,7 +78,7 @@ def _calibration(times: dict[int, tuple[float, float]], branches: int) -> Calibr
     first, last = times[fewest][0], times[most][0]
     token = max(last - first, 0.0) / (most - fewest) if most > fewest else first
     return Calibration(
-        {CONTEXT: {size + 1: verifying for size, (_, verifying) in times.items()}},
+        {CONTEXT: {size + 1: seconds for size, (_, seconds) in times.items()}},
         {CONTEXT: {branches: token}},
         first={CONTEXT: {branches: first}},
     )

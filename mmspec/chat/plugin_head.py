@@ -131,6 +131,6 @@ def plugin_head(head: Head, name: str, remedy: str, module: str = "") -> Head:
 def require_members(value: object, protocol: type, name: str, remedy: str) -> None:
     """Raise UsageError for an object that lacks a member of a protocol."""
     members = {member for member in vars(protocol) if not member.startswith("_")}
-    if lacking := ", ".join(sorted(members - {*dir(value)})):
+    if names := ", ".join(sorted(members - {*dir(value)})):
         got = type(value).__name__
-        raise UsageError(f"{name} is a {got} without {lacking}: give {remedy}")
+        raise UsageError(f"{name} is a {got} without {names}: give {remedy}")

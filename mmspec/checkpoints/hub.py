@@ -119,10 +119,10 @@ def _download(repository: str, revision: str, note: Progress) -> Path:
     except MmspecError:
         raise
     except Exception as error:  # HTTP, Xet and the disk fail in classes without a common one
-        here = None if download else cached_snapshot(repository, revision)
-        if here is None:
+        snapshot = None if download else cached_snapshot(repository, revision)
+        if snapshot is None:
             raise _unreachable(repository, revision, error) from error
-        return here
+        return snapshot
     try:
         weight_files(download.snapshot)
     except CheckpointError as error:

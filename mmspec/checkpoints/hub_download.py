@@ -74,8 +74,8 @@ def plan_download(repository: str, revision: str) -> Download:
             digest = entry.lfs.sha256 if entry.lfs else entry.blob_id
             _check(repository, entry.path, digest)
             files.append(HubFile(entry.path, entry.size, digest, folder / "blobs" / digest))
-    matching = (file for file in files if any(fnmatch(file.path, pattern) for pattern in PATTERNS))
-    return Download(repository, revision, commit, tuple(matching), folder)
+    matches = (file for file in files if any(fnmatch(file.path, pattern) for pattern in PATTERNS))
+    return Download(repository, revision, commit, tuple(matches), folder)
 
 
 def _check(repository: str, path: str, digest: str) -> None:
@@ -101,10 +101,10 @@ def fetch(download: Download, note: Progress) -> None:
     """
     from huggingface_hub import snapshot_download
 
-    missing = [file for file in download.files if not file.blob.exists()]
-    if missing:
-        _require_disk(download, missing, note)
-    for file in missing:
+    missing_files = [file for file in download.files if not file.blob.exists()]
+    if missing_files:
+        _require_disk(download, missing_files, note)
+    for file in missing_files:
         _fetch_blob(download, file)
     snapshot_download(download.repository, revision=download.commit, allow_patterns=PATTERNS)
     delete_leftovers(download.folder / "blobs", "*.incomplete")  # of files replaced since
@@ -114,13 +114,13 @@ def fetch(download: Download, note: Progress) -> None:
         replace_text(reference, download.commit)
 
 
-def _require_disk(download: Download, missing: list[HubFile], note: Progress) -> None:
-    size = sum(file.missing_bytes for file in missing)
+def _require_disk(download: Download, files: list[HubFile], note: Progress) -> None:
+    size = sum(file.missing_bytes for file in files)
     cache = download.folder.parent
-    there = next(path for path in (cache, *cache.absolute().parents) if path.exists())
-    free = shutil.disk_usage(there).free
+    parent = next(path for path in (cache, *cache.absolute().parents) if path.exists())
+    free = shutil.disk_usage(parent).free
     size_text, free_text = distinct_amounts(size, free)
-    line = f"{size_text} in {len(missing)} files, {free_text} free in {cache}"
+    line = f"{size_text} in {len(files)} files, {free_text} free in {cache}"
     if size > free:
         raise WriteError(
             f"{download.repository} does not fit the disk: {line}; make room, or name a folder on "

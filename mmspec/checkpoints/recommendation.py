@@ -62,8 +62,8 @@ def advice(backend: str, memory: int | None = None) -> str:
         return f"this machine has too little memory for photographs: {MINI} needs the least"
     draft = load_cards()[name].pair
     pair = f"{name}, with its draft {draft}" if draft else name
-    here = present(load_cards()[name], backend)
-    command = f"mmspec {'chat --model' if here else 'models pull'} {name} --backend {backend}"
+    directory = present(load_cards()[name], backend)
+    command = f"mmspec {'chat --model' if directory else 'models pull'} {name} --backend {backend}"
     return (
         f"for photographs on {backend} with {(memory or 0) / 2**30:.0f} GB: `{command}` ({pair}: "
         f"{pair_size(name, backend) / 1e9:.0f} GB; chosen by size and age, not measured here)"

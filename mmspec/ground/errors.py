@@ -79,8 +79,8 @@ def choice(kind: str, got: object, choices: Iterable[str]) -> UsageError:
     "unknown backend 'toch' (nearest: torch): use torch or mlx"
     """
     names, text = list(choices), str(got)
-    alike = difflib.get_close_matches
-    nearest = alike(text, names, n=1) or alike(text.lower(), names, n=1)
+    match = difflib.get_close_matches
+    nearest = match(text, names, n=1) or match(text.lower(), names, n=1)
     hint = f" (nearest: {nearest[0]})" if nearest else ""
     words = f"{', '.join(names[:-1])} or {names[-1]}" if names[1:] else "".join(names)
     return UsageError(f"unknown {kind} {got!r}{hint}: use {words or 'none: nothing is available'}")

@@ -25,7 +25,7 @@ _LFS, _LFS_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 """What a pointer of Git LFS begins with, and more bytes than one has."""
 
 
-CONVERTING = "convert it, such as with iconv -f latin1 -t utf-8"
+ENCODING_REMEDY = "convert it, such as with iconv -f latin1 -t utf-8"
 """What to do with text in another encoding."""
 
 
@@ -70,7 +70,7 @@ def read_text(path: Path, most: int) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        reason = f"byte {error.start} is not UTF-8: {CONVERTING}"
+        reason = f"byte {error.start} is not UTF-8: {ENCODING_REMEDY}"
         raise OSError(errno.EILSEQ, reason, str(path)) from error
 
 

@@ -21,32 +21,32 @@ class TextStream:
         self._decode = decode
         self._token = token
         self._context = list(context)  # the ids returned last: a decoder trims a text's start
-        self._pending: list[int] = []
+        self._ids: list[int] = []
 
     def push(self, ids: Iterable[int]) -> str:
         """The text that `ids` complete, which may be empty."""
-        self._pending += [id for id in ids if self._token(id) is not None]
-        stable = len(self._pending)
-        while stable and is_byte(self._token(self._pending[stable - 1])):
+        self._ids += [id for id in ids if self._token(id) is not None]
+        stable = len(self._ids)
+        while stable and is_byte(self._token(self._ids[stable - 1])):
             stable -= 1
         return self._release(stable) if stable else ""
 
     @property
     def tail(self) -> str:
         """The whole characters of the text that is withheld."""
-        return self._text_of(self._pending).rstrip("\ufffd") if self._pending else ""
+        return self._text_of(self._ids).rstrip("\ufffd") if self._ids else ""
 
     def finish(self) -> str:
         """The withheld text; resets the stream."""
-        piece = self._text_of(self._pending)
-        self._context, self._pending = [], []
+        piece = self._text_of(self._ids)
+        self._context, self._ids = [], []
         return piece
 
     def _release(self, stable: int) -> str:
-        piece = self._text_of(self._pending[:stable])
+        piece = self._text_of(self._ids[:stable])
         if piece.endswith("\ufffd"):  # perhaps a character whose last bytes are to come
             return ""
-        self._context, self._pending = self._pending[:stable], self._pending[stable:]
+        self._context, self._ids = self._ids[:stable], self._ids[stable:]
         return piece
 
     def _text_of(self, ids: list[int]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mmspec.families.family import ImageTokens
 from mmspec.ground.errors import CheckpointError, UsageError
-from mmspec.ground.input_files import CONVERTING
+from mmspec.ground.input_files import ENCODING_REMEDY
 from mmspec.ground.latest_values import LatestValues
 from mmspec.prompt.text_stream import TextStream, is_byte
 from mmspec.prompt.tokenizer_files import (
@@ -266,6 +266,6 @@ def _unicode(text: str) -> str:
     except UnicodeEncodeError as error:
         wrong = text[error.start : error.end]
         raise UsageError(
-            f"{wrong!r} in the text is not UTF-8, so nothing was sent: {CONVERTING}"
+            f"{wrong!r} in the text is not UTF-8, so nothing was sent: {ENCODING_REMEDY}"
         ) from error
     return text

@@ -119,8 +119,8 @@ def _add_tokens(backend: "Backend", directory: Path) -> None:
                 "for it: the files are of two tokenizers"
             )
     texts = [*special_tokens(directory).values(), *_extra_tokens(directory)]
-    missing = [text for text in texts if backend.token_to_id(text) is None]
-    backend.add_special_tokens([AddedToken(text, special=True) for text in missing])
+    new_texts = [text for text in texts if backend.token_to_id(text) is None]
+    backend.add_special_tokens([AddedToken(text, special=True) for text in new_texts])
 
 
 def _added_tokens(directory: Path) -> dict[int, AddedText]:
