@@ -96,11 +96,6 @@ class FileCaptioner:
             if self._digests.get(name) == picture.digest:
                 yield name
 
-    def forget(self) -> None:
-        """Drop what the fallback has cached."""
-        if isinstance(self.fallback, ModelCaptioner):
-            self.fallback.forget()
-
 
 def read_captions(file: Path) -> FileCaptioner:
     """Read lines {"image": path or name, "caption": text}; UsageError names the first other one."""
