@@ -194,8 +194,8 @@ class Models:
             rows = calibration.row_costs if calibration.target else None
             return AdaptiveDraftLength(rows, nodes=LOOKUP_NODES)
         if tree is None:
-            cuts = bool(self.head and self.head.kind in BLOCK_KINDS)
-            return AdaptiveDraftLength(costs if costs(0) else None, cuts=cuts)
+            is_block = bool(self.head and self.head.kind in BLOCK_KINDS)
+            return AdaptiveDraftLength(costs if costs(0) else None, drafts_blocks=is_block)
         if tree.branching or not costs(0):
             return AdaptiveDraftLength()
         sizes = [nodes for nodes in TREE_NODES if nodes <= tree.nodes and costs(0, nodes=nodes)]
@@ -219,8 +219,5 @@ class Models:
         for model in self._models:
             if model.features:
                 model.features.forget()
-        captioner = self.captioner
-        if isinstance(captioner, FileCaptioner):
-            captioner = captioner.fallback
-        if isinstance(captioner, ModelCaptioner):
-            captioner.forget()
+        if isinstance(self.captioner, ModelCaptioner | FileCaptioner):
+            self.captioner.forget()

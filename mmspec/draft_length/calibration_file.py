@@ -19,8 +19,6 @@ BRANCHES = range(1, 5)
 """Numbers of branches of the drafts that are measured."""
 CONTEXTS = (64, 512, 2048, 8192)
 """Context lengths at which costs are measured, as far as the models have positions."""
-PLAUSIBLE = 0.8
-"""Lower limit of a forward's seconds over several rows, divided by its seconds over one row."""
 
 Context = Annotated[int, Range(0, 1_000_000_000)]
 Rows = Annotated[int, Range(1, ROWS[-1])]
@@ -70,12 +68,3 @@ class Calibration:
             return {}
         depths = range(1, MAX_AUTO_GAMMA + 1)
         return {0: target[1]} | {depth: target[nodes + 1] + depth * level for depth in depths}
-
-    @property
-    def is_plausible(self) -> bool:
-        """False if several rows were much faster than a single one: the machine was busy then."""
-        return all(
-            seconds > PLAUSIBLE * curve.get(1, 0.0)
-            for curve in self.target.values()
-            for seconds in curve.values()
-        )

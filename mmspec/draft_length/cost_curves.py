@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 
 Seconds = Mapping[int, float]
 """Seconds by a number of rows, branches or tokens."""
@@ -35,6 +36,10 @@ def at_context(curves: Curves, context: int) -> dict[int, float]:
 
 
 def line(points: Seconds, most: int) -> list[float]:
-    """Seconds at 0 to `most` on the line through `points`, which goes on but never falls."""
-    curves = {place: {0: seconds} for place, seconds in points.items()}
-    return [at_context(curves, place)[0] for place in range(most + 1)]
+    """Seconds at 0 to `most` on the line through `points` from 0 on; it goes on but never falls."""
+    seconds, slope = [points[0]], 0.0
+    for start, end in pairwise(sorted(points)):
+        slope = (points[end] - points[start]) / (end - start)
+        seconds += (points[start] + slope * step for step in range(1, end - start + 1))
+    seconds += (seconds[-1] + max(slope, 0.0) * step for step in range(1, most + 2 - len(seconds)))
+    return seconds[: most + 1]

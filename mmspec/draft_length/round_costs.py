@@ -1,19 +1,18 @@
-"""What rounds cost in plain rounds: as calibrated, corrected by what is measured while decoding."""
+"""What rounds cost in plain rounds: as presumed, corrected by what is measured while decoding."""
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from statistics import median_low
 from typing import NamedTuple
 
-from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import Costs, line
 
 WINDOW = 9
-"""Latest rounds whose median counts; what is presumed of a draft counts as one of its rounds."""
-FAR = 1.6
-"""Factor of slowing since the last plain round from which plain rounds are measured again."""
+"""Number of latest rounds whose median counts; with 5 two simulated cells lose too much."""
+DOUBT = 0.1
+"""Plain rounds that count as added by drafts as presumed: where rows are free, ratios are noise."""
 STRIDE = 128
-"""Positions over which the calibrated cost of a round counts as constant."""
+"""Positions over which the presumed cost of a round counts as constant: to presume takes time."""
 
 
 class Candidate(NamedTuple):
@@ -32,98 +31,82 @@ class RoundCosts:
     """Costs of chains by their length, and of trees by nodes and levels.
 
     A round's seconds are its draft's cost times the machine's speed, which is the same for all
-    drafts. So a draft's cost is measured only while most of the latest rounds are of others: if the
-    rounds of one draft become slower, the machine has.
+    drafts. So a draft is measured by the latest rounds of others: if the rounds of one draft become
+    slower, the machine has.
     """
 
-    def __init__(self, calibrated: Mapping[int, Costs], most: int, *, blocks: bool = False) -> None:
-        """calibrated: seconds by a tree's nodes, 0 for chains; empty if none were calibrated.
+    def __init__(self, curves: Mapping[int, Costs], longest: int, trust: int) -> None:
+        """curves: presumed seconds or costs of rounds by a tree's nodes, 0 for chains.
 
-        most: the longest chain.  blocks: True if whole blocks are drafted, whatever is verified.
+        longest: the longest chain.  trust: number of rounds for which calibrated costs count
+        before a plain round is measured; 0 if the presumed ones are not calibrated.
         """
-        self._calibrated, self._most = calibrated, most
-        self.is_calibrated, self.kinds = bool(calibrated), calibrated.keys() | {0}
-        self.drafts = self._up_to(MAX_AUTO_GAMMA if calibrated or blocks else 1)
-        """The drafts whose cost can be presumed: not calibrated, up to twice the longest known."""
-        self._units: dict[int, Sequence[float]] = {0: [1.0] * (most + 1)}
-        """Calibrated seconds at the present context, by nodes and gamma; 1 if there are none."""
-        self._place = -1
-        self._costs: dict[Candidate, deque[float]] = {}
-        """Costs of each draft's rounds, divided by the calibrated ones if there are any."""
-        self._usual: dict[Candidate, float] = {}
-        """The medians of these costs."""
-        self._typical, self._plain = 1.0, 1.0
-        """The median of 1 and the drafts' medians, presumed of other drafts; plain rounds' own."""
-        self._blocks = blocks
-        self._line = [1.0 + (min(gamma, 1) if blocks else gamma) for gamma in range(most + 1)]
-        """Presumed costs if none are calibrated; at first a token or block costs a plain round."""
+        self._curves, self._longest, self._trust = curves, longest, trust
+        self._priors: dict[Candidate, float] = {}
+        self._costs: dict[Candidate, float] = {}
+        """Presumed costs at the present context, and the same corrected, in plain rounds."""
+        self._ratios: dict[Candidate, deque[float]] = {}
+        """Costs of each draft's latest measured rounds, divided by the presumed ones."""
         self._latest = deque[tuple[Candidate, float]](maxlen=WINDOW)
-        """The latest rounds and their seconds, divided by the calibrated ones."""
-        self._speed = 1.0
-        """The median of these seconds, divided by their drafts' costs."""
-        self._last_plain, self._plain_rounds, self._rounds = 0.0, 0, 0
-
-    @property
-    def measured(self) -> Collection[Candidate]:
-        """The drafts whose rounds were measured."""
-        return self._costs.keys()
-
-    @property
-    def knows_plain(self) -> bool:
-        """True if plain rounds were calibrated or measured twice, and seem no slower since then."""
-        if not self._plain_rounds:
-            return self.is_calibrated
-        is_near = self._speed * self._plain < FAR * self._last_plain
-        return is_near and (self.is_calibrated or self._plain_rounds > 1)
-
-    def move(self, context: int) -> None:
-        """Take the calibrated costs at a context."""
-        if context // STRIDE != self._place:
-            self._place, calibrated = context // STRIDE, self._calibrated.items()
-            self._units |= {nodes: line(costs(context), self._most) for nodes, costs in calibrated}
-
-    def measure(self, draft: Candidate, seconds: float) -> None:
-        """Take the time of a round."""
-        seconds /= self._units[draft.nodes][draft.gamma]
-        self._rounds += 1
-        if draft == PLAIN:
-            self._last_plain, self._plain_rounds = seconds, self._plain_rounds + 1
-        costs = self._costs.setdefault(draft, deque(maxlen=WINDOW))
-        others = sum(each != draft for each, _ in self._latest)
-        is_early = self.is_calibrated and self._rounds < 3 * WINDOW  # a process begins slowly
-        if 2 * others > len(self._latest) and not is_early:
-            costs.append(seconds / self._speed)
-            self._usual[draft] = median_low([self._presumed(draft), *costs])
-            drafts = [cost for each, cost in self._usual.items() if each != PLAIN]
-            self._typical = median_low([1.0, *drafts])
-            self._plain = self._own(PLAIN)
-            if not self.is_calibrated:
-                self._draw_line()
-        self._latest.append((draft, seconds))
-        self._speed = median_low(time / self._own(each) for each, time in self._latest)
-
-    def _draw_line(self) -> None:
-        known = {1: 2 * self._plain} | {gamma: cost for (_, gamma), cost in self._usual.items()}
-        if self._blocks:
-            known.pop(0, None)
-        else:
-            known[0] = self._plain
-            self.drafts = self._up_to(min(2 * max(g for _, g in self._usual) or 1, MAX_AUTO_GAMMA))
-        self._line = line(known, self._most)
-
-    def _up_to(self, most: int) -> list[Candidate]:
-        return [Candidate(n, gamma) for n in self.kinds for gamma in range(2 if n else 1, most + 1)]
+        """The latest rounds and their seconds."""
+        self._plain_seconds, self._speed, self._rounds, self._place = 0.0, 0.0, 0, -1
+        """Seconds of the last plain round and, by the latest rounds, of one now."""
+        self.move(0)
 
     def of(self, draft: Candidate) -> float:
         """Cost of a draft's round in plain rounds."""
-        cost = self._own(draft) / self._plain
-        return cost * self._units[draft.nodes][draft.gamma] / self._units[0][0]
+        return self._costs[draft]
 
-    def _own(self, draft: Candidate) -> float:
-        return self._usual.get(draft) or self._presumed(draft)
+    @property
+    def knows_plain(self) -> bool:
+        """False if plain rounds are to be measured: for the first time, or at another speed."""
+        if not self._plain_seconds:
+            return self._rounds < self._trust
+        return 0.5 < self._speed / self._plain_seconds < 2
 
-    def _presumed(self, draft: Candidate) -> float:
-        """The cost of other drafts: their median or, not calibrated, on the line through them."""
-        if not self.is_calibrated:
-            return self._line[draft.gamma]
-        return 1.0 if draft == PLAIN else self._typical
+    @property
+    def knows_drafts(self) -> bool:
+        """True if a round that drafted was measured."""
+        return bool(self._ratios)
+
+    def move(self, context: int) -> None:
+        """Presume the costs at a context; a draft that seems to save time was measured badly."""
+        if context // STRIDE == self._place:
+            return
+        self._place = context // STRIDE
+        for nodes, costs in self._curves.items():
+            plain, *drafts = line(costs(context), self._longest)
+            for gamma, seconds in enumerate(drafts, 1):
+                self._priors[Candidate(nodes, gamma)] = max(seconds / plain, 1.0)
+        self._correct()
+
+    def measure(self, draft: Candidate, seconds: float) -> None:
+        """Take the time of a round."""
+        others = [(other, time) for other, time in self._latest if other != draft]
+        if 2 * len(others) > (WINDOW if self._trust else len(self._latest)):
+            cost = seconds / median_low(time / self.of(other) for other, time in others)
+            if draft == PLAIN:  # costs one by definition: the draft before it costs more or less
+                other = others[-1][0]
+                self._add(other, self.of(other) / cost)
+            else:
+                self._add(draft, cost)
+        self._rounds += 1
+        self._latest.append((draft, seconds))
+        self._speed = median_low(time / self.of(each) for each, time in self._latest)
+        if draft == PLAIN:
+            self._plain_seconds = seconds
+
+    def _add(self, draft: Candidate, cost: float) -> None:
+        first = [1.0] if self._trust else []  # a calibrated cost counts as a measured one
+        ratios = self._ratios.setdefault(draft, deque(first, maxlen=WINDOW))
+        ratios.append(cost / self._priors[draft])
+        self._correct()
+
+    def _correct(self) -> None:
+        """Correct costs as measured, and what other drafts add to a plain round in proportion."""
+        ratios = self._ratios.items()
+        costs = {draft: self._priors[draft] * median_low(window) for draft, window in ratios}
+        prior = DOUBT + sum(self._priors[draft] - 1 for draft in costs)
+        share = max((DOUBT + sum(costs.values()) - len(costs)) / prior, 0.0)
+        others = {draft: 1 + share * (cost - 1) for draft, cost in self._priors.items()}
+        self._costs = {PLAIN: 1.0} | others | costs

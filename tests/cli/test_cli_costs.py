@@ -11,9 +11,8 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics import check as core_check
-from mmspec.draft_length import calibration_file
 from mmspec.draft_length.calibration_file import ROWS
-from mmspec_bench.measure import steadiness
+from mmspec_bench.measure import calibrate, steadiness
 from mmspec_terminal.render import Screen
 from support import factory
 
@@ -122,7 +121,7 @@ def test_a_pipe_shows_a_probe_too_and_json_is_not_disturbed(run, models, monkeyp
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(calibration_file, "PLAUSIBLE", 0.0)  # other tests keep this machine busy
+    monkeypatch.setattr(calibrate, "PLAUSIBLE", 0.0)  # other tests keep this machine busy
     monkeypatch.setattr(steadiness, "LEAST_SHARE", 0.0)
     monkeypatch.setattr(steadiness, "MOST_RATIO", 1e9)
     return tmp_path / "cache"

@@ -41,6 +41,8 @@ LONGEST = Plan(MAX_AUTO_GAMMA, nodes=MAX_AUTO_GAMMA)
 """Plan of the longest chain; with as many nodes as tokens, a drafter of trees drafts chains too."""
 SECONDS, TIMES = 2.0, 4
 """Seconds for which short rounds go on being repeated, up to TIMES as often."""
+PLAUSIBLE = 0.8
+"""Lower limit of a forward's seconds over several rows, divided by its seconds over one row."""
 
 Costs = dict[tuple[str, int, int], float]
 """Seconds by the name of a `Calibration`'s curve, the context, and rows or branches."""
@@ -56,9 +58,10 @@ class Measurement:
     @property
     def problem(self) -> str:
         """Why it should not be used, and what to do; '' if nothing speaks against it."""
-        if self.steadiness.problem or self.calibration.is_plausible:
+        curves = self.calibration.target.values()
+        if all(min(curve.values()) > PLAUSIBLE * curve[1] for curve in curves):
             return self.steadiness.problem
-        return f"several rows took less than a single one: {REMEDY}"
+        return self.steadiness.problem or f"several rows took less than a single one: {REMEDY}"
 
 
 def calibrate(
