@@ -11,7 +11,7 @@ from mmspec.chat.session import Session
 from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.ground.errors import ImageError, UsageError
-from mmspec.ground.input_files import expand_home, require_file
+from mmspec.ground.input_files import expand_home, is_there
 from mmspec.ground.json_file import parse_lines, read_lines
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture, open_picture
@@ -85,23 +85,16 @@ class FileCaptioner:
         Files with as many bytes as its own are opened first: most clients send a file as it is.
         """
         paths = {name: self.file.parent / expand_home(name) for name in self.captions}
-        for name in sorted(paths, key=lambda name: _size(paths[name]) != picture.file_bytes):
+
+        def has_its_size(name: str) -> bool:
+            return is_there(paths[name]) and paths[name].stat().st_size == picture.file_bytes
+
+        for name in sorted(paths, key=has_its_size, reverse=True):
             if name not in self._digests:
                 with suppress(ImageError):  # it need not be there
                     self._digests[name] = open_picture(paths[name]).digest
             if self._digests.get(name) == picture.digest:
                 yield name
-
-    def forget(self) -> None:
-        """Drop what the fallback has cached."""
-        if isinstance(self.fallback, ModelCaptioner):
-            self.fallback.forget()
-
-
-def _size(path: Path) -> int | None:
-    with suppress(OSError):
-        return require_file(path)
-    return None
 
 
 def read_captions(file: Path) -> FileCaptioner:

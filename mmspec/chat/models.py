@@ -219,5 +219,8 @@ class Models:
         for model in self._models:
             if model.features:
                 model.features.forget()
-        if isinstance(self.captioner, ModelCaptioner | FileCaptioner):
-            self.captioner.forget()
+        captioner = self.captioner
+        if isinstance(captioner, FileCaptioner):
+            captioner = captioner.fallback
+        if isinstance(captioner, ModelCaptioner):
+            captioner.forget()

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from numbers import Integral
 from types import UnionType
 from typing import Literal
 
@@ -79,6 +80,10 @@ class Options:
     """
 
     def __post_init__(self) -> None:
+        for name in ("gamma", "pool", "seed", "max_new_tokens", "repeat_limit", "logprobs"):
+            value = getattr(self, name)
+            if isinstance(value, Integral):  # also numpy's, such as a seed that was drawn
+                object.__setattr__(self, name, int(value))
         self._check_kinds()
         if self.drafting == "auto":
             object.__setattr__(self, "drafting", None)

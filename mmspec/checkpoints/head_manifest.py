@@ -24,12 +24,7 @@ from mmspec.checkpoints import mtp
 from mmspec.checkpoints.block_config import BlockDraft
 from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import PICKLE_FILE, VIEW_QUERIES, HeadConfig
-from mmspec.checkpoints.loading_plan import (
-    TensorSource,
-    has_safetensors,
-    plan_tensors,
-    read_tensors,
-)
+from mmspec.checkpoints.loading_plan import TensorSource, has_safetensors, plan_shapes, read_tensors
 from mmspec.checkpoints.manifest import decoder_layer
 from mmspec.checkpoints.safetensors_file import StoredTensor, read_content
 from mmspec.families.decoder import TextConfig
@@ -78,7 +73,7 @@ def plan_head(directory: Path, config: HeadConfig) -> dict[str, TensorSource]:
     if config.kind == mtp.KIND and config.layer:
         return mtp.plan_mtp(directory, config.layer)
     weights = _weights(read_tensors(directory), config, directory)
-    return plan_tensors(weights, head_manifest(config), head_optional(config), directory)
+    return plan_shapes(weights, head_manifest(config), head_optional(config), directory)
 
 
 def head_pickle(directory: Path) -> Path | None:
@@ -91,7 +86,7 @@ def require_tensors(shapes: Mapping[str, Shape], config: HeadConfig, file: Path)
     """The tensors to load and their names in `file`, by the shapes in it; raises as `plan_head`."""
     tensors = {name: StoredTensor(file, name, "F32", shape, 0, 0) for name, shape in shapes.items()}
     weights = _weights(tensors, config, file)
-    sources = plan_tensors(weights, head_manifest(config), head_optional(config), file)
+    sources = plan_shapes(weights, head_manifest(config), head_optional(config), file)
     return {name: source.tensor.name for name, source in sources.items()}
 
 

@@ -63,7 +63,7 @@ def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
     """
     by_name = _by_canonical_name(read_tensors(directory), directory, config)
     shapes = manifest(config), optional(config)
-    sources = plan_tensors(
+    sources = plan_shapes(
         by_name, *shapes, directory, config.quantization, convolution=config.family.convolution
     )
     # Qwen3.5's norms are stored less one where MLX has not converted the short convolutions.
@@ -72,7 +72,7 @@ def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
     return {name: replace(source, less_one=is_less_one(name)) for name, source in sources.items()}
 
 
-def plan_tensors(
+def plan_shapes(
     by_name: Mapping[str, StoredTensor],
     shapes: Mapping[str, Shape],
     spare_shapes: Mapping[str, Shape],

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mmspec.checkpoints.config import CONFIG_FILE, read_quantization
-from mmspec.checkpoints.loading_plan import TensorSource, plan_tensors, read_tensors
+from mmspec.checkpoints.loading_plan import TensorSource, plan_shapes, read_tensors
 from mmspec.checkpoints.manifest import MTP_PREFIX, decoder_layer
 from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.families.decoder import TextConfig
@@ -77,7 +77,7 @@ def plan_mtp(directory: Path, layer: TextConfig) -> dict[str, TensorSource]:
     }
     by_name = {name.rpartition(MTP_PREFIX)[2]: tensor for name, tensor in tensors.items()}
     quantization = read_quantization(Block.of(directory / CONFIG_FILE))
-    sources = plan_tensors(by_name, shapes, {}, directory, quantization)
+    sources = plan_shapes(by_name, shapes, {}, directory, quantization)
     if not any(MTP_PREFIX in name for name in tensors):
         return sources
     norms = {name for name in sources if "norm" in name}

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from mmspec.decoding.contents import Projection, Row
 from mmspec.decoding.contract import Segment
@@ -152,7 +152,7 @@ class BranchSequence(ABC, Generic[A, P]):
     def _new_draft(
         self, state: BranchState[A, P], gamma: int, tree: Tree | None, weights: A, noise: Noise
     ) -> DeviceDraft[A]:
-        framework, record = self.framework, list[A]()
+        framework, xp, record = self.framework, self.framework.xp, list[Any]()
         if self._states:
             self._feed_columns(state, state.start, state.start)
             self._states.steps = None
@@ -162,8 +162,9 @@ class BranchSequence(ABC, Generic[A, P]):
         draft = framework.draft(self._sampler, expander, tree, framework.keys(noise, gamma))
         if not self._probabilities:
             return draft
-        q = framework.xp.concat([self._by_node(level) for level in record], axis=0)
-        return replace(draft, branch_probabilities=self._ensemble.pad(q))
+        levels = (xp.reshape(q, (len(self._rows), -1, q.shape[-1])) for q in record)
+        by_node = xp.concat([xp.permute_dims(level, (1, 0, 2)) for level in levels], axis=0)
+        return replace(draft, branch_probabilities=self._ensemble.pad(by_node))
 
     def _feed_columns(self, state: BranchState[A, P], start: int, end: int) -> None:
         """Feed columns, with recurrent layers as they were at the first of them."""
@@ -172,12 +173,6 @@ class BranchSequence(ABC, Generic[A, P]):
             self._states.steps = 0
         if start < end:
             self._prefill(state, start, end)
-
-    def _by_node(self, q: A) -> A:
-        """The branches' probabilities [R * w, v] of a level as [w, R, v]."""
-        xp, branches = self.framework.xp, len(self._rows)
-        by_node: A = xp.permute_dims(xp.reshape(q, (branches, -1, q.shape[-1])), (1, 0, 2))
-        return by_node
 
     @abstractmethod
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> P:

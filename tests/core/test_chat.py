@@ -280,6 +280,13 @@ def test_an_option_of_another_kind_is_refused_by_name(wrong, allowed):
         Options(**wrong)
 
 
+def test_options_take_the_whole_numbers_of_numpy():
+    options = Options(seed=np.int64(5), gamma=np.int8(2), max_new_tokens=np.uint16(9))
+    assert repr(options) == repr(Options(seed=5, gamma=2, max_new_tokens=9))
+    with pytest.raises(UsageError, match="`gamma=0`: give a whole number from 1"):
+        Options(gamma=np.int64(0))
+
+
 def test_what_is_no_options_is_refused_by_name(engine):
     chat = engine.chat(OPTIONS)
     for refused in (lambda: engine.chat({"gamma": 3}), lambda: chat.change(None)):

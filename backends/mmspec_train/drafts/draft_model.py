@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import LlamaModel
 
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
-from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_tensors, read_tensors
+from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_shapes, read_tensors
 from mmspec.checkpoints.manifest import TOWER, canonical, hub_name, is_buffer, manifest, optional
 from mmspec.checkpoints.stored_config import stored_config
 from mmspec.drafters.views import pooled_positions
@@ -167,7 +167,7 @@ def read_tower(target: Path) -> dict[str, Tensor]:
     by_name = {canonical(name, config): entry for name, entry in entries if not is_buffer(name)}
     shapes = manifest(config) | optional(config)
     tower = {n: shape for n, shape in shapes.items() if n.startswith(TOWER) and n in by_name}
-    sources = plan_tensors(by_name, tower, shapes, target, config.quantization)
+    sources = plan_shapes(by_name, tower, shapes, target, config.quantization)
     dtypes = {n: TOWER_DTYPES.get(s.tensor.dtype, torch.float16) for n, s in sources.items()}
     return {hub_name(n, config): read_tensor(s, dtypes[n]) for n, s in sources.items()}
 
