@@ -71,11 +71,12 @@ def mini() -> Iterator[dict[str, Any]]:
 def layer(name: str, directory: Path) -> Iterator[dict[str, Any]]:
     """Both backends in bfloat16 and in 4 bits."""
     whole, quantized = write_pair(name, directory)[0], directory / f"{name}-4-bits"
-    for quantize, weights in (("none", "bfloat16"), ("int4", "4 bits")):
-        engine = load(str(whole), "none", backend="torch", quantize=quantize, threads=1)
+    for bits, weights in (("none", "bfloat16"), ("int4", "4 bits")):
+        dtype = "auto" if bits == "int4" else "bfloat16"
+        engine = load(str(whole), "none", backend="torch", dtype=dtype, quantize=bits, threads=1)
         yield line(engine, LAYER_REPEATS, model=name, backend="torch", weights=weights)
     with redirect_stdout(sys.stderr):
-        mmspec(["models", "quantize", str(whole), str(quantized)])
+        assert mmspec(["models", "quantize", str(whole), str(quantized)]) == 0
     for place, weights in ((whole, "bfloat16"), (quantized, "4 bits")):
         engine = load(str(place), "none", backend="mlx", dtype="bfloat16", threads=1)
         exact = replace(engine, exactness={"on": LAYER_ROWS, "off": None})

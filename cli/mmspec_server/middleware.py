@@ -46,7 +46,7 @@ class Metrics:
     def counter(self, app: ASGIApp, addresses: Container[str]) -> ASGIApp:
         """The application, whose replies are counted, those of other addresses together."""
 
-        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
             address = scope["path"] if scope["path"] in addresses else "other"
 
             async def count_and_send(message: Message) -> None:
@@ -57,7 +57,7 @@ class Metrics:
 
             await app(scope, receive, count_and_send)
 
-        return answer
+        return respond
 
     def answer(self, statistics: Statistics) -> None:
         """Count an answer."""

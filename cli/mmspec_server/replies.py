@@ -69,9 +69,8 @@ class Reply(ABC):
 
         def entry(token: int, logprob: float) -> Entry:
             content = self.target.tokenizer.bytes_of(token)
-            if (
-                not has_begun
-            ):  # an answer's text does not begin with the space before its first word
+            # An answer's text does not begin with the space before its first word.
+            if not has_begun:
                 content = content.removeprefix(b" ")
             text = content.decode(errors="replace")
             return {"token": text, "bytes": [*content], "logprob": logprob}

@@ -73,7 +73,7 @@ class AnswerText:
         continues: whether the answer continues a text, so that it may begin with a space.
         """
         self._stream, self._stops = stream, stops
-        self._has_text = continues
+        self._keeps_space = continues
         self._length, self._start = len(before), 0  # characters read and released
         self._letters = [(letter, False) for letter in before]  # and whether they were drafted
         self._free = 0  # those that can be shown: no stop string begins in them
@@ -114,8 +114,8 @@ class AnswerText:
 
     def _add(self, text: str, *, is_drafted: bool) -> None:
         """Read text of one origin."""
-        if text and not self._has_text:  # without the space that tokenizers put before a word
-            self._has_text, text = True, text.removeprefix(" ")
+        if text and not self._keeps_space:  # without the space that tokenizers put before a word
+            self._keeps_space, text = True, text.removeprefix(" ")
         self._length += len(text)
         self._letters += [(letter, is_drafted) for letter in text]
         letters = "".join(letter for letter, _ in self._letters)

@@ -11,7 +11,7 @@ from mmspec.chat.session import Session
 from mmspec.decoding.sampling import GREEDY
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.ground.errors import ImageError, UsageError
-from mmspec.ground.input_files import expand_home, is_there
+from mmspec.ground.input_files import expand_home
 from mmspec.ground.json_file import parse_lines, read_lines
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import Picture, open_picture
@@ -65,6 +65,8 @@ class FileCaptioner:
     """Writes the captions that the file lacks; None if nothing does."""
     _digests: dict[str, str] = field(default_factory=dict)
     """Digests of the images whose paths the file has, as far as they were needed."""
+    _sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of the files that are there, once one was needed."""
 
     def caption(self, picture: Picture) -> str:
         """The file's caption, else the fallback's; raises UsageError without either."""
@@ -85,11 +87,10 @@ class FileCaptioner:
         Files with as many bytes as its own are opened first: most clients send a file as it is.
         """
         paths = {name: self.file.parent / expand_home(name) for name in self.captions}
-
-        def has_its_size(name: str) -> bool:
-            return is_there(paths[name]) and paths[name].stat().st_size == picture.file_bytes
-
-        for name in sorted(paths, key=has_its_size, reverse=True):
+        for name in () if self._sizes else paths:
+            with suppress(OSError):
+                self._sizes[name] = paths[name].stat().st_size
+        for name in sorted(paths, key=lambda name: self._sizes.get(name) != picture.file_bytes):
             if name not in self._digests:
                 with suppress(ImageError):  # it need not be there
                     self._digests[name] = open_picture(paths[name]).digest

@@ -175,8 +175,8 @@ class LoadedModel:
                     f"answer {number} holds {token}, which is no token of {self.name}'s (0 to "
                     f"{size - 1}): the file was damaged, or comes from another model"
                 )
-        text = self.tokenizer.decode(answer).removeprefix(" ")
-        answer_text = turn.answer_text.removeprefix(" ")
+        text = self.tokenizer.decode(answer).lstrip(" ")
+        answer_text = turn.answer_text.lstrip(" ")
         # An interrupted answer may end within a character, a whole one with a stop token.
         if not (text.startswith(answer_text) or answer_text.startswith(text)):
             raise UsageError(

@@ -37,10 +37,10 @@ def decode(
     The tokens equal those of plain decoding: they depend only on the prompt, `seed`, the target and
     its sampling.  Between rounds both sequences are consistent, so a consumer may stop there.
     """
-    end = target.length + max_tokens
-    while (length := target.length) < end:
-        noise = Noise(seed, length)
-        plan = draft_length.choose(end - length - 1, length)
+    room = max_tokens
+    while room > 0:
+        noise = Noise(seed, target.length)
+        plan = draft_length.choose(room - 1, target.length)
         draft = drafter.draft(plan, noise) if drafter and (plan.gamma or plan.lookup) else None
         verdict = target.verify(draft, noise)
         path, tokens = accept(verdict, stop)
@@ -49,6 +49,7 @@ def decode(
             drafter.commit(path, tokens, verdict)
         round_ = Round.of(tokens, path, draft, verdict)
         draft_length.observe(round_)
+        room -= len(tokens)
         yield round_
         if tokens[-1] in stop:
             return

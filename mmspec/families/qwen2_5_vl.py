@@ -81,9 +81,9 @@ class Qwen25VLTower(QwenTower):
     def encode(self, pixels: Array) -> Array:
         """Embeddings [N, H] of pixel values [3, height, width], or [2, 3, height, width]."""
         config, parts = self._config, self._parts
-        patches, rotate, x = self._begin(pixels)
+        positions, rotate, x = self._begin(pixels)
         full = full_attention(parts)
-        in_windows = _window_attention(parts, windows(patches, config.window))
+        in_windows = _window_attention(parts, windows(positions, config.window))
         for index, layer in enumerate(self._layers):
             attend = full if index in config.fullatt_block_indexes else in_windows
             x = layer(x, attend, rotate)
@@ -101,9 +101,9 @@ class Windows(NamedTuple):
     """[P] the index of each patch among the W * S."""
 
 
-def windows(patches: Patches, side: int) -> Windows:
+def windows(positions: Patches, side: int) -> Windows:
     """The windows of an image's patches; side: that of a window in patches."""
-    rows, columns = (patches // side).T
+    rows, columns = (positions // side).T
     numbers = rows * (columns.max() + 1) + columns
     sizes = np.bincount(numbers)
     order = np.argsort(numbers, kind="stable")

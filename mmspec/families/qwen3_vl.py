@@ -71,17 +71,17 @@ class Qwen3VLTower(QwenTower):
     def encode(self, pixels: Array) -> Array:
         """Features [N, (1 + L) H] of pixel values [3, height, width], or [2, 3, height, width]."""
         parts, attend, additions = self._parts, full_attention(self._parts), []
-        patches, rotate, x = self._begin(pixels)
-        x = x + cast(parts.xp, self._embed(patches), x.dtype)
+        positions, rotate, x = self._begin(pixels)
+        x = x + cast(parts.xp, self._embed(positions), x.dtype)
         for index, layer in enumerate(self._layers):
             x = layer(x, attend, rotate)
             if index in self._deepstack:
                 additions.append(self._deepstack[index](x))
         return parts.xp.concat([self._merge(x), *additions], axis=1)
 
-    def _embed(self, patches: Patches) -> Array:
-        """The position embeddings [P, D] of patches."""
-        near = neighbours(patches, self._config.side)
+    def _embed(self, positions: Patches) -> Array:
+        """The position embeddings [P, D] of patches at these positions."""
+        near = neighbours(positions, self._config.side)
         rows, shares = self._parts.upload(near.rows), self._parts.upload(near.shares)
         return (self._embeddings[rows] * shares[..., None]).sum(axis=1)
 
@@ -104,10 +104,10 @@ class Neighbours(NamedTuple):
     """[P, 4] the share of each."""
 
 
-def neighbours(patches: Patches, side: int) -> Neighbours:
+def neighbours(positions: Patches, side: int) -> Neighbours:
     """The position embeddings near the patches of an image; side: that of the embeddings' grid."""
-    down, down_share = _nearest(patches[:, 0], side)
-    across, across_share = _nearest(patches[:, 1], side)
+    down, down_share = _nearest(positions[:, 0], side)
+    across, across_share = _nearest(positions[:, 1], side)
     index = down[:, :, None] * side + across[:, None]
     shares = down_share[:, :, None] * across_share[:, None]
     return Neighbours(index.reshape(-1, 4), shares.reshape(-1, 4))

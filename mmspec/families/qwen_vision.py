@@ -157,12 +157,12 @@ def patch_positions(config: QwenVision, height: int, width: int) -> Patches:
     return blocks.transpose(1, 3, 2, 4, 0).reshape(-1, 2)
 
 
-def rotation(config: QwenVision, parts: TowerParts, patches: Patches) -> Map:
+def rotation(config: QwenVision, parts: TowerParts, positions: Patches) -> Map:
     """Function that turns heads [P, H, S] by patches' rows and columns, in float32."""
     xp, half = parts.xp, config.hidden_size // config.num_heads // 2
     steps = np.arange(0, half, 2, dtype=np.float32) / np.float32(half)
     frequencies = (1 / np.float32(config.rope_theta) ** steps).astype(np.float32)
-    turns = (patches[..., None].astype(np.float32) * frequencies).reshape(-1, 1, half)
+    turns = (positions[..., None].astype(np.float32) * frequencies).reshape(-1, 1, half)
     angles = np.concatenate([turns, turns], axis=-1)
     cos, sin = parts.upload(np.cos(angles)), parts.upload(np.sin(angles))
 
@@ -219,10 +219,10 @@ class QwenTower(ABC):
     def _begin(self, pixels: Array) -> tuple[Patches, Map, Array]:
         """The places of an image's patches, what turns heads by them, and the first rows [P, D]."""
         config, xp = self._sizes, self._parts.xp
-        patches = patch_positions(config, *pixels.shape[-2:])
+        positions = patch_positions(config, *pixels.shape[-2:])
         sizes = config.patch_size, config.spatial_merge_size, config.temporal_patch_size
-        rotate = rotation(config, self._parts, patches)
-        return patches, rotate, self._patches(cut(xp, pixels, *sizes))
+        rotate = rotation(config, self._parts, positions)
+        return positions, rotate, self._patches(cut(xp, pixels, *sizes))
 
     def project(self, rows: Array) -> Array:
         """The features themselves: the mergers have projected them."""

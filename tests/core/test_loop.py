@@ -51,6 +51,12 @@ def opened(*, sampling=GREEDY, **drafter):
     return target, drafts
 
 
+class Miscounting(ScriptedTarget):
+    """A target whose length does not grow."""
+
+    length = len(PROMPT)
+
+
 def rounds_of(target, drafter, *, gamma, **options):
     return list(decode(target, drafter, FixedDraftLength(gamma), **options))
 
@@ -99,6 +105,12 @@ class DeepDrafter(ScriptedDrafter):
 
     def draft(self, plan, noise):
         return super().draft(plan._replace(gamma=plan.gamma + self.excess), noise)
+
+
+def test_the_budget_holds_whatever_length_a_target_says():
+    target = Miscounting(vocabulary=11, sampling=GREEDY)
+    target.extend(Segment([PROMPT]))
+    assert len(tokens(target, None, gamma=1, max_tokens=9)) == 9
 
 
 @chain_and_trees

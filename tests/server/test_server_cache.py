@@ -73,6 +73,11 @@ def test_the_next_turn_costs_its_own_tokens_alone(engine):
     assert again.cached_tokens == again.prompt_tokens - 1
 
 
+def test_an_earlier_answer_may_begin_with_spaces(engine):
+    questions = ["what is in the picture?", A], ["how many?"]
+    Client(engine).check(dialogue(*questions, answers=["        x = 1"]))
+
+
 def test_a_long_history_that_is_cached_costs_calls_in_its_proportion(directory):
     """All of the host's part; the forward's part is the model's own."""
     client = Client(scripted_engine(directory, with_positions(SEES, 100_000)))

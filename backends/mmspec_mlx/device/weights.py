@@ -23,7 +23,7 @@ Linear = Callable[[mx.array], mx.array]
 class Weights:
     """Implements `mmspec.decoding.layers.LayerTensors`.
 
-    What it returns is read from the files at once, so that peak memory is the model and one layer.
+    What it returns has been read from the files, so that peak memory is the model and one layer.
     """
 
     def __init__(

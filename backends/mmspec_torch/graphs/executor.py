@@ -113,7 +113,7 @@ class StaticCache(Cache):
     def forward(self, positions: Tensor, columns: Tensor, width: int, **parts: Any) -> Step:
         """Describe a forward at positions [...] that writes columns [n] and sees the first `width`.
 
-        parts: others of the step.
+        parts: other fields of the `Step`.
         """
         angles = F.embedding(positions, self._cos), F.embedding(positions, self._sin)
         writes = (partial(buffer.index_copy_, 2, columns) for buffer in self._buffer.unbind())

@@ -14,17 +14,17 @@ from mmspec_torch.network.cache import LayerCache
 class TorchInjectedLayers(InjectedLayers[Tensor]):
     """Implements `mmspec.drafters.heads.injected_layers.InjectedLayers`."""
 
-    def _write(self, layer: Any, rows: Tensor, turn: Any, cache: Any) -> None:
-        layer.self_attn.remember(rows, cache, turn)
+    def _write(self, layer: Any, rows: Tensor, rotate: Any, cache: Any) -> None:
+        layer.self_attn.remember(rows, cache, rotate)
 
     def _mask(self, visible: Visible, like: Tensor) -> Tensor:
         return hiding(~upload(visible.tolist(), torch.bool, like.device), like.dtype)
 
     def _feed(
-        self, layer: Any, x: Tensor, context: Tensor, turn: Any, cache: Any, low: int, mask: Any
+        self, layer: Any, x: Tensor, context: Tensor, rotate: Any, cache: Any, low: int, mask: Any
     ) -> Tensor:
         views = (part[:, :, low:] for part in (cache.keys, cache.values))
-        step = Step(turn, (), mask, context=context)
+        step = Step(rotate, (), mask, context=context)
         with kernels(x, step):
             output: Tensor = layer(x, LayerCache(cache.write, *views), step)
         return output

@@ -69,8 +69,8 @@ class Attention(AttentionParts[Tensor]):
 
     def __call__(self, x: Tensor, residual: Tensor, memory: cache.LayerCache, step: Step) -> Tensor:
         """Return `residual` plus attention's output for x [R * n, H]; may overwrite `residual`."""
-        rows = x if step.context is None else torch.cat((step.context, x))
-        queries, gates = self.remember(rows, memory, step.angles)
+        inputs = x if step.context is None else torch.cat((step.context, x))
+        queries, gates = self.remember(inputs, memory, step.angles)
         if step.context is not None:
             queries = queries.narrow(2, len(step.context), len(x))
         attention = _attention(queries, memory.keys, memory.values, step)

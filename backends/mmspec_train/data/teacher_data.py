@@ -168,8 +168,8 @@ class Preparation(StoredConversations):
             questions.sort(key=lambda q: (len(q[0].prompts), self.length(q[0])))
             answers: list[Answer] = []
             for first in range(0, len(questions), rows):
-                count = self.count + len(answers)
-                log.show(self.stage, count, count / total)
+                number = self.count + len(answers)
+                log.show(self.stage, number, number / total)
                 answers += self._answer(questions[first : first + rows])
             answers.sort(key=lambda answer: answer[0].number)
             self.cache.append(answers, self.settings.cache_bytes)

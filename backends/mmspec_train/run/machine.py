@@ -73,12 +73,12 @@ def delay_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    delays: list[int] = []
-    handlers = {kind: signal.signal(kind, lambda number, _: delays.append(number)) for kind in ENDS}
+    queue: list[int] = []
+    handlers = {kind: signal.signal(kind, lambda number, _: queue.append(number)) for kind in ENDS}
     try:
         yield
     finally:
         for kind, handler in handlers.items():
             signal.signal(kind, handler)
-    for number in delays[:1]:
+    for number in queue[:1]:
         signal.raise_signal(number)

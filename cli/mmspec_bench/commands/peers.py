@@ -130,7 +130,10 @@ def peers(
 def _table(label: str, count: int, repeats: int, results: Sequence[PeerResult]) -> Table:
     """The table of a set of `count` questions."""
     rows = [row(result, label, is_comparable=label in results[0].figures) for result in results]
-    return Table(f"{label}: {count} prompts x {repeats}", COLUMNS, rows, NOTE)
+    answers = max(result.figures[label].answers for result in results if label in result.figures)
+    title = f"{label}: {count} prompts x {repeats}"
+    stop = f", at most {answers} answered" if answers < count * repeats else ""
+    return Table(title + stop, COLUMNS, rows, NOTE)
 
 
 def row(result: PeerResult, label: str, *, is_comparable: bool) -> tuple[str, ...]:

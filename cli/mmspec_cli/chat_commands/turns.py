@@ -142,7 +142,10 @@ def markdown(dialogue: Dialogue, argument: str) -> None:
     """Show answers as Markdown, or off: with its signs."""
     screen = dialogue.screen
     screen.markdown = _switch("/markdown", argument, current=screen.markdown)
-    dialogue.notice(f"answers are shown {'as Markdown' if screen.markdown else 'as they are'}")
+    form = "as Markdown" if screen.markdown else "as they are"
+    if screen.markdown and screen.marks_accepted:
+        form = "as they are while /accepted is on"
+    dialogue.notice(f"answers are shown {form}")
 
 
 def model(dialogue: Dialogue, name: str) -> None:

@@ -102,7 +102,8 @@ def take_images(
 def unseen_images(prompt: str, images: Iterable[str]) -> list[str]:
     """A remark on the images that a prompt names, there or not, where a command takes none from it.
 
-    images: those that the command is given; the remark leaves their names out.
+    images: those that the command is given; the remark leaves their names out.  A word counts
+    whole, as `a.png,b.jpg`.
     """
     paths = {name for path in images for name in (path, Path(path).name)}
     words = [match[0] for match in _WORD.finditer(_with_quotes(prompt))]

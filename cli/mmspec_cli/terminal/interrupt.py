@@ -51,9 +51,10 @@ def handle_ending(handler: Any = leave) -> Iterator[None]:
 
 @contextmanager
 def defer_interrupt() -> Iterator[Interrupt]:
-    """Context in which the first Ctrl-C only sets `requested`, which a loop checks.
+    """Context in which the first Ctrl-C only sets `is_requested`, which a loop checks.
 
-    A second one raises KeyboardInterrupt at once; later ones, and any once `settled`, are ignored.
+    A second one raises KeyboardInterrupt at once; later ones are ignored, as are all once it
+    `is_settled`.
     """
     interrupt = Interrupt()
 

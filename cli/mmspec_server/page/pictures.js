@@ -11,9 +11,9 @@ let pictures = [];
 
 /** The pictures, which then belong to a question. */
 export function takePictures() {
-  const question = pictures;
+  const all = pictures;
   setPictures([]);
-  return question;
+  return all;
 }
 
 export function setPictures(newPictures) {

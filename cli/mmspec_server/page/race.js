@@ -165,8 +165,8 @@ function replayButton(lanes) {
     for (const { answer: { element: { style, offsetHeight } } } of lanes) style.minHeight = `${offsetHeight}px`;
     const start = performance.now();
     const step = (now) => {
-      const hasEnded = lanes.map((lane) => lane.replay(now - start));
-      if (!hasEnded.every(Boolean)) requestAnimationFrame(step);
+      const ends = lanes.map((lane) => lane.replay(now - start));
+      if (!ends.every(Boolean)) requestAnimationFrame(step);
     };
     requestAnimationFrame(step);
   };

@@ -27,9 +27,10 @@ class Parts(Generic[A]):
         new_injected_layers: Callable[[Any], InjectedLayers[A]],
         open_tail: Callable[[Any, Any, int, int], DraftTail[A]],
     ) -> None:
-        """new_decoder: makes the backend's decoder of layers.  new_injected_layers: of it.
+        """new_decoder: makes the backend's decoder of layers.
 
-        open_tail: as `CachedLayer.tail`, of a decoder and a cache.
+        new_injected_layers: makes a decoder's `InjectedLayers`.  open_tail: as `CachedLayer.tail`,
+        of a decoder and a cache.
         """
         self._weights, self.framework = weights, weights.framework
         self.tensor, self.linear, self.norm = weights.tensor, weights.linear, weights.norm

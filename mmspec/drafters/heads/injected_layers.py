@@ -38,10 +38,10 @@ class InjectedLayers(ABC, Generic[A]):
         A layer's keys and values are its projections of the rows themselves.
         """
         for low, high in chunks(0, len(context)):
-            turn = self._decoder.rotary.planes(positions[None, :, low:high])
+            rotate = self._decoder.rotary.planes(positions[None, :, low:high])
             parts = self._cache.layers(start + low, start + high)
             for layer, cache in zip(self._decoder.layers, parts, strict=True):
-                self._write(layer, self._batch(context[low:high]), turn, cache)
+                self._write(layer, self._batch(context[low:high]), rotate, cache)
 
     def settle(self) -> None:
         """Start computing the context, so that lazily evaluated work does not pile up."""
@@ -55,7 +55,7 @@ class InjectedLayers(ABC, Generic[A]):
         Writes context rows [n, H] to columns `start` on, then the block's, which nobody keeps.
         positions: rotary positions [3, n + B].  x may be overwritten.
         """
-        turn = self._decoder.rotary.planes(positions[None])
+        rotate = self._decoder.rotary.planes(positions[None])
         masks = {
             id(visible): None if visible is None else self._mask(visible, x)
             for _, visible in sights
@@ -63,7 +63,7 @@ class InjectedLayers(ABC, Generic[A]):
         parts = self._cache.layers(start, start + len(context) + len(x))
         x, context = self._batch(x), self._batch(context)
         for layer, cache, sight in zip(self._decoder.layers, parts, sights, strict=True):
-            x = self._feed(layer, x, context, turn, cache, sight.first, masks[id(sight.visible)])
+            x = self._feed(layer, x, context, rotate, cache, sight.first, masks[id(sight.visible)])
         outputs: A = self._decoder.framework.xp.reshape(x, (-1, x.shape[-1]))
         return outputs
 
@@ -72,8 +72,8 @@ class InjectedLayers(ABC, Generic[A]):
         return rows
 
     @abstractmethod
-    def _write(self, layer: Any, rows: A, turn: Any, cache: Any) -> None:
-        """Write the keys and values of a batch, rotated by `turn`, to a layer's cache."""
+    def _write(self, layer: Any, rows: A, rotate: Any, cache: Any) -> None:
+        """Write the keys and values of a batch, turned by `rotate`, to a layer's cache."""
 
     @abstractmethod
     def _mask(self, visible: Visible, like: A) -> A:
@@ -81,6 +81,6 @@ class InjectedLayers(ABC, Generic[A]):
 
     @abstractmethod
     def _feed(
-        self, layer: Any, x: A, context: A, turn: Any, cache: Any, low: int, mask: A | None
+        self, layer: Any, x: A, context: A, rotate: Any, cache: Any, low: int, mask: A | None
     ) -> A:
         """A layer's outputs for a batch of block rows, which see the columns from `low` on."""
