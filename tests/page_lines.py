@@ -6,6 +6,7 @@ A test compares the page with them.
 """
 
 import csv
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,11 +14,14 @@ from results import BACKENDS, NAMES, PAGES, ROUNDS, Line
 
 ENDS = ("", "_low", "_high")
 VIEWS = ("M", "T", "MT", "MTC", "adaptive:MTC")
+DRAFTERS = {f"mini-{kind}": f"`mini-{kind}`" for kind in ("dspark", "eagle3", "msd", "flash")}
+DRAFTERS |= {"mini-draft, M (text: T)": "`mini-draft`, view M"}
+"""The page's names of drafters by the table's."""
 
 
 def page_lines() -> list[str]:
     """The lines of the page; the first cell of a program's line has words of its own."""
-    return [*speed_lines(), *auto_lines(), *peer_lines(), *view_lines()]
+    return [*speed_lines(), *auto_lines(), *peer_lines(), *head_lines(), *view_lines()]
 
 
 def speed_lines() -> Iterator[str]:
@@ -57,6 +61,15 @@ def peer_lines() -> Iterator[str]:
             yield " | ".join(["", *cells]) + " |" * (5 - len(cells))
 
 
+def head_lines() -> Iterator[str]:
+    """Drafters of `mini` as chains and trees; speeds below plain decoding's are bold."""
+    columns = ("million parameters", "ms a drafted token", "chain", "tree 24", "tree 60")
+    rows = {line["drafter"]: line for line in words("heads")}
+    for drafter, name in DRAFTERS.items():
+        cells = [re.sub(r", (0\.\d+ .)", r", **\1**", rows[drafter][each]) for each in columns]
+        yield " | ".join([f"| {name}", *cells]) + " |"
+
+
 def view_lines() -> Iterator[str]:
     """Views and mixtures: tokens per round, the difference from M, and by images."""
     rows = read("views")
@@ -72,8 +85,13 @@ def view_lines() -> Iterator[str]:
 
 def read(table: str) -> list[Line]:
     """The lines of a table, numbers as such."""
+    return [{k: number(v) for k, v in line.items()} for line in words(table)]
+
+
+def words(table: str) -> list[dict[str, str]]:
+    """The lines of a table."""
     with (PAGES / f"{table}.csv").open(newline="", encoding="utf-8") as file:
-        return [{k: number(v) for k, v in line.items()} for line in csv.DictReader(file)]
+        return [*csv.DictReader(file)]
 
 
 def number(word: str) -> Any:

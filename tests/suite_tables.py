@@ -108,7 +108,7 @@ def parameters(name: str) -> int:
 
 
 def with_lookup(folder: Path) -> Iterator[Line]:
-    """Lookup beside heads and view M, where the surer drafts; with auto after calibration."""
+    """Lookup beside heads and view M, where the surer drafts; auto after calibrating mini-draft."""
     for (backend, gamma, drafters), (prompts, options) in product(BESIDE, SUITES.items()):
         place = folder / f"{backend} {gamma} {prompts}"
         if gamma == "auto" and not place.exists():
