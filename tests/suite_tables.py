@@ -50,6 +50,11 @@ def suite(place: Path, command: str) -> BenchRun:
     return read_run(place)
 
 
+def calibrate(backend: str) -> None:
+    """Measure the costs of rounds of `mini` with its draft, for --gamma auto."""
+    assert mmspec(f"calibrate --model mini --backend {backend} --threads 1") == 0
+
+
 def mmspec(command: str, *more: str) -> int:
     """Run a command in a process of its own; returns its exit status."""
     words = [sys.executable, "-m", "mmspec_cli", *command.split(), *more]
@@ -109,37 +114,36 @@ def parameters(name: str) -> int:
 
 def with_lookup(folder: Path) -> Iterator[Line]:
     """Lookup beside heads and view M, where the surer drafts; auto after calibrating mini-draft."""
-    for (backend, gamma, drafters), (prompts, options) in product(BESIDE, SUITES.items()):
-        place = folder / f"{backend} {gamma} {prompts}"
-        if gamma == "auto" and not place.exists():
-            assert mmspec(f"calibrate --model mini --backend {backend} --threads 1") == 0
+    for backend, gamma, drafters in BESIDE:
+        if gamma == "auto" and not (folder / f"{backend} auto {[*SUITES][-1]}").exists():
+            calibrate(backend)
         drafts = " ".join(f"--draft mini-{DRAFTS.get(each, each)}" for each in drafters)
         methods = [PLAIN, "lookup", *chain.from_iterable((d, f"{d}+lookup") for d in drafters)]
-        answered = suite(
-            place,
+        command = (
             f"bench run --model mini --backend {backend} --threads 1 --exact off {drafts} "
-            f"--methods {','.join(methods)} --gamma {gamma} {options}",
+            f"--methods {','.join(methods)} --gamma {gamma}"
         )
-        for method in methods:
-            rows, alone = answered.of(method), method.removesuffix("+lookup")
-            others = {"over_drafter": alone, "over_lookup": "lookup"} if alone != method else {}
-            yield {
-                "backend": backend,
-                "gamma": gamma,
-                "prompts": prompts,
-                "method": method,
-                "answers": len(rows),
-                "tokens": sum(row.emitted for row in rows),
-                "tokens_per_round": round(block_efficiency(rows), 3),
-                **{
-                    end: value
-                    for name, other in others.items()
-                    for end, value in ends(name, difference(rows, answered.of(other))).items()
-                },
-                "rounds_by_lookup": round(mean(r.by_lookup for row in rows for r in row.rounds), 3),
-                "times_plain": round(throughput(rows) / throughput(answered.of(PLAIN)), 3),
-                "identical": sum(row.identical is not False for row in rows),
-            }
+        for prompts, options in SUITES.items():
+            found = suite(folder / f"{backend} {gamma} {prompts}", f"{command} {options}")
+            place = {"backend": backend, "gamma": gamma, "prompts": prompts}
+            yield from (place | beside(found, method) for method in methods)
+
+
+def beside(found: BenchRun, method: str) -> Line:
+    """A method's figures, also over those of its drafter and of lookup alone."""
+    rows, alone = found.of(method), method.removesuffix("+lookup")
+    others = {"over_drafter": alone, "over_lookup": "lookup"} if alone != method else {}
+    gains = [ends(name, difference(rows, found.of(other))) for name, other in others.items()]
+    return {
+        "method": method,
+        "answers": len(rows),
+        "tokens": sum(row.emitted for row in rows),
+        "tokens_per_round": round(block_efficiency(rows), 3),
+        **dict(chain.from_iterable(gain.items() for gain in gains)),
+        "rounds_by_lookup": round(mean(r.by_lookup for row in rows for r in row.rounds), 3),
+        "times_plain": round(throughput(rows) / throughput(found.of(PLAIN)), 3),
+        "identical": sum(row.identical is not False for row in rows),
+    }
 
 
 def views(folder: Path) -> Iterator[Line]:

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import dataclass
-from numbers import Integral
 from types import UnionType
 from typing import Literal
 
@@ -21,7 +20,7 @@ from mmspec.drafters.views import (
 )
 from mmspec.exactness.finding import MODES
 from mmspec.ground.errors import UsageError, choice
-from mmspec.ground.settings import is_whole, require_seed
+from mmspec.ground.settings import convert_numbers, is_whole, require_seed
 
 Gamma = int | Literal["auto"]
 """Tokens drafted per round, or 'auto', which adapts to measured costs and acceptance."""
@@ -80,10 +79,8 @@ class Options:
     """
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "pool", "seed", "max_new_tokens", "repeat_limit", "logprobs"):
-            value = getattr(self, name)
-            if isinstance(value, Integral):  # also numpy's, such as a seed that was drawn
-                object.__setattr__(self, name, int(value))
+        numbers = "gamma", "pool", "seed", "max_new_tokens", "repeat_limit", "logprobs"
+        convert_numbers(self, *numbers)
         self._check_kinds()
         if self.drafting == "auto":
             object.__setattr__(self, "drafting", None)

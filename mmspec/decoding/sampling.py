@@ -9,6 +9,7 @@ from typing import Any
 
 from mmspec.decoding import formulas
 from mmspec.decoding.formulas import Array, Top
+from mmspec.ground.settings import convert_numbers
 
 LEAST_TEMPERATURE = 1e-6
 """Lower temperatures are greedy: logits divided by them would not be finite."""
@@ -23,6 +24,9 @@ class Sampling:
     """Number of likeliest tokens to keep, ties by lowest id; 0 keeps all."""
     top_p: float = 1.0
     """Only the smallest set of likeliest tokens whose probabilities sum to this is kept."""
+
+    def __post_init__(self) -> None:
+        convert_numbers(self, "temperature", "top_k", "top_p")
 
     @property
     def greedy(self) -> bool:

@@ -12,7 +12,7 @@ from itertools import groupby
 from math import isqrt
 
 from mmspec.ground.errors import UsageError
-from mmspec.ground.settings import is_whole
+from mmspec.ground.settings import convert_numbers, is_whole
 
 WIDTH, NODES = 10, 60
 """Default width and number of nodes of a tree (those of EAGLE-2)."""
@@ -33,6 +33,7 @@ class Tree:
     """The most drafted nodes; the root, which is the last token, does not count."""
 
     def __post_init__(self) -> None:
+        convert_numbers(self, "width", "nodes")
         levels: object = self.branching
         if not isinstance(levels, tuple) or not {*map(type, levels)} <= {int}:
             raise UsageError(f"`branching={levels!r}`: give whole numbers, such as (3, 2, 1)")

@@ -82,6 +82,7 @@ class RoundCosts:
 
     def measure(self, draft: Candidate, seconds: float) -> None:
         """Take the time of a round."""
+        seconds = max(seconds, 1e-9)  # a coarse clock may show none
         others = [(other, time) for other, time in self._latest if other != draft]
         if 2 * len(others) > (WINDOW if self._trust else len(self._latest)):
             cost = seconds / median_low(time / self.of(other) for other, time in others)

@@ -1,6 +1,7 @@
 """Settings whose fields are options: one description for the program and its command line."""
 
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any
 
 from mmspec.ground import errors
@@ -19,6 +20,16 @@ def require_seed(name: str, value: object) -> None:
 def is_whole(value: object, least: int) -> bool:
     """True for a whole number of at least `least`, and not for a text that holds one."""
     return isinstance(value, int) and value >= least
+
+
+def convert_numbers(settings: object, *names: str) -> None:
+    """Set fields of a frozen object to Python's own numbers where they are numpy's, or such."""
+    for name in names:
+        match getattr(settings, name):
+            case Integral() as value:
+                object.__setattr__(settings, name, int(value))
+            case Real() as value:
+                object.__setattr__(settings, name, float(value))
 
 
 def next_seed(seed: int) -> int:

@@ -12,6 +12,7 @@ from mmspec.chat import captions
 from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import decode_picture, open_picture
@@ -280,9 +281,14 @@ def test_an_option_of_another_kind_is_refused_by_name(wrong, allowed):
         Options(**wrong)
 
 
-def test_options_take_the_whole_numbers_of_numpy():
-    options = Options(seed=np.int64(5), gamma=np.int8(2), max_new_tokens=np.uint16(9))
-    assert repr(options) == repr(Options(seed=5, gamma=2, max_new_tokens=9))
+def test_options_take_the_numbers_of_numpy():
+    sampling = Sampling(np.float32(0.5), np.int64(3), np.float16(0.75))
+    tree = Tree(width=np.int8(2), nodes=np.int64(9))
+    options = Options(seed=np.int64(5), gamma=np.int8(2), sampling=sampling, tree=tree)
+    own = Options(seed=5, gamma=2, sampling=Sampling(0.5, 3, 0.75), tree=Tree(width=2, nodes=9))
+    assert repr(options) == repr(own)
+    with pytest.raises(UsageError, match="`temperature=nan`: give a finite number"):
+        Options(sampling=Sampling(np.float32("nan")))
     with pytest.raises(UsageError, match="`gamma=0`: give a whole number from 1"):
         Options(gamma=np.int64(0))
 

@@ -47,6 +47,13 @@ def cheap():
     return Machine(0.1 / 3, 0.05, 0.9)
 
 
+def test_a_clock_that_shows_no_time_ends_no_answer(cheap):
+    length = AdaptiveDraftLength(cheap.calibration())
+    for turn in range(100):
+        round_ = cheap.round(length.choose(50, 100).gamma)
+        length.observe(replace(round_, cost_seconds=float(turn % 7 == 0)))
+
+
 def test_a_loss_is_stopped_however_wrong_the_estimates(cheap):
     """Drafting that costs ten plain rounds from the tenth round on is charged and given up."""
     length, lost = AdaptiveDraftLength(), 0
