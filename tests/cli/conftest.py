@@ -10,9 +10,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from mmspec.chat.engine import Engine
-from mmspec.ground.progress import Progress
-from mmspec_bench.measure.calibrate import Measurement, calibrate
 from mmspec_cli.main import main
 from support import factory
 from support.commands import Result, Run
@@ -78,21 +75,6 @@ def open_terminal(tmp_path: Path):
         os.close(terminal.fd)
 
 
-@pytest.fixture(scope="session")
-def measure_once() -> Callable[..., Measurement]:
-    """`calibrate` with few passes, the first time; what is measured of the pair is of no matter."""
-    results: list[Measurement] = []
-
-    def measure(engine: Engine, progress: Progress, *, exact: str) -> Measurement:
-        if not results:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("mmspec_bench.measure.calibrate.SECONDS", 0.0)
-                results.append(calibrate(engine, progress, repeats=1, exact=exact))
-        return results[0]
-
-    return measure
-
-
 @pytest.fixture
 def models(pair_paths: tuple[Path, Path]) -> list[str]:
     """Options that choose the tiny pair."""
@@ -104,6 +86,13 @@ def models(pair_paths: tuple[Path, Path]) -> list[str]:
 def pair(models: list[str]) -> list[str]:
     """Options that choose the tiny pair and a short answer."""
     return [*models, "--max-new-tokens", "12"]
+
+
+@pytest.fixture(scope="session")
+def narrow(checkpoints: Path) -> list[str]:
+    """Options of a pair with 256 positions, which a long question soon fills."""
+    target, draft = map(str, factory.tiny_pair(checkpoints / "narrow", positions=256))
+    return ["--model", target, "--draft", draft, "--backend", "torch"]
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,18 @@
 import json
 from dataclasses import replace
 from itertools import count
+from shutil import copytree
+from unittest.mock import Mock
 
 import pytest
 from pyarrow import Table, parquet
 
 from mmspec.ground.errors import WriteError
+from mmspec_bench.commands import report
 from mmspec_bench.compare.script_io import ProgramRun
 from mmspec_bench.measure.timing import Timing
 from mmspec_bench.suite.rows import PROVENANCE, ROWS, read_rows
+from mmspec_cli.main import main
 from support.suite_row import without_times
 
 
@@ -22,6 +26,32 @@ def short(out, *more, methods="M,MTC,none", gamma="2"):
 
 def provenance_of(out):
     return json.loads((out / PROVENANCE).read_text())
+
+
+def stopped(*_):
+    raise KeyboardInterrupt
+
+
+CAPTION = "--tasks", "caption"
+
+
+@pytest.fixture(scope="module")
+def finished(pair_paths, tmp_path_factory):
+    """A run of a few sampled answers."""
+    out = tmp_path_factory.mktemp("finished")
+    target, draft = map(str, pair_paths)
+    models = ["--model", target, "--draft", draft, "--backend", "torch"]
+    sampled = "--temperature", "1", "--sampling-seed", "3"
+    assert main([*short(out, *CAPTION, *sampled), *models]) == 0
+    return out, [*models, *sampled]
+
+
+@pytest.fixture
+def again(finished, tmp_path):
+    """The folder of the run, copied, and the command that goes on with it."""
+    folder, more = finished
+    out = copytree(folder, tmp_path / "out")
+    return out, lambda *changes, **own: [*short(out, *CAPTION, **own), *more, *changes]
 
 
 def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path, monkeypatch):
@@ -46,6 +76,44 @@ def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path, monkeypatch
     assert all(row.seconds["caption"] > 0 for row in rows if row.method == "MTC" and not row.turn)
 
 
+def test_a_second_run_must_say_so_and_be_the_same(run, again):
+    out, command = again
+    before = (out / ROWS).read_bytes()
+    for changed, name in (
+        (command(), "--resume"),
+        (command("--resume", gamma="3"), "gamma 2"),
+        (command("--resume", methods="M,none"), "M,MTC,none"),
+        (command("--resume", "--temperature", "0.5"), "temperature 1.0"),
+    ):
+        result = run(*changed)
+        assert (result.status, name in result.err, result.err.count("\n")) == (2, True, 1)
+    assert run(*command("--resume")).status == 0
+    assert (out / ROWS).read_bytes() == before
+    provenance = provenance_of(out)
+    assert len(provenance["resumed"]) == 1
+    settings = [provenance[name] for name in ("temperature", "top_k", "top_p", "sampling_seed")]
+    assert settings == [1.0, 0, 1.0, 3]
+    assert all(row.identical for row in read_rows(out / ROWS) if row.method != "none")
+
+
+def test_a_deleted_line_is_told_and_its_sample_answered_again(run, again, monkeypatch):
+    out, command = again
+    rows = (out / ROWS).read_text().splitlines(keepends=True)
+    whole = [without_times(row) for row in read_rows(out / ROWS)]
+    (out / ROWS).write_text("".join(rows[1:]))
+    with monkeypatch.context() as patch:  # a report is shown where it cannot be written
+        patch.setattr(report, "replace_text", Mock(side_effect=WriteError("no room")))
+        shown, told = run("bench", "report", out), run("bench", "report", out, "--json")
+    assert (shown.status, told.status, "no room" in shown.err) == (2, 2, True)
+    assert "By images" in shown.out
+    assert "(M 1)" in shown.out
+    assert "(M 1)" in json.loads(told.out)["problem"]
+    assert run(*command("--resume")).status == 0
+    rows = sorted(read_rows(out / ROWS), key=lambda row: row.sample)
+    assert [without_times(row) for row in rows] == whole
+    assert "(M 1)" not in run("bench", "report", out).out
+
+
 @pytest.mark.parametrize(("processor", "is_busy"), [(0.5, True), (1.0, False)])
 def test_a_run_and_its_report_say_that_the_machine_was_busy(
     run, models, tmp_path, monkeypatch, processor, is_busy
@@ -55,53 +123,9 @@ def test_a_run_and_its_report_say_that_the_machine_was_busy(
         "mmspec_bench.measure.steadiness.stopwatch",
         lambda: (next(ticks), processor * next(ticks)),
     )
-    few = "--tasks", "caption"
-    said = [run(*short(tmp_path, *few), *models).err, provenance_of(tmp_path)["problem"]]
+    said = [run(*short(tmp_path, *CAPTION), *models).err, provenance_of(tmp_path)["problem"]]
     said.append(run("bench", "report", tmp_path).out)
     assert ["machine was busy: 50% of the time" in text for text in said] == [is_busy] * 3
-
-
-def test_a_second_run_must_say_so_and_be_the_same(run, models, tmp_path):
-    few = "--tasks", "caption"
-    assert run(*short(tmp_path, *few), *models).status == 0
-    before = (tmp_path / ROWS).read_bytes()
-    result = run(*short(tmp_path, *few), *models)
-    assert result.status == 2
-    assert "--resume" in result.err
-    for changed, name in (({"gamma": "3"}, "gamma 2"), ({"methods": "M,none"}, "M,MTC,none")):
-        result = run(*short(tmp_path, *few, "--resume", **changed), *models)
-        assert result.status == 2
-        assert name in result.err
-        assert len(result.err.splitlines()) == 1
-    assert run(*short(tmp_path, *few, "--resume"), *models).status == 0
-    assert (tmp_path / ROWS).read_bytes() == before
-    assert len(provenance_of(tmp_path)["resumed"]) == 1
-
-
-def test_a_deleted_line_is_told_and_its_sample_answered_again(run, models, tmp_path):
-    asked = [*short(tmp_path, "--tasks", "caption"), *models]
-    assert run(*asked).status == 0
-    rows = (tmp_path / ROWS).read_text().splitlines(keepends=True)
-    whole = [without_times(row) for row in read_rows(tmp_path / ROWS)]
-    (tmp_path / ROWS).write_text("".join(rows[1:]))
-    assert "(M 1)" in json.loads(run("bench", "report", tmp_path, "--json").out)["problem"]
-    assert "(M 1)" in run("bench", "report", tmp_path).out
-    assert run(*asked, "--resume").status == 0
-    again = sorted(read_rows(tmp_path / ROWS), key=lambda row: row.sample)
-    assert [without_times(row) for row in again] == whole
-    assert "(M 1)" not in run("bench", "report", tmp_path).out
-
-
-def test_sampled_answers_are_measured_and_their_settings_kept(run, models, tmp_path):
-    few = "--tasks", "caption", "--temperature", "1"
-    sampled = [*short(tmp_path, *few, "--sampling-seed", "3", methods="M,none"), *models]
-    assert run(*sampled).status == 0
-    provenance = provenance_of(tmp_path)
-    settings = [provenance[name] for name in ("temperature", "top_k", "top_p", "sampling_seed")]
-    assert settings == [1.0, 0, 1.0, 3]
-    assert all(row.identical for row in read_rows(tmp_path / ROWS) if row.method == "M")
-    result = run(*sampled, "--resume", "--temperature", "0.5")
-    assert (result.status, "temperature 1.0" in result.err) == (2, True)
 
 
 def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_path, red):
@@ -121,22 +145,6 @@ def test_broken_samples_are_named_and_left_out_only_on_request(run, models, tmp_
     assert [each["sample"] for each in provenance_of(out)["skipped"]] == ["chartqa/1"]
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--methods", "MX"], "unknown drafting 'MX'"),
-        (["--suite", "charqa"], "nearest: chartqa"),
-        (["--out", __file__], "test_cli_bench.py is no folder"),
-    ],
-)
-def test_what_cannot_be_run_is_said_in_one_line(run, models, tmp_path, more, message):
-    result = run(*short(tmp_path / "out"), *models, *more)
-    assert result.status == 2
-    assert message in result.err
-    assert len(result.err.splitlines()) == 1
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_difference_that_rounding_cannot_explain_is_a_failure(run, models, tmp_path, monkeypatch):
     from mmspec_bench.suite.answerer import answer_row
 
@@ -146,8 +154,29 @@ def test_a_difference_that_rounding_cannot_explain_is_a_failure(run, models, tmp
         return replace(row, divergence=divergence) if row.method == "M" else row
 
     monkeypatch.setattr("mmspec_bench.suite.runner.answer_row", wrong)
-    few = "--tasks", "caption"
-    assert run(*short(tmp_path, *few, methods="M,none"), *models).status == 1
+    assert run(*short(tmp_path, *CAPTION, methods="M,none"), *models).status == 1
+
+
+SPEED = "bench", "speed", "--model"
+
+
+def test_what_cannot_be_run_is_said_in_one_line_before_any_answer(
+    run, models, llama_path, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("mmspec_bench.commands.speed.measure", stopped)
+    out = tmp_path / "out"
+    for command, message in (
+        ([*short(out), *models, "--methods", "MX"], "unknown drafting 'MX'"),
+        ([*short(out), *models, "--suite", "charqa"], "nearest: chartqa"),
+        ([*short(out), *models, "--out", __file__], "test_cli_bench.py is no folder"),
+        ([*SPEED, models[1], "--prompt", "Hi", "--tasks", "chart"], "--tasks names kinds"),
+        ([*SPEED, llama_path, "--draft", "none", "--tasks", "chart"], "--tasks are about pictures"),
+        ([*SPEED, models[1], "--draft", "none", "--drafting", "lookup,M"], "M needs a draft"),
+    ):
+        result = run(*command)
+        assert (result.status, message in result.err, result.err.count("\n")) == (2, True, 1)
+    assert not out.exists()
+    assert run(*SPEED, models[1], "--draft", "none").status == 130
 
 
 @pytest.fixture
@@ -173,30 +202,6 @@ def test_processes_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
     assert drafted["figures"]["text"]["tokens_per_round"] >= 1
     assert all(each["figures"] == {} for each in missing)
     assert run(*tiny, "--peers", "vllm").status == 1
-
-
-def test_a_report_on_a_folder_that_cannot_be_written_is_shown(run, models, tmp_path, monkeypatch):
-    assert run(*short(tmp_path, "--tasks", "caption"), *models).status == 0
-
-    def full(*_):
-        raise WriteError("no room")
-
-    monkeypatch.setattr("mmspec_bench.commands.report.replace_text", full)
-    shown, told = run("bench", "report", tmp_path), run("bench", "report", tmp_path, "--json")
-    assert (shown.status, told.status, "no room" in shown.err) == (2, 2, True)
-    assert "By images" in shown.out
-    assert json.loads(told.out)["methods"]
-
-
-def test_tasks_of_questions_that_are_not_asked_are_refused(run, models, llama_path):
-    own = run("bench", "speed", *models, "--prompt", "Hi", "--tasks", "chart")
-    text = run("bench", "speed", "--model", llama_path, "--draft", "none", "--tasks", "chart")
-    assert (own.status, "--tasks names kinds" in own.err) == (2, True)
-    assert (text.status, "--tasks are about pictures" in text.err) == (2, True)
-
-
-def stopped(*_):
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -225,13 +230,3 @@ def test_speeds_that_are_stopped_are_those_of_the_turns_before(run, models, monk
     result = run("bench", "speed", *models, *few)
     assert (result.status, "the turns that all methods answered" in result.err) == (130, True)
     assert ("3 prompts x 3, 2 answered" in result.out, bool(result.out)) == (bool(turns),) * 2
-
-
-def test_a_drafting_that_the_models_cannot_do_is_refused_before_any_answer(
-    run, models, monkeypatch
-):
-    monkeypatch.setattr("mmspec_bench.commands.speed.measure", stopped)
-    alone = "bench", "speed", *models[:2], "--draft", "none"
-    result = run(*alone, "--drafting", "lookup,M")
-    assert (result.status, "--drafting M needs a draft" in result.err) == (2, True)
-    assert run(*alone).status == 130

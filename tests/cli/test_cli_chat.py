@@ -12,13 +12,6 @@ from mmspec.draft_length.policy import FixedDraftLength
 from mmspec_cli.terminal import dialogue
 
 
-def test_each_line_is_a_question_and_the_end_leaves(chat):
-    status, out, err = chat("one", "", "two", as_json=False)
-    assert status == 0
-    assert len(re.findall(r"\d+ tokens?, [\d.]+/s", err)) == 2
-    assert out.endswith("\n")
-
-
 def test_four_ways_to_show_an_image(chat, run, pair, red):
     alone = json.loads(run("generate", red, "--prompt", "which?", *pair, "--json").out)
     ways = [["/image red.png", "which?"], ["which? red.png"], ["red.png", "which?"]]
@@ -49,6 +42,8 @@ REFUSED = {
     "/load talk.md": "talk.md is Markdown, which is not read back",
     "/save no/where.json": "no/where.json: there is no folder no",
     "/save red.png": "red.png is an image's name",
+    "/save " + "a" * 300: "a",
+    "/load " + "a" * 300: "a",
     "/temperature -1": "/temperature -1.0: give a finite number of at least 0",
     "/temperature inf": "/temperature inf: give a finite number of at least 0",
     "/temperature x": "/temperature x: give a number",
@@ -67,6 +62,7 @@ def test_what_is_refused_loses_neither_conversation_nor_staged_images(chat, red)
     said = [line for line in talk.err.splitlines() if "Added" not in line]
     for line, words in zip(said, REFUSED.values(), strict=True):
         assert line.startswith(words)
+    assert talk.err.count("File name too long") == 2
     refused = [record["line"] for record in talk.records if "error" in record]
     lines = [line.strip().encode(errors="replace").decode() for line in REFUSED]
     assert (talk.status, refused) == (2, lines)
@@ -87,22 +83,23 @@ def test_undo_and_retry_equal_never_having_asked(chat):
     assert ids[3] == chat("one", "three").ids[1]
 
 
-@pytest.mark.parametrize("seed", ["0", str(2**63 - 1)])
-def test_retry_draws_anew_where_tokens_are_drawn(chat, seed):
-    first, second = chat("one", "/retry", more=["--temperature", "1", "--seed", seed]).ids
-    assert first != second
-
-
 @pytest.mark.parametrize("line", ["/reset", "/load empty.json"])
 def test_a_conversation_that_another_replaced_can_be_brought_back(chat, line):
     chat("/save empty.json")
     chat("more", "/save talk.json")
     talk = chat("one", line, "two", "/undo", "/load talk.json", "/undo", "three")
     assert talk.ids[2] == chat("one", "three").ids[1]
-    assert [notice.split("; ")[1:] for notice in talk.notices[:3:2]] == [
-        ["/undo brings the conversation back"]
+    replaced = talk.notices[0], talk.notices[2]
+    assert [notice.split("; ")[1] for notice in replaced] == [
+        "/undo brings the conversation back"
     ] * 2
     assert talk.notices[3] == "brought back the conversation before"
+
+
+@pytest.mark.parametrize("seed", ["0", str(2**63 - 1)])
+def test_retry_draws_anew_where_tokens_are_drawn(chat, seed):
+    first, second = chat("one", "/retry", more=["--temperature", "1", "--seed", seed]).ids
+    assert first != second
 
 
 def test_a_conversation_of_other_tokens_is_refused_and_nothing_lost(chat, red):
@@ -176,20 +173,11 @@ def test_one_line_says_that_drafts_do_not_pay(chat, monkeypatch):
 
 def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(chat):
     whole = chat("/max-new-tokens 9", "one", "two").answers
-    parts = chat(
-        "/max-new-tokens 4",
-        "one",
-        "/continue",
-        "/max-new-tokens 1",
-        "/continue",
-        "/max-new-tokens 9",
-        "two",
-    ).answers
-    assert [*parts[0]["token_ids"], *parts[1]["token_ids"], *parts[2]["token_ids"]] == whole[0][
-        "token_ids"
-    ]
+    cuts = "/max-new-tokens 4", "one", "/continue", "/max-new-tokens 1", "/continue"
+    *parts, last = chat(*cuts, "/max-new-tokens 9", "two").answers
+    assert [token for part in parts for token in part["token_ids"]] == whole[0]["token_ids"]
     assert parts[2]["text"] == whole[0]["text"]
-    assert parts[3]["token_ids"] == whole[1]["token_ids"]
+    assert last["token_ids"] == whole[1]["token_ids"]
     assert parts[1]["stats"]["cached_tokens"] == parts[1]["prompt_tokens"] - 1
 
 
@@ -208,9 +196,8 @@ def test_a_complete_answer_does_not_go_on_whatever_came_after_it(chat):
 
 
 def test_a_system_text_is_shown_set_and_cleared(chat):
-    talk = chat(
-        "one", "/reset", "/system Be brief.", "/system", "one", "/reset", "/system clear", "one"
-    )
+    own = "/reset", "/system Be brief.", "/system", "one", "/reset", "/system clear"
+    talk = chat("one", *own, "one")
     assert talk.notices[1:3] == ["system text: Be brief."] * 2
     assert talk.ids[0] == talk.ids[2]
     assert talk.ids[1] == chat("one", more=["--system", "Be brief."]).ids[0]
@@ -218,18 +205,18 @@ def test_a_system_text_is_shown_set_and_cleared(chat):
 
 
 def test_a_conversation_is_saved_as_markdown_with_links_from_its_folder(chat, red):
-    red.with_name("notes").mkdir()
+    folder = red.parent
+    (folder / "notes").mkdir()
     files = {"talk.MD": "red.png", "notes/talk.md": "../red.png"}
     talk = chat("/image red.png", "What is\tthis?", *(f"/save {file}" for file in files))
     for file, link in files.items():
-        text = (
-            red.with_name(file).read_text() if "/" not in file else (red.parent / file).read_text()
-        )
-        said = talk.answers[0]["text"]
-        assert text == f"> ![red.png]({link})\n>\n> What is\tthis?\n\n{said}\n"
-    talk = chat(f"which? {red}", "/save notes/talk.md", "/save notes/talk.md", "/load talk.MD")
-    assert f"]({red})" in (red.parent / "notes/talk.md").read_text()
-    assert "talk.MD is Markdown, which is not read back" in talk.err
+        said = f"> ![red.png]({link})\n>\n> What is\tthis?\n\n{talk.answers[0]['text']}\n"
+        assert (folder / file).read_text() == said
+    chat(f"which? {red}", "/save notes/talk.md", "/save notes/talk.md")
+    assert f"]({red})" in (folder / "notes/talk.md").read_text()
+    red.rename(folder / "caf\udce9.png")
+    chat("which? ./caf\udce9.png", "/save no text.md")
+    assert (folder / "no text.md").read_text().startswith("> ![caf?.png](caf%E9.png)")
 
 
 TYPED = {
@@ -253,68 +240,52 @@ def test_an_image_command_takes_paths_and_patterns(chat, red):
 
 
 def test_a_staged_image_is_taken_back_by_place_or_name(chat):
-    both = ["/image red.png 'blue one.png'"]
-    alone = chat("/image red.png", "which?").ids
+    lines = []
     for line in ("/unstage", "/unstage 'blue one.png'", "/unstage blue one.png"):
-        result = chat(*both, line, "which?")
-        assert result.notices == ["took back blue one.png"]
-        assert result.ids == alone
-    result = chat(*both, "/unstage none.png", "/unstage", "/unstage", "/unstage", "which?")
+        lines += ["/image red.png 'blue one.png'", line, "which?", "/reset"]
+    result = chat(*lines)
+    assert result.notices[::2] == ["took back blue one.png"] * 3
+    assert result.ids == chat("/image red.png", "which?").ids * 3
+    gone = "/unstage none.png", "/unstage", "/unstage", "/unstage"
+    result = chat("/image red.png 'blue one.png'", *gone, "which?")
     assert "none.png is not waiting: red.png, blue one.png" in result.err
     assert "no image is waiting" in result.err
     assert result.ids == chat("which?").ids
 
 
 def test_the_history_is_every_question_with_its_images_and_answer(chat):
-    result = chat("/history", "which? red.png", "and\tnow?", "/history")
+    """An empty line is no question."""
+    result = chat("/history", "which? red.png", "", "and\tnow?", "/history")
     assert result.notices == ["no question yet"]
+    said = [answer["text"] for answer in result.answers]
+    expected = [("which?", ["red.png"], said[0]), ("and\tnow?", [], said[1])]
     turns = result.records[-1]["history"]
-    assert [(turn["question"], turn["images"]) for turn in turns] == [
-        ("which?", ["red.png"]),
-        ("and\tnow?", []),
-    ]
-    answers = [answer["text"] for answer in result.answers]
-    assert [turn["answer"] for turn in turns] == answers
-    shown = chat("which? red.png", "/history", as_json=False).out
-    assert f"1> [red.png] which?\n{answers[0]}\n" in shown
+    assert [(each["question"], each["images"], each["answer"]) for each in turns] == expected
+    shown = chat("which? red.png", "and\tnow?", "/history", as_json=False)
+    assert f"1> [red.png] which?\n{said[0]}\n" in shown.out
+    assert len(re.findall(r"\d+ tokens?, [\d.]+/s", shown.err)) == 2
 
 
 def test_a_file_is_overwritten_only_when_it_is_said_twice(chat, red):
-    file = red.parent / "talk.json"
+    file = red.with_name("talk.json")
     file.write_text("mine")
-    lines = ["one", "/save talk.json", "/save other.json", "/save talk.json"]
-    result = chat(*lines)
-    assert result.err.count("talk.json exists: overwrite it? /save talk.json again does") == 2
-    assert file.read_text() == "mine"
+    asks = "talk.json exists: overwrite it? /save talk.json again does"
+    result = chat("one", "/save talk.json", "/save other.json", "/save talk.json")
+    assert (result.err.count(asks), file.read_text()) == (2, "mine")
     assert chat("one", "/save talk.json", "/save talk.json").notices == ["saved to talk.json"]
     assert len(json.loads(file.read_text())["turns"]) == 1
+
+
+def test_a_save_without_a_name_writes_the_file_of_the_same_conversation_alone(chat, red):
     talk = chat("one", "/save new.json", "/reset", "/save", "/save new.json", "/undo", "/save")
-    assert talk.notices[2:] == [
-        "not saved yet",
-        "brought back the conversation before",
-        f"saved to {file.with_name('new.json')}",
-    ]
+    back = "brought back the conversation before"
+    assert talk.notices[2:] == ["not saved yet", back, f"saved to {red.with_name('new.json')}"]
     assert "new.json exists: overwrite it?" in talk.err
 
 
-def test_a_name_that_no_file_can_have_ends_no_chat_and_many_short_ones_are_images(chat):
-    long = "a" * 300
-    talk = chat(
-        "/image " + "red.png " * 40,
-        f"/save {long}",
-        f"/load {long}",
-        "/system \udce9",
-        "/save talk.json",
-        "/images",
-    )
-    assert talk.err.count("File name too long") == 2
+def test_many_short_names_are_images_and_letters_that_are_none_end_no_chat(chat):
+    talk = chat("/image " + "red.png " * 40, "/system \udce9", "/save talk.json", "/images")
     assert len(talk.records[-1]["images"]) == 40
-
-
-def test_a_picture_whose_name_is_no_text_is_saved_as_markdown(chat, red):
-    red.rename(red.with_name("caf\udce9.png"))
-    chat("which? ./caf\udce9.png", "/save talk.md")
-    assert red.with_name("talk.md").read_text().startswith("> ![caf?.png](caf%E9.png)")
 
 
 def test_an_image_is_named_to_a_model_without_sight_when_that_is_said_twice(chat, llama_path):

@@ -3,25 +3,23 @@
 import re
 
 
-def test_a_full_context_offers_what_fits_and_the_offers_work(chat):
-    long, more = "long " * 150, "long " * 30
-    talk = ["/max-new-tokens 12", long, "/max-new-tokens 7000", more]
-    refused = chat(*talk)
+def test_a_full_context_offers_what_fits_and_the_offers_work(chat, narrow):
+    lines = ["/max-new-tokens 12", "long " * 20, "/max-new-tokens 7000", "long " * 8]
+    refused = chat(*lines, models=narrow)
     assert len(refused.ids) == 1, refused.err
     offers = re.findall(r"(/drop 1|/max-new-tokens \d+|/reset) [fs]", refused.err)
-    assert [offer.split()[0] for offer in offers] == ["/max-new-tokens", "/drop", "/reset"], (
-        refused.err
-    )
+    assert [offer.split()[0] for offer in offers] == ["/max-new-tokens", "/drop", "/reset"]
     for offer in offers:
-        assert len(chat(*talk, offer, more).ids) == 2
+        assert len(chat(*lines, offer, lines[-1], models=narrow).ids) == 2
 
 
-def test_an_answer_ends_with_the_context_and_the_number_that_was_asked_stays(chat):
-    result = chat("/max-new-tokens 7000", "one red.png", "/max-new-tokens", "/reset", "two red.png")
+def test_an_answer_ends_with_the_context_and_the_number_that_was_asked_stays(chat, narrow):
+    lines = "/max-new-tokens 7000", "one red.png", "/max-new-tokens", "/reset", "two red.png"
+    result = chat(*lines, models=narrow)
     assert result.notices[1] == "an answer has at most 7000 tokens"
     sizes = [answer["prompt_tokens"] + len(answer["token_ids"]) for answer in result.answers]
-    assert sizes == [1024, 1024], result.err
-    assert "the context is full" in chat("/max-new-tokens 7000", "one", as_json=False).err
+    assert sizes == [256, 256], result.err
+    assert "the context is full" in chat(*lines[:2], models=narrow, as_json=False).err
 
 
 def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):
@@ -31,7 +29,7 @@ def test_the_temperature_can_be_changed_and_draws_as_the_option_does(chat):
     assert result.ids[1] == drawn[0] != result.ids[0]
 
 
-def test_the_drafting_can_be_changed_and_changes_no_token(chat):
+def test_the_drafting_can_be_changed_and_changes_no_token(chat, pair):
     lines = ["/drafting none", "/spec on", "/drafting auto", "/drafting"]
     result = chat("one", "/drafting lookup", "/retry", *lines)
     assert "nothing is drafted in this chat: /drafting auto drafts" in result.err
@@ -39,33 +37,24 @@ def test_the_drafting_can_be_changed_and_changes_no_token(chat):
     assert [answer["drafting"] for answer in answers] == ["T+lookup", "lookup"]
     assert answers[0]["token_ids"] == answers[1]["token_ids"]
     assert result.notices[-1] == "drafting auto; the last answer: lookup"
-
-
-def test_spec_names_a_drafting_that_drafts_in_a_chat_without_a_draft(chat, pair_paths):
-    models = ["--model", str(pair_paths[0]), "--draft", "none", "--backend", "torch"]
-    result = chat("/spec on", "/drafting lookup", "/spec on", models=models)
+    alone = ["--model", pair[1], "--draft", "none", "--backend", "torch"]
+    result = chat("/spec on", "/drafting lookup", "/spec on", models=alone)
     assert "nothing is drafted in this chat: /drafting lookup drafts" in result.err
     assert result.notices[-1] == "speculative decoding"
 
 
 def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_path):
     target, draft = map(str, pair_paths)
-    result = chat(
-        "which? red.png", "/model", f"/model {draft}", "/history", "and?", "/undo", "/undo"
-    )
+    lines = "/model", f"/model {draft}", "/history", "and?", "/reset", "/model mini", "/undo"
+    result = chat("which? red.png", *lines, "/history")
     assert result.notices[0].startswith(f"model {target}, draft {draft}, torch on cpu")
     assert result.notices[1].startswith(f"model {draft}, draft none")
-    history = next(record["history"] for record in result.records if "history" in record)
-    assert history[0]["images"] == ["red.png"]
+    histories = [record["history"] for record in result.records if "history" in record]
+    assert [turn[0]["images"] for turn in histories] == [["red.png"]] * 2
+    assert result.notices[-1] == "brought back the conversation before"
     answers = result.answers
     assert [answer["model"] for answer in answers] == [target, draft]
     assert answers[1]["prompt_tokens"] > answers[0]["prompt_tokens"]
-
-
-def test_a_replaced_conversation_can_be_brought_back_under_another_model(chat, pair_paths):
-    result = chat("one", "/reset", f"/model {pair_paths[1]}", "/undo", "/history")
-    assert result.notices[-1] == "brought back the conversation before"
-    assert [each["question"] for each in result.records[-1]["history"]] == ["one"]
 
 
 def test_a_model_that_cannot_go_on_changes_nothing(chat, llama_path):

@@ -118,9 +118,9 @@ def test_an_earlier_conversation_is_chosen_by_its_number(chat, state):
 
 
 @pytest.mark.parametrize("line", ["/reset", "/drop 1", "/undo", "/max-new-tokens 30"])
-def test_enter_forgets_nothing_once_the_questions_that_it_named_may_be_others(chat, line):
-    lines = ["/max-new-tokens 12", "one", "long " * 150, "/max-new-tokens 7000", "two " * 40]
-    talk = chat(*lines, line, "", "/drop")
+def test_enter_forgets_nothing_once_the_questions_that_it_named_may_be_others(chat, narrow, line):
+    lines = ["/max-new-tokens 12", "one", "long " * 16, "/max-new-tokens 7000", "two " * 4]
+    talk = chat(*lines, line, "", "/drop", models=narrow)
     assert "Enter forgets the first" in talk.err
     assert len(talk.notices) == 4
 

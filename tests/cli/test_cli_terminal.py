@@ -174,11 +174,11 @@ def test_ctrl_z_gives_the_terminal_back_and_the_answer_goes_on(open_terminal, pr
     assert re.search(r"[^-]echo ", terminal.wait("left\r\n"))
 
 
-def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, pair, red):
-    short = ["chat", red.name, *pair, "--max-new-tokens", "12", "--plain"]
+def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, narrow, red):
+    short = ["chat", red.name, *narrow, "--max-new-tokens", "12", "--plain"]
     terminal = open_terminal(main, short)
     terminal.wait(PROMPT)
-    for line in ("long " * 150, "/max-new-tokens 7000", "two " * 40):
+    for line in ("long " * 16, "/max-new-tokens 7000", "two " * 8):
         terminal.type(f"{line}\r")
         terminal.wait(PROMPT)
     terminal.type("\r")
