@@ -1,8 +1,9 @@
 """The memory that opening an image takes: large ones are decoded smaller, or refused by name."""
 
+import struct
 import subprocess
 import sys
-from io import BytesIO
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -54,12 +55,11 @@ def in_mode(mode: str) -> Image.Image:
     return image.convert(mode)
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "F", "I", "I;16"])
-@pytest.mark.parametrize("transparency", [None, 3])
-def test_a_picture_does_not_depend_on_the_bands_it_is_converted_in(mode, transparency, monkeypatch):
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "CMYK", "F", "I", "I;16"])
+def test_a_picture_does_not_depend_on_the_bands_it_is_converted_in(mode, monkeypatch):
     image = in_mode(mode)
-    if transparency is not None and mode in ("L", "P"):
-        image.info["transparency"] = transparency
+    if mode in ("L", "P"):
+        image.info["transparency"] = 3
     whole = picture_from(image)
     monkeypatch.setattr(rgb, "BAND", 80)
     assert picture_from(image) == whole
@@ -67,58 +67,49 @@ def test_a_picture_does_not_depend_on_the_bands_it_is_converted_in(mode, transpa
 
 
 def test_what_takes_too_much_memory_is_refused_with_both_figures(tmp_path, monkeypatch):
-    monkeypatch.setattr(images, "MAX_MEMORY", 50_000_000)
-    path = saved(tmp_path / "a.png", Image.new("RGB", (3000, 2500)))
-    assert refusal(path).endswith(
-        "a.png: 3000 x 2500 pixels take 60.0 MB to open, and 50.0 MB of memory is allowed; "
-        "make it smaller first"
-    )
-    assert open_picture(saved(tmp_path / "b.png", Image.new("RGB", (3000, 2000))))
-    monkeypatch.setattr(images, "MAX_MEMORY", 59_999_000)
-    assert "take 60.000 MB to open, and 59.999 MB of memory is allowed" in refusal(path)
+    path = saved(tmp_path / "a.png", Image.new("RGB", (300, 250)))
+    monkeypatch.setattr(images, "MAX_MEMORY", 600_000)
+    assert open_picture(path)
+    monkeypatch.setattr(images, "MAX_MEMORY", 599_999)
+    assert "a.png: 300 x 250 pixels take 0.600000 MB to open, and 0.599999" in refusal(path)
 
 
 def test_a_progressive_jpeg_is_decoded_at_no_smaller_scale(tmp_path, monkeypatch):
     path = saved(tmp_path / "a.jpg", smooth(320, 200), progressive=True)
-    monkeypatch.setattr(images, "MAX_MEMORY", 320 * 200 * 13)
-    assert "320 x 200 pixels take 0.9 MB to open, and 0.8 MB of memory" in refusal(path)
     monkeypatch.setattr(images, "MAX_MEMORY", 320 * 200 * 14)
     assert open_picture(path).image.size == (320, 200)
+    monkeypatch.setattr(images, "MAX_MEMORY", 320 * 200 * 14 - 1)
+    assert "320 x 200 pixels take" in refusal(path)
 
 
 def test_above_pillows_own_limit_a_jpeg_opens_and_others_are_refused(tmp_path, monkeypatch):
+    bomb = bytearray(saved(tmp_path / "bomb.png", smooth(2, 2)).read_bytes())
+    bomb[16:24] = struct.pack(">II", 17_900, 10_000)
+    bomb[29:33] = struct.pack(">I", zlib.crc32(bomb[12:29]))
+    (tmp_path / "bomb.png").write_bytes(bomb)
+    message = refusal(tmp_path / "bomb.png")
+    assert "over 178 megapixels may take more to open, and 1.0 GB of memory is allowed" in message
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
     path = saved(tmp_path / "a.jpg", smooth(320, 200))
     assert open_picture(path) == decode_picture(path.read_bytes(), "a.jpg")
-    message = refusal(saved(tmp_path / "a.png", smooth(320, 200)))
-    assert "over 178 megapixels may take more to open, and 1.0 GB of memory is allowed" in message
-    buffer = BytesIO()
-    smooth(320, 200).save(buffer, "WEBP")
+    path = saved(tmp_path / "b.webp", smooth(320, 200))
     with pytest.raises(ImageError, match=r"^b\.webp: over 178 megapixels"):
-        decode_picture(buffer.getvalue(), "b.webp")
+        decode_picture(path.read_bytes(), "b.webp")
 
 
 FORMATS = {
     "a.png": {},
-    "grey.png": {"mode": "L"},
     "clear.png": {"mode": "RGBA"},
     "rotated.png": {"orientation": 6},
     "a.jpg": {},
-    "rotated.jpg": {"orientation": 6},
     "progressive.jpg": {"progressive": True, "subsampling": 0},
-    "inks.jpg": {"mode": "CMYK"},
     "a.gif": {"mode": "P"},
-    "a.bmp": {},
-    "a.ppm": {},
-    "a.tga": {},
     "a.tif": {"compression": "tiff_lzw"},
     "floats.tif": {"mode": "F"},
     "a.avif": {"speed": 10},
     "a.heic": {},
     "a.webp": {},
 }
-OWN = {"a.webp": 17}
-"""Bytes a pixel, where a decoder alone takes more than 12."""
 
 
 def written(path: Path, size: int, mode: str = "RGB", orientation: int = 1, **options) -> Path:
@@ -127,27 +118,19 @@ def written(path: Path, size: int, mode: str = "RGB", orientation: int = 1, **op
         return path
     exif = Image.Exif()
     exif[0x0112] = orientation
-    kept = {"exif": exif} if orientation > 1 else {}
-    return saved(path, smooth(size, size, mode), **kept, **options)
-
-
-def opened_apart(small: Path, large: Path) -> tuple[tuple[int, int], int]:
-    """Size of the picture, and bytes that opening it took in a process of its own."""
-    command = [sys.executable, opening_process.__file__, str(small), str(large)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    width, height, peak = run.stdout.split()
-    return (int(width), int(height)), int(peak)
+    return saved(path, smooth(size, size, mode), exif=exif, **options)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 @pytest.mark.parametrize("name", FORMATS)
-def test_opening_takes_less_than_twelve_bytes_a_pixel(tmp_path, name):
+def test_opening_takes_about_what_is_estimated(tmp_path, name):
     small = written(tmp_path / f"small-{name}", 64, **FORMATS[name])
     large = written(tmp_path / name, 5000, **FORMATS[name])
-    size, peak = opened_apart(small, large)
-    assert size == (5000, 5000)
-    assert peak < OWN.get(name, 12) * 5000 * 5000
+    command = [sys.executable, opening_process.__file__, str(small), str(large)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    width, height, peak = map(int, run.stdout.split())
+    assert (width, height) == (5000, 5000)
     enable_heif(name)
     with Image.open(large) as image:
         assert peak < 1.15 * images.needed_memory(image)

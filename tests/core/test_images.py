@@ -3,13 +3,12 @@
 import io
 import struct
 import sys
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pillow_heif
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.any_image import pictures_of
@@ -47,44 +46,26 @@ def saved(directory: Path, image: Image.Image, name: str, **options) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("mode", "name", "tolerance"),
-    [
-        ("RGB", "a.png", 0),
-        ("P", "a.gif", 0),
-        ("RGB", "a.bmp", 0),
-        ("RGB", "a.webp", 8),
-        ("RGB", "a.jpg", 8),
-        ("CMYK", "a.jpg", 8),
-        ("CMYK", "a.tif", 0),
-        ("YCbCr", "a.tif", 2),
-    ],
-)
-def test_modes_and_formats_keep_their_colours(tmp_path, mode, name, tolerance):
-    options = {"lossless": False} if name.endswith("webp") else {}
-    if name.endswith("jpg"):
-        options = {"quality": 100, "subsampling": 0}
+FILES = ["RGB a.png", "P a.gif", "RGB a.bmp", "RGB a.tga", "RGB a.ppm", "RGB a.webp", "RGB a.avif"]
+FILES += ["RGB a.jpg", "CMYK a.jpg", "CMYK a.tif", "YCbCr a.tif"]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_modes_and_formats_keep_their_colours(tmp_path, file):
+    mode, name = file.split()
+    options = {"quality": 100, "subsampling": 0} if name == "a.jpg" else {}
     path = saved(tmp_path, quadrants(mode), name, **options)
-    assert_quadrants(open_picture(path), tolerance)
+    assert_quadrants(open_picture(path), 8)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation_is_undone(tmp_path, orientation):
-    name = ("a.png", "a.jpg", "a.tif")[orientation % 3]
-    stored = {
-        2: Image.Transpose.FLIP_LEFT_RIGHT,
-        3: Image.Transpose.ROTATE_180,
-        4: Image.Transpose.FLIP_TOP_BOTTOM,
-        5: Image.Transpose.TRANSPOSE,
-        6: Image.Transpose.ROTATE_90,
-        7: Image.Transpose.TRANSVERSE,
-        8: Image.Transpose.ROTATE_270,
-    }.get(orientation)
-    image = quadrants() if stored is None else quadrants().transpose(stored)
     exif = Image.Exif()
     exif[0x0112] = orientation
-    options = {"quality": 100, "subsampling": 0} if name == "a.jpg" else {}
-    assert_quadrants(open_picture(saved(tmp_path, image, name, exif=exif, **options)), 8)
+    name = ("a.png", "a.jpg", "a.tif")[orientation % 3]
+    path = saved(tmp_path, quadrants(), name, exif=exif)
+    with Image.open(path) as image:
+        assert open_picture(path) == picture_from(ImageOps.exif_transpose(image))
 
 
 RAMP = np.arange(256).reshape(1, 256)
@@ -147,9 +128,6 @@ def test_pil_images_that_fail_are_refused_in_one_line(tmp_path):
     for image in (cut, closed):
         with pytest.raises(ImageError, match="an image: "):
             picture_from(image)
-    for mode in ("La", "RGBa"):
-        clear = Image.new("RGBA", (2, 2)).convert(mode.upper()).convert(mode)
-        assert picture_from(clear).image.getpixel((0, 0)) == WHITE
 
 
 def test_transparency_lies_over_white(tmp_path):
@@ -158,15 +136,15 @@ def test_transparency_lies_over_white(tmp_path):
     picture = open_picture(saved(tmp_path, clear, "a.png"))
     assert picture.image.getpixel((0, 0)) == WHITE
     assert np.abs(np.subtract(picture.image.getpixel((1, 0)), (255, 127, 127))).max() <= 1
-    grey = Image.new("LA", (1, 1), (0, 0))
-    assert open_picture(saved(tmp_path, grey, "b.png")).image.getpixel((0, 0)) == WHITE
+    for mode in ("LA", "La", "RGBa"):
+        image = Image.new(mode.upper(), (1, 1)).convert(mode)
+        assert picture_from(image).image.getpixel((0, 0)) == WHITE
 
 
 @pytest.mark.parametrize("mode", ["P", "L", "RGB", "1"])
 def test_a_transparent_colour_is_white(tmp_path, mode):
     image = Image.new("RGB", (2, 1), (0, 0, 0)).convert(mode)
-    transparent = (0, 0, 0) if mode == "RGB" else image.getpixel((0, 0))
-    path = saved(tmp_path, image, "a.png", transparency=transparent)
+    path = saved(tmp_path, image, "a.png", transparency=image.getpixel((0, 0)))
     assert open_picture(path).image.getpixel((1, 0)) == WHITE
 
 
@@ -181,8 +159,7 @@ def test_an_animation_is_its_first_frame(tmp_path):
 def test_a_picture_is_its_content(tmp_path):
     picture = picture_from(quadrants(), "drawn")
     same = open_picture(saved(tmp_path, quadrants(), "a.png"))
-    assert picture == same
-    assert hash(picture) == hash(same)
+    assert {picture} == {same}
     assert same.name == str(tmp_path / "a.png")
     transposed = Image.frombytes("RGB", (16, 32), quadrants().tobytes())
     assert picture_from(transposed) != picture
@@ -224,26 +201,6 @@ def test_files_that_are_no_image_are_named(tmp_path):
             open_picture(path)
 
 
-def blank_png(path: Path, width: int, height: int) -> Path:
-    """Write the header of a one-bit PNG of any size, and pixels for its first rows only."""
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        check = zlib.crc32(kind + body)
-        return len(body).to_bytes(4, "big") + kind + body + check.to_bytes(4, "big")
-
-    header = width.to_bytes(4, "big") + height.to_bytes(4, "big") + bytes([1, 0, 0, 0, 0])
-    rows = zlib.compress(bytes(1000))
-    body = chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + body)
-    return path
-
-
-@pytest.mark.parametrize("size", [(89_500_000, 2), (17_900, 10_000), (2_000_000_000, 100)])
-def test_decompression_bombs_are_refused_from_the_header(tmp_path, size):
-    message = refusal(blank_png(tmp_path / "bomb.png", *size))
-    assert "178 megapixels" in message
-
-
 def test_a_strip_is_refused_and_a_panorama_is_not(tmp_path):
     path = tmp_path / "strip.png"
     noise(2 * MAX_ASPECT, 2).save(path)
@@ -263,10 +220,8 @@ def test_a_phone_s_picture_opens_where_its_decoder_is_installed(tmp_path, monkey
 
 def test_paths_pil_images_and_pictures_are_pictures(tmp_path):
     path, image = saved(tmp_path, quadrants(), "a.png"), quadrants()
-    picture = picture_from(image)
-    for shown in (str(path), path, image, picture):
-        assert pictures_of(shown) == pictures_of([shown]) == (picture,)
-    assert pictures_of(iter([path, image])) == (picture, picture)
+    for shown in (str(path), path, image, iter([path, image])):
+        assert set(pictures_of(shown)) == {picture_from(image)}
     assert pictures_of([]) == ()
 
 

@@ -33,10 +33,13 @@ def rows(vocabulary):
 
 
 @pytest.mark.parametrize(
-    ("vocabulary", "count", "vary"),
-    [(1024, 4000, "positions"), (1024, 2000, "seeds"), (32_064, 600, "positions")],
+    ("name", "vocabulary", "count", "vary"),
+    [
+        *((name, 1024, 4000, "positions") for name in SAMPLINGS),
+        ("T1", 1024, 2000, "seeds"),
+        ("T0.6", 32_064, 600, "positions"),
+    ],
 )
-@pytest.mark.parametrize("name", SAMPLINGS)
 def test_tokens_fit_exact_probabilities(name, vocabulary, count, vary):
     row, sampling = rows(vocabulary), SAMPLINGS[name]
     noises = [Noise(7, n) if vary == "positions" else Noise(n, 7) for n in range(count)]
@@ -44,22 +47,9 @@ def test_tokens_fit_exact_probabilities(name, vocabulary, count, vary):
     for start in range(0, count, 100):
         part = np.concatenate([keys(each, 1) for each in noises[start : start + 100]])
         logits = np.broadcast_to(row, (len(part), vocabulary))
-        counts += np.bincount(fast_tokens(logits, part, sampling), minlength=vocabulary)
+        tokens = sampler(sampling).tokens(logits, part)
+        counts += np.bincount(tokens, minlength=vocabulary)
     check_fit(counts, warped(row, sampling))
-
-
-def fast_tokens(logits, keys, sampling):
-    """As `Sampler.tokens`, where all rows have one distribution, cut off once."""
-    scores, ids = sampler(sampling).scores(logits[:1], keys[:1])
-    kept = np.flatnonzero(np.isfinite(scores[0]))
-    ids = kept if ids is None else ids[0][kept]
-    alone = Sampling(sampling.temperature)
-    noisy = logits[:, ids] - alone.temperature * np.log(
-        exponentials(np, keys, ids.astype(np.uint32))
-    )
-    chosen = ids[noisy.argmax(-1)]
-    assert chosen[:5].tolist() == sampler(sampling).tokens(logits[:5], keys[:5]).tolist()
-    return chosen
 
 
 @pytest.mark.parametrize("step", [1, 2, 64])

@@ -36,7 +36,7 @@ def reply(rate, first=1.0, tokens=(7, 7)):
     [
         ("import sys; sys.exit('a warning\\nno memory left')", 60, "status 1: no memory left"),
         ("print('it ends as if all were well')", 60, "ended without a report"),
-        ("import time; time.sleep(60)", 1, "no answer within 1 seconds"),
+        ("import time; time.sleep(60)", 0.2, "no answer within 0.2 seconds"),
     ],
 )
 def test_a_process_that_reports_nothing_is_a_reason(monkeypatch, code, limit_seconds, reason):

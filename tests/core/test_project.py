@@ -1,8 +1,6 @@
 """The package, its releases, and the scripts beside the tests."""
 
-import json
 import os
-import re
 import runpy
 import subprocess
 import sys
@@ -10,8 +8,6 @@ import tomllib
 import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
-
-import pytest
 
 import mmspec
 from support.known_options import parse
@@ -68,18 +64,6 @@ def test_the_program_takes_every_command_of_the_gpu_script(tmp_path):
     assert options["tiny.md"]["report_file"] == out / "tiny.json"
 
 
-@pytest.mark.slow
-def test_the_gpu_script_measures_in_one_call(tmp_path):
-    done = gpu(tmp_path / "out", "tiny", SYNTHETIC_DIR=str(tmp_path), **CPU)
-    assert done.returncode == 0, done.stderr
-    written = {file.name: file.read_text() for file in (tmp_path / "out").iterdir()}
-    reports = REPORTS | {"tiny.json", "tiny-int8.json", "peers.json"}
-    assert set(written) == reports | {"weights-tiny.txt"}
-    assert "M gamma auto" in written["tiny.md"]
-    assert "mmspec torch, plain" in written["peers.txt"]
-    assert json.loads(written["tiny.json"])["methods"]
-
-
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 RELEASE = runpy.run_path(str(ROOT / ".ci" / "release.py"))
 CHANGES = (
@@ -122,26 +106,6 @@ def test_what_is_wrong_with_a_release_is_named(tmp_path):
     sdist(tmp_path)
     wheel(tmp_path, "[a](docs/guide.md) [b](https://example.org) ![c](docs/x.png)")
     assert [line.split()[-1] for line in problems(both)] == ["docs/guide.md", "docs/x.png"]
-
-
-IMPORTS = {"pillow-heif": "pillow_heif", "array-api-compat": "array_api_compat"}
-"""Import names of distributions whose own names are others."""
-EXTRAS = [name for name in PROJECT["optional-dependencies"] if name not in ("test", "real")]
-
-
-@pytest.fixture(scope="module")
-def imported():
-    """The packages that any module of the product imports."""
-    files = (file for root in ("mmspec", "backends", "cli") for file in (ROOT / root).rglob("*.py"))
-    texts = (file.read_text(encoding="utf-8") for file in files)
-    return {name for text in texts for name in re.findall(r"^\s*(?:import|from) (\w+)", text, re.M)}
-
-
-@pytest.mark.parametrize("extra", EXTRAS)
-def test_an_extra_pulls_nothing_that_is_not_used(extra, imported):
-    named = [re.split(r"[\[<>= ;]", text)[0] for text in PROJECT["optional-dependencies"][extra]]
-    needed = {IMPORTS.get(name, name) for name in named if name != "mmspec"}
-    assert needed <= imported
 
 
 def test_the_version_is_the_package_s():

@@ -9,29 +9,18 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from simulate import ACCEPTANCES, TOKENS, Fixed, answer_cost, simulated
+from simulate import ACCEPTANCES, TOKENS, Fixed, simulated
 
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
-from mmspec.decoding.tree import width_for
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.cost_curves import line
 from mmspec.draft_length.policy import AdaptiveDraftLength
 from mmspec.draft_length.rank_model import surest_paths
-from support.simulated_machine import MACHINES, SECOND
+from support.simulated_machine import MACHINES
 
-_, _, FLAT, _ = MACHINES
 TABLE = Path(__file__).parents[2] / "docs" / "results" / "simulated.csv"
 SUPPORT = Path(__file__).parents[1] / "support"
-
-
-@pytest.mark.parametrize("acceptance", [0.2, 0.9])
-def test_a_tree_accepts_what_its_nodes_promise(acceptance):
-    """Every node of the tree is accepted as often as its path is the right one."""
-    chances = (chance for chance, _ in surest_paths(acceptance, 32, 4, SECOND))
-    round_cost = 1 + 4 * FLAT.drafted_level(width_for(32), 64)
-    costs = [answer_cost(FLAT, acceptance, 2000, Fixed(Plan(4, 32)), seed) for seed in range(5)]
-    assert sum(costs) / 5 == pytest.approx(2000 / (1 + sum(chances)) * round_cost, rel=0.03)
 
 
 def best_choices():

@@ -74,57 +74,40 @@ def test_what_is_no_suite_is_named(tmp_path, suite, message):
     assert message in str(raised.value)
 
 
-OPTIONS = Options(gamma=3, max_new_tokens=9)
+DYNAMIC = Tree((), 10, 60)
+METHODS = {
+    "none": ("none", "none", {"tree": None}),
+    "mtcp9:4,3,2,1/Drop": (
+        "MTCP9:4,3,2,1/drop",
+        "MTCP",
+        {"tree": None, "pool": 9, "weights": (4, 3, 2, 1), "overflow": "drop"},
+    ),
+    "Adaptive:mt": ("adaptive:MT", "MT", {"tree": None, "adaptive": True}),
+    "Tree:mtc": ("tree:MTC", "MTC", {"tree": DYNAMIC}),
+    "tree20:m@Some/Draft": ("tree20:M@Some/Draft", "M", {"tree": Tree((), 10, 20)}),
+    "tree30w5:MTC": ("tree30w5:MTC", "MTC", {"tree": Tree((), 5, 30)}),
+    "treeW5:MTC": ("treew5:MTC", "MTC", {"tree": Tree((), 5, 60)}),
+    "tree3X2x1:MTC/run": ("tree3x2x1:MTC/run", "MTC", {"tree": Tree((3, 2, 1)), "overflow": "run"}),
+    "mt+Lookup": ("MT+lookup", "MT+lookup", {"tree": None}),
+    "MSD+lookup": ("msd+lookup", "msd+lookup", {"tree": None}),
+    "Tree:Lookup": ("tree:lookup", "lookup", {"tree": DYNAMIC}),
+    "tree:M/run+lookup@D": (
+        "tree:M/run+lookup@D",
+        "M+lookup",
+        {"tree": DYNAMIC, "overflow": "run"},
+    ),
+}
 
 
-def test_letters_become_options():
-    options = read_method("MTCP9:4,3,2,1/drop").options(OPTIONS)
-    assert (options.drafting, options.pool, options.weights) == ("MTCP", 9, (4, 3, 2, 1))
-    assert (options.overflow, options.gamma, options.max_new_tokens) == ("drop", 3, 9)
-
-
-def test_a_method_may_name_its_draft():
-    method = read_method("Tree20:m@Some/Draft")
-    assert (method.name, method.drafting, method.draft) == (
-        "tree20:M@Some/Draft",
-        "M",
-        "Some/Draft",
-    )
-    assert method.options(OPTIONS) == replace(read_method("tree20:M").options(OPTIONS))
-    for word in ("M@", "none@mini-draft", "lookup@mini-draft"):
-        with pytest.raises(UsageError, match="after @ name a draft"):
-            read_method(word)
-
-
-def test_lookup_may_draft_beside_views_and_heads():
-    words = {"mt+Lookup": "MT+lookup", "Tree:m:+lookup": None, "MSD+lookup": "msd+lookup"}
-    words |= {"tree20:M/run+lookup@D": "tree20:M/run+lookup@D", "lookup+lookup": None}
-    for word, name in words.items():
-        if name is None:
-            with pytest.raises(UsageError, match="is no method"):
-                read_method(word)
-        else:
-            assert read_method(word).name == read_method(name).name == name
-            assert read_method(word).drafting.endswith("+lookup")
-
-
-@pytest.mark.parametrize(
-    ("word", "name", "tree"),
-    [
-        ("Tree:mtc", "tree:MTC", Tree((), 10, 60)),
-        ("tree20:MTC", "tree20:MTC", Tree((), 10, 20)),
-        ("tree30w5:MTC", "tree30w5:MTC", Tree((), 5, 30)),
-        ("treeW5:MTC", "treew5:MTC", Tree((), 5, 60)),
-        ("tree3X2x1:MTC:2,1,1/run", "tree3x2x1:MTC:2,1,1/run", Tree((3, 2, 1))),
-    ],
-)
-def test_trees_are_read(word, name, tree):
+@pytest.mark.parametrize("word", METHODS)
+def test_a_method_has_a_name_and_decoding_options(word):
+    name, drafting, settings = METHODS[word]
     method = read_method(word)
-    assert (method.name, method.drafting, method.settings["tree"]) == (name, "MTC", tree)
+    assert (method.name, method.draft) == (name, word.partition("@")[2])
+    assert method.settings == settings | {"drafting": drafting}
     assert method == read_method(name)
-    options = method.options(OPTIONS)
-    assert (options.drafting, options.tree, options.adaptive) == ("MTC", tree, False)
-    assert read_method("MTC").options(options).tree is None
+    run = Options(gamma=3, max_new_tokens=9, tree=Tree((2,)))
+    assert method.options(run) == replace(run, drafting=drafting, **settings)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +119,15 @@ def test_trees_are_read(word, name, tree):
         ("MM", "at most once"),
         ("MT:2", "give 2 numbers, one for each letter"),
         ("MT:..", "is no method"),
+        ("Tree:m:+lookup", "is no method"),
+        ("lookup+lookup", "is no method"),
         ("msd:2", "msd has one view"),
         ("tree3x:M", "'tree3x:M': a tree is tree, tree20 or tree30w5"),
         ("tree0:M", "`nodes=0`"),
         ("best of all", "is no method"),
+        ("M@", "after @ name a draft"),
+        ("none@mini-draft", "after @ name a draft"),
+        ("lookup@mini-draft", "after @ name a draft"),
     ],
 )
 def test_what_is_no_method_is_named(text, message):

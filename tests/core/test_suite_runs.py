@@ -8,7 +8,6 @@ import pytest
 from test_datasets import texts
 
 from mmspec.checkpoints.block_config import BlockDraft
-from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.exact_rows import ExactRows
@@ -26,7 +25,7 @@ from mmspec_bench.suite.sources import OFFLINE_TASKS, offline
 from mmspec_world.wording import prompts
 from support.scripted_engine import OPTIONS, SEES, picture
 from support.stand_ins import Meddler
-from support.suite_row import plain, row, seconds, without_times
+from support.suite_row import plain, row, without_times
 
 SIZE = 16
 
@@ -76,12 +75,9 @@ def test_second_turns_are_built_as_tabed_builds_them(few):
 
 def test_shards_share_all_out():
     assert [shard("abcdefg", f"{n}/3") for n in (1, 2, 3)] == ["adg", "be", "cf"]
-
-
-@pytest.mark.parametrize("word", ["", "0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
-def test_other_shards_are_refused(word):
-    with pytest.raises(UsageError, match="such as 1/2"):
-        shard("abc", word)
+    for word in ("", "0/2", "3/2", "1", "a/b", "1/0", "-1/2"):
+        with pytest.raises(UsageError, match="such as 1/2"):
+            shard("abc", word)
 
 
 def conversation(number, turns=1):
@@ -158,8 +154,8 @@ def test_with_exact_rows_no_difference_is_a_near_tie(engine, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("left", "whole_samples"),
     [
-        *(("0", 0), ("012", 0), ("01234", 1), ("01234567", 2)),  # killed
-        *(("1234567", 1), ("0246", 0), ("4567", 1), ("4567012", 1), ("001234567", 1)),
+        *(("012", 0), ("01234", 1), ("01234567", 2)),  # killed
+        *(("0246", 0), ("4567012", 1), ("001234567", 1)),
     ],
 )
 def test_whichever_lines_are_lost_resuming_completes_the_rows(
@@ -186,37 +182,11 @@ def test_answers_to_a_sample_that_cannot_be_read_any_more_stay(engine, tmp_path)
     assert bench.drop_partial(rows) == rows
 
 
-# Two answers: rounds (drafted, accepted, emitted) of gamma 3.
-SHORT = row("a/0", rounds=[(3, 3, 4), (1, 0, 1)], seconds=seconds(1.0, 4.0))
-LONG = row("b/0", rounds=[(3, 1, 2), (3, 0, 1), (3, 2, 2)], seconds=seconds(5.0, 6.0))
-ROWS = [SHORT, LONG]
-PLAIN = [plain("a/0", 5, seconds=seconds(2.0, 5.0)), plain("b/0", 5, seconds=seconds(4.0, 5.0))]
-
-
-def test_block_efficiency_pools_rounds_or_averages_answers():
-    assert metrics.block_efficiency(ROWS) == 10 / 5
-    assert metrics.summarise(ROWS, [])["macro_block_efficiency"] == pytest.approx(
-        (5 / 2 + 5 / 3) / 2
-    )
-
-
 def test_of_a_tree_one_node_of_a_level_can_be_accepted():
     tree = row(rounds=[(20, 3, 4, 3), (20, 1, 2, 3), (6, 0, 1, 2)])
     assert metrics.summarise([tree], [])["acceptance_rate"] == 4 / 8
     assert metrics.acceptance_by_position([tree]) == [2 / 3, 1 / 3, 1 / 2]
     assert metrics.block_efficiency([tree]) == 7 / 3
-
-
-def test_speed_ups_pair_the_same_questions():
-    rows = [*ROWS, row("only here/0")]
-    # Decoding: 5/1 over 5/2, and 5/5 over 5/4.
-    assert metrics.speed_up(rows, PLAIN[::-1]) == pytest.approx((2.0 + 0.8) / 2)
-
-
-def test_what_was_not_compared_counts_neither_way():
-    rows = [row(identical=True), row(identical=False), row(identical=None), row(identical=True)]
-    assert metrics.summarise(rows, [])["identical"] == pytest.approx(2 / 3)
-    assert metrics.summarise([row()], [])["identical"] is None
 
 
 def test_the_memory_bound_speed_up_is_gagranis_formula_for_full_rounds():
@@ -238,17 +208,12 @@ def test_a_drafted_token_reads_a_decoder_or_a_head_and_the_output_matrix():
     models = SimpleNamespace(target=config, draft=config, head=None)
     assert drafted_share(models) == 1
     assert drafted_share(SimpleNamespace(target=config, draft=None, head=None)) == 0
-    eagle = HeadConfig("eagle", h, v, layer=text)
-    head = SimpleNamespace(head=SimpleNamespace(config=eagle))
+    head = SimpleNamespace(head=SimpleNamespace(config=HeadConfig("eagle", h, v, layer=text)))
     own = layer - h + 2 * h * h + h  # without an input norm; fc and its bias
     share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
     assert share == pytest.approx((own + v * h) / decoder)
-    head.head.config = HeadConfig("eagle3", h, v, bias=False, layer=text, eagle3=Eagle3(v // 2))
-    share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
-    own = layer + 2 * h + 3 * h * h + 3 * h * h  # norms; fc; queries, keys and values of 2 H
-    assert share == pytest.approx((own + v // 2 * h) / decoder), "its own output matrix"
     block = BlockDraft(v // 2, (0,), 4, 0, sample_from_anchor=True)
     head.head.config = HeadConfig("dspark", h, v, bias=False, layer=text, slots=4, block=block)
     share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
     own = sum(map(prod, head_manifest(head.head.config).values())) - v // 2 * h
-    assert share == pytest.approx((own / 4 + v // 2 * h) / decoder), "whole for each token"
+    assert share == pytest.approx((own / 4 + v // 2 * h) / decoder), "its own matrix is whole"

@@ -4,7 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from mmspec.drafters.text_index import BUCKETS, CONTEXTS, LONGEST, MOST_NEW, REACH, STEPS, TextIndex
@@ -54,8 +54,17 @@ STEP = some.one_of(
 )
 
 
+def after_new(length):
+    """A text whose last token is new, as others were that many tokens before."""
+    return [*range(8), *[7, 8] * (length // 2), *range(20, 26)]
+
+
 @settings(max_examples=100)
 @given(some.lists(STEP, max_size=20))
+@example([[1, 2, 3] * 20])
+@example([after_new(9)])
+@example([after_new(REACH - 9)])
+@example([after_new(REACH + 9)])
 def test_whatever_came_before_it_finds_what_a_search_finds(steps):
     index, tokens = TextIndex(), []
     for step in steps:
@@ -84,20 +93,6 @@ def test_an_index_that_is_made_at_once_finds_the_same_and_goes_on(tokens, more):
     index.extend(more)
     whole = index_of([*tokens, *more])
     assert index.places(whole.context) == whole.places(whole.context)
-
-
-@pytest.mark.parametrize("length", [9, REACH - 9, REACH + 9])
-def test_after_a_new_token_it_finds_what_followed_new_tokens(length):
-    tokens = [*range(8), *[7, 8] * (length // 2), *range(20, 26)]
-    assert found(index_of(tokens)) == searched(tokens, tokens[-LONGEST:])
-    assert any(found(index_of(tokens))[0])
-
-
-def test_after_enough_long_contexts_no_shorter_ones_are_searched():
-    tokens = [1, 2, 3] * 20
-    places = found(index_of(tokens))
-    assert places == searched(tokens, tokens[-LONGEST:])
-    assert [len(each) for each in places] == [0] * LONGEST + [STEPS[0]]
 
 
 def test_tables_that_grew_shrink_again():
