@@ -76,10 +76,8 @@ def test_a_device_that_this_framework_has_not_is_refused(run):
     "arguments",
     [
         ["--help"],
-        ["models", "list", "--json"],
         ["models", "list"],
-        ["generate", "--prompt", "hi", *(FEW := ["--max-new-tokens", "2"])],
-        ["generate", "--prompt", "hi", "--json", *FEW],
+        ["generate", "--prompt", "hi", "--json", *(FEW := ["--max-new-tokens", "2"])],
         ["chat", *FEW],
         ["check", "--prompt", "hi", *FEW],
     ],

@@ -195,8 +195,9 @@ def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, nar
 @pytest.mark.parametrize("pixels", [0, 800])
 def test_pixels_are_shown_without_asking_what_the_terminal_draws(open_terminal, pair, red, pixels):
     """A question would take keys that were typed meanwhile for its answer."""
-    command = [sys.executable, "-m", "mmspec_cli", "chat", red.name, *pair]
-    terminal = open_terminal(execute, command, pixels=pixels, TERM_PROGRAM="iTerm.app")
+    terminal = open_terminal(
+        main, ["chat", red.name, *pair], pixels=pixels, TERM_PROGRAM="iTerm.app"
+    )
     shown = terminal.wait(IMAGE_PROMPT)
     assert ("\x1bP" in shown) == (pixels > 0 and "TMUX" not in os.environ)
     assert not re.search(r"\x1b\[(c|16t)", shown)
@@ -216,7 +217,7 @@ def hub(pair_paths, tmp_path):
         yield served, {**cache, "HF_ENDPOINT": address}
 
 
-@pytest.mark.parametrize(("key", "pulls"), [("\r", True), ("no\r", False), ("\x04", False)])
+@pytest.mark.parametrize(("key", "pulls"), [("\r", True), ("no\r", False)])
 def test_a_chat_offers_to_pull_a_model_that_is_not_here(open_terminal, hub, key, pulls):
     chat = ["chat", "--model", "llava-1.5-7b", "--backend", "torch"]
     terminal = open_terminal(main, chat, **hub[1])
