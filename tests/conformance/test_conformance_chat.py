@@ -8,7 +8,6 @@ import pytest
 from test_conformance_sampling import SAMPLINGS
 
 from mmspec.decoding.sampling import GREEDY, Sampling
-from mmspec.ground.entry_points import BACKENDS, plugins_of
 from support.conformance_cases import PICTURES, TREES, check_like_cold, in_turn, logits, small
 from support.stand_ins import Fault
 
@@ -97,10 +96,13 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("side", METHODS)
-def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
+CALLS = in_turn([*product(METHODS, ("before",)), *product([*METHODS][::-1], ("after",))])
+
+
+@pytest.mark.parametrize(("backend", "call"), CALLS, indirect=["backend"])
+def test_a_fault_at_any_call_leaves_nothing(engine, call, monkeypatch):
     """The second question replaces the first, so that its rewinds remove tokens."""
+    side, after = call[0], call[1] == "after"
     model, breaking = engine.target.model, Breaking(after)
     opened = model.open_target(GREEDY) if side == "target" else model.open_branches(1, 320, GREEDY)
     for name in METHODS[side]:
@@ -118,12 +120,11 @@ def test_a_fault_at_any_call_leaves_nothing(engine, side, after, monkeypatch):
 BROKEN = [(FORWARDS, None, 5, 0), (FORWARDS, STATIC, 11, 0), (FORWARDS, DYNAMIC, 11, 1)]
 BROKEN += [(GATHERS, STATIC, 1, 0), (GATHERS, DYNAMIC, 1, 0)]
 TURNS = [(name, *case, after) for name, (after, case) in in_turn(product((False, True), BROKEN))]
-EVERY = product(plugins_of(BACKENDS), [FORWARDS], (None, STATIC, DYNAMIC), [1], (0, 1), (0, 1))
 
 
 @pytest.mark.parametrize(
     ("backend", "place", "tree", "step", "temperature", "after"),
-    [*TURNS, *(pytest.param(*case, marks=pytest.mark.slow) for case in EVERY)],
+    TURNS,
     indirect=["backend"],
 )
 def test_a_fault_inside_a_forward_leaves_nothing(
@@ -169,10 +170,13 @@ def test_undo_retry_reset_and_other_draftings_are_like_cold_runs(engine, draftin
 # A draft that cannot be wrong
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, *SAMPLINGS.values()], ids=["greedy", *SAMPLINGS])
-@pytest.mark.parametrize("tree", [None, STATIC], ids=["chain", "tree"])
-def test_a_twin_is_always_accepted(twin, sampling, tree):
+TWINS = in_turn(product((None, STATIC), [GREEDY, *SAMPLINGS.values()]))
+
+
+@pytest.mark.parametrize(("backend", "how"), TWINS, indirect=["backend"])
+def test_a_twin_is_always_accepted(twin, how):
     """A stale draft cache, or other noise, costs acceptance alone, so nothing else shows it."""
+    tree, sampling = how
     options = small(twin, "M", sampling=sampling, seed=4, tree=tree)
     chat = twin.chat(options)
 

@@ -111,27 +111,15 @@ def test_answers_are_the_same_bits(backend, kind, pair_paths, checkpoints):
     check_same_bits(engine, cases(["M", "MTC", "lookup"])[first::50], LENGTH)
 
 
-VARIANTS = ["msd", "hydra", "eagle3 mapped", "dspark"]
+VARIANTS = ["msd", "dflash", "hydra", "dspark mapped", "eagle3 mapped"]
+HEADED = [(*each, VARIANTS[number % 5]) for number, each in enumerate(EVERY)]
 
 
-@pytest.mark.parametrize(
-    ("backend", "variant"), in_turn(VARIANTS, others=True), indirect=["backend"]
-)
-def test_answers_with_heads_are_the_same_bits(backend, pair_paths, head_paths, variant):
-    engine = load(str(pair_paths[0]), str(head_paths[variant]), backend=backend, dtype="bfloat16")
-    check_same_bits(engine, cases([engine.head.kind])[::20], LENGTH)
-
-
-BLOCKS = [
-    pytest.param(*each, ("dflash", "dspark mapped")[n // 2 % 2], marks=[pytest.mark.slow] * (n % 2))
-    for n, each in enumerate(EVERY)
-]
-
-
-@pytest.mark.parametrize(("backend", "kind", "variant"), BLOCKS, indirect=["backend"])
-def test_answers_with_block_drafters_are_the_same_bits(
+@pytest.mark.parametrize(("backend", "kind", "variant"), HEADED, indirect=["backend"])
+def test_answers_with_heads_are_the_same_bits(
     backend, kind, variant, pair_paths, head_paths, checkpoints
 ):
+    """Every number type, and every sort of head on both backends."""
     engine = opened(backend, kind, pair_paths[0], head_paths[variant], checkpoints)
     some = cases([engine.head.kind])[EVERY.index((backend, kind)) :: 20]
     check_same_bits(engine, some, LENGTH)

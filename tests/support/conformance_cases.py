@@ -1,6 +1,6 @@
 """What every backend is asked: conversations of all shapes, and what a cold run answers."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
@@ -32,6 +32,7 @@ TREES = {
     "wide": Tree(),
 }
 DEPTHS = (1, 2, 5, 8)
+SLIDING = {"layer_types": ["sliding_attention", "full_attention"], "use_sliding_window": True}
 HEADS = {
     "eagle": ("eagle", {}),
     "eagle3": ("eagle3", {}),
@@ -42,14 +43,7 @@ HEADS = {
     "hydra": ("hydra", {}),
     "flash": ("flash", {}),
     "flash whole": ("flash", {"queries": 0}),
-    "dflash": (
-        "dflash",
-        {
-            "layer_types": ["sliding_attention", "full_attention"],
-            "use_sliding_window": True,
-            "sliding_window": 6,
-        },
-    ),
+    "dflash": ("dflash", SLIDING | {"sliding_window": 6}),
     "dspark": ("dspark", {}),
     "dspark mapped": (
         "dspark",
@@ -81,27 +75,19 @@ def product_cases() -> list[Case]:
 
 
 def covering_cases() -> list[Case]:
-    """Every pair of values of two factors at least once; all of the product without images."""
-    numbered = enumerate(DRAFTINGS)
+    """Every pair of values of two factors at least once, in chains and in trees."""
+    rows = list(enumerate(DRAFTINGS))
     cases = [
         Case(word, gamma, IMAGES[(row + gamma) % 3], 1 + (row + gamma // 3) % 2)
-        for (row, word), gamma in product(numbered, GAMMAS)
+        for (row, word), gamma in product(rows, GAMMAS)
     ]
-    return cases + [case for case in product_cases() if not case.images]
-
-
-def tree_cases() -> list[Case]:
-    """Every pair of values of two factors at least once, for drafts that are trees."""
-    numbered = product(enumerate(DRAFTINGS), enumerate(TREES))
-    cases = [
+    cases += [
         Case(word, DEPTHS[(row + at) % 4], IMAGES[(row + at) % 3], 1 + (row // 2 + at) % 2, tree)
-        for (row, word), (at, tree) in numbered
+        for (row, word), (at, tree) in product(rows, enumerate(TREES))
     ]
-    return cases + [
-        Case("T", gamma, 0, turns, tree)
-        for gamma, tree in zip(DEPTHS, TREES, strict=True)
-        for turns in (1, 2)
-    ]
+    cases += [Case("T", gamma, 0, 1 + gamma % 2) for gamma in GAMMAS]
+    blind = enumerate(zip(DEPTHS, TREES, strict=True))
+    return cases + [Case("T", gamma, 0, 1 + at % 2, tree) for at, (gamma, tree) in blind]
 
 
 def picture(seed: int, size: int = 32) -> Picture:
@@ -110,19 +96,9 @@ def picture(seed: int, size: int = 32) -> Picture:
     return picture_from(Image.fromarray(content), f"picture-{seed}")
 
 
-def each_with_seeds(name: str, values: Collection[Any]) -> pytest.MarkDecorator:
-    """Parametrize a test by `name` and `first_seed`: 0, and slowly three others."""
-    cases = [pytest.param(value, 0, id=str(value)) for value in values]
-    cases += [
-        pytest.param(value, seed, id=f"{value}-{seed}", marks=pytest.mark.slow)
-        for value, seed in product(values, (100, 200, 300))
-    ]
-    return pytest.mark.parametrize((name, "first_seed"), cases)
-
-
-def by_turns(cases: Iterable[Any], backend: str, first_seed: int, turn: int = 0) -> list[Any]:
-    """Every second case, those between them on the other backend; with later seeds every one."""
-    return list(cases) if first_seed else list(cases)[(turn + (backend == "torch")) % 2 :: 2]
+def by_turns(cases: Iterable[Any], backend: str, turn: int = 0) -> list[Any]:
+    """Every second case, those between them on the other backend."""
+    return list(cases)[(turn + (backend == "torch")) % 2 :: 2]
 
 
 def in_turn(values: Iterable[Any], *, others: bool = False) -> list[Any]:
