@@ -11,7 +11,6 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
-from mmspec.ground.entry_points import BACKENDS, plugins_of
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, picture_from
 from support.conformance_cases import check_replies, in_turn, prompt_of, replies
@@ -36,7 +35,7 @@ def films(tmp_path_factory):
     return short, long, slow
 
 
-@pytest.mark.parametrize("drafting", DRAFTINGS)
+@pytest.mark.parametrize(("backend", "drafting"), in_turn(DRAFTINGS), indirect=["backend"])
 def test_a_clip_is_its_frames_as_images(engine, films, drafting):
     """For LLaVA; two turns, the second after undo, with a clip and an image in each."""
     clip, _, _ = films
@@ -75,14 +74,9 @@ def assert_generates(chat, answer, oracle, question):
 
 
 TURNS = [(backend, *case) for backend, case in in_turn(product(DRAFTINGS, ALL_MAKERS))]
-OTHERS = sorted({*product(plugins_of(BACKENDS), DRAFTINGS, ALL_MAKERS)} - {*TURNS})
 
 
-@pytest.mark.parametrize(
-    ("backend", "drafting", "kind"),
-    [*TURNS, *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS)],
-    indirect=["backend", "kind"],
-)
+@pytest.mark.parametrize(("backend", "drafting", "kind"), TURNS, indirect=["backend", "kind"])
 def test_qwen_says_what_generate_says_about_clips(qwen, oracle, films, drafting):
     """Several clips and images in a turn, a second turn, undo, another clip in the same place."""
     short, long, _ = films
@@ -114,7 +108,7 @@ def test_a_target_rewound_anywhere_continues_like_a_cold_one(qwen, films):
     with pytest.raises(ValueError, match="extend by text first"):
         target.logits()
     clips = [[cache(moment) for moment in clip.moments] for clip in films]
-    for seen, step in (([images[0], [22, 23], images[1]], 3), *((clip, 11) for clip in clips)):
+    for seen, step in (([images[0], [22, 23], images[1]], 5), *((clip, 19) for clip in clips)):
         whole = Segment([[20, 21], *seen, [24, 25, 26]])
         target.rewind(0)  # fed as later: recurrent layers round by pieces
         target.extend(whole)
@@ -211,8 +205,8 @@ def test_answers_about_clips_are_exact(backend, exact_qwen_paths, films, near):
     target, draft = map(str, exact_qwen_paths)
     with load(target, draft, backend=backend, dtype="bfloat16") as engine:
         exact = Options(exact="on", drafting="none", max_new_tokens=BUDGET)
-        plain, *drafted = (
+        plain, drafted = (
             replies(engine.chat(replace(exact, drafting=word, gamma=3)), asked(films[::2]))
-            for word in ("none", "M", "lookup")
+            for word in ("none", "M")
         )
-        assert drafted == [plain] * 2
+        assert drafted == plain

@@ -21,7 +21,7 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import UsageError
-from support.exactness_cases import TREES, cases, check_same_bits
+from support.exactness_cases import chains, check_same_bits
 from support.factory_qwen import IMAGE_ID, add_mtp, tiny_qwen3_5
 from support.mrope_oracle import read_columns
 from support.mtp_drafter import MtpDrafter
@@ -95,12 +95,10 @@ def test_it_is_the_default_where_the_checkpoint_has_it(engine, path, backend):
         load(str(path), backend=backend, options=Options(drafting="T"))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
-def test_answers_are_the_same_bits(path, backend, dtype, near):
+def test_answers_are_the_same_bits(path, backend, near):
     """Also with images, after undo and retry, and beside a chat that reads all anew."""
-    some = [case for case in cases(["mtp"]) if case.shape not in TREES]
-    some = some[8 * (backend == "torch") :: 16]
-    with load(str(path), backend=backend, dtype=dtype) as engine:
+    some = chains(["mtp"])[8 * (backend == "torch") :: 16]
+    with load(str(path), backend=backend, dtype="bfloat16") as engine:
         check_same_bits(engine, some, 10)
 
 

@@ -16,7 +16,7 @@ from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.sampling import GREEDY
 from mmspec_mlx.backend import MlxBackend
 from support.conformance_cases import in_turn, logits, prompt_of
-from support.exactness_cases import TREES, cases, check_same_bits
+from support.exactness_cases import cases, chains, check_same_bits
 from support.factory_mlx import quantized
 from support.factory_qwen import ALL_MAKERS, QWENS, as_on_the_hub
 
@@ -54,13 +54,12 @@ def test_a_draft_after_a_rewind_has_nothing_of_the_image_that_stood_there(qwen):
         np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "bfloat16"])
 @pytest.mark.parametrize(("backend", "kind"), in_turn(QWENS), indirect=True)
-def test_answers_are_the_same_bits(backend, exact_qwen_paths, kind, dtype, near):
+def test_answers_are_the_same_bits(backend, exact_qwen_paths, kind, near):
     target, draft = map(str, exact_qwen_paths)
-    some = [case for case in cases(["M", "lookup"]) if kind != "qwen3_5" or case.shape not in TREES]
-    some = some[list(QWENS).index(kind) :: 40]
-    with load(target, draft, backend=backend, dtype=dtype) as engine:
+    every = chains if kind == "qwen3_5" else cases
+    some = every(["M", "lookup"])[list(QWENS).index(kind) :: 40]
+    with load(target, draft, backend=backend, dtype="bfloat16") as engine:
         check_same_bits(engine, some, BUDGET)
 
 
@@ -78,13 +77,9 @@ CONVERSIONS = [
     ("qwen3_5", 0, False, True),
     ("qwen3_5", 4, False, False),
 ]
-OTHERS = set(product(QWENS, (0, 4, 8), (False, True), (False, True))) - {*CONVERSIONS}
 
 
-@pytest.mark.parametrize(
-    ("kind", "bits", "vision", "tied"),
-    [*CONVERSIONS, *(pytest.param(*other, marks=pytest.mark.slow) for other in sorted(OTHERS))],
-)
+@pytest.mark.parametrize(("kind", "bits", "vision", "tied"), CONVERSIONS)
 def test_conversions_of_mlx_vlm_load_on_both_backends(tmp_path, kind, bits, vision, tied):
     source = ALL_MAKERS[kind](tmp_path / "source", tied=tied, **QWENS[kind])
     said = same_answers(quantized(source, tmp_path / "mlx", bits, vision=vision))

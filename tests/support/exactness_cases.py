@@ -72,6 +72,11 @@ def cases(draftings: Iterable[str]) -> list[Case]:
     ]
 
 
+def chains(draftings: Iterable[str]) -> list[Case]:
+    """Those cases whose drafts are chains, as recurrent layers need."""
+    return [case for case in cases(draftings) if case.shape not in TREES]
+
+
 def is_mixture(drafting: str) -> bool:
     """True if several views draft."""
     return drafting.isupper() and len(drafting) > 1

@@ -1,7 +1,7 @@
 """What model classes of vLLM's speculators package compute with EAGLE-3 heads and block drafters.
 
 `PYTHONPATH=tests python -m support.speculators_oracle FILE`, where the package is installed, writes
-the values that the tests compare with elsewhere.  Also what mlx-vlm and transformers compute.
+the values that the tests compare with.  Also what transformers computes.
 
 Shape letters: n columns, B block rows, H width, c captured layers, V vocabulary, K drafted tokens.
 """
@@ -81,41 +81,24 @@ def random_matrices() -> tuple[Any, Any]:
     return drawn[0], drawn[1] * np.float32(WIDTH**-0.5)
 
 
-def rows(directory: Path, columns: int = COLUMNS) -> tuple[Any, Any]:
-    """Logits [K, V] of a draft after `columns` columns, and its confidence [K] or None.
+def rows(directory: Path) -> tuple[Any, Any]:
+    """Logits [K, V] of a draft after COLUMNS columns, and its confidence [K] or None.
 
     The tokens before each row are the sequence's.
     """
     model = _model(directory)
     if model.config.speculators_model_type == "eagle3":
-        return _eagle3_rows(model)[:, columns - 1], None
-    return _block_rows(model, columns)
-
-
-def verified_rows(directory: Path) -> Any:
-    """As `rows` of an EAGLE-3 head whose config names a target that is there."""
-    from speculators import SpeculatorModel
-
-    model = SpeculatorModel.from_pretrained(directory, config=_config(directory))
-    # Newer transformers than the package allows leave zeros where it looks for NaN.
-    model._load_verifier_weights(overwrite_embed_tokens=True)
-    return _eagle3_rows(model.eval().float())[:, COLUMNS - 1]
-
-
-def _config(directory: Path) -> Any:
-    from speculators import SpeculatorModelConfig
-
-    config = SpeculatorModelConfig.from_pretrained(directory)
-    config.transformer_layer_config._attn_implementation = "eager"
-    return config
+        return _eagle3_rows(model), None
+    return _block_rows(model)
 
 
 def _model(directory: Path) -> Any:
     import torch
     from safetensors.torch import load_file
-    from speculators import SpeculatorModel
+    from speculators import SpeculatorModel, SpeculatorModelConfig
 
-    config = _config(directory)
+    config = SpeculatorModelConfig.from_pretrained(directory)
+    config.transformer_layer_config._attn_implementation = "eager"
     model = (SpeculatorModel.registry or {})[config.speculators_model_type](config)
     tensors = load_file(directory / "model.safetensors")
     for name, matrix in zip(("embed_tokens", "lm_head"), random_matrices(), strict=True):
@@ -127,7 +110,7 @@ def _model(directory: Path) -> Any:
 
 
 def _eagle3_rows(model: Any) -> Any:
-    """Logits [K, n, V] by step and column that the draft begins after."""
+    """Logits [K, V] by step."""
     import torch
 
     found: list[Any] = []
@@ -141,16 +124,16 @@ def _eagle3_rows(model: Any) -> Any:
             document_ids=torch.zeros(1, len(ids), dtype=torch.long),
             ttt_steps=STEPS,
         )
-    return torch.stack(found)[:, :COLUMNS].numpy()
+    return torch.stack(found)[:, COLUMNS - 1].numpy()
 
 
-def _block_rows(model: Any, columns: int) -> tuple[Any, Any]:
+def _block_rows(model: Any) -> tuple[Any, Any]:
     import torch
 
     config = model.config
     ids, captured = map(torch.tensor, random_sequence(len(config.aux_hidden_state_layer_ids)))
     loss_mask = torch.zeros(1, len(ids))
-    loss_mask[0, columns] = 1
+    loss_mask[0, COLUMNS] = 1
     shift = 0 if config.sample_from_anchor else 1
     with torch.no_grad():
         hidden, logits, *_ = model._backbone_forward(
@@ -161,7 +144,7 @@ def _block_rows(model: Any, columns: int) -> tuple[Any, Any]:
             torch.zeros(1, len(ids), dtype=torch.long),
             max_anchors=1,
         )
-        before = ids[None, columns : columns + config.block_size]
+        before = ids[None, COLUMNS : COLUMNS + config.block_size]
         if shift:
             before = torch.cat((before[:, :1], before[:, :-1]), dim=1)
         read = [hidden]
@@ -174,39 +157,6 @@ def _block_rows(model: Any, columns: int) -> tuple[Any, Any]:
         parts = read if config.confidence_head_with_markov else read[:1]
         confidence = model.confidence_head(torch.cat(parts, dim=-1)).sigmoid()[0, shift:]
     return logits[0, shift:].numpy(), confidence.numpy()
-
-
-def mlx_vlm_rows(directory: Path, kind: str) -> Any:
-    """Logits [K, V] of mlx-vlm's drafter after the columns, fed in two parts."""
-    import mlx.core as mx
-    from mlx_vlm.speculative.drafters.dspark import config as dspark_config
-    from mlx_vlm.speculative.drafters.dspark import dspark
-    from mlx_vlm.speculative.drafters.qwen3_dflash import config as dflash_config
-    from mlx_vlm.speculative.drafters.qwen3_dflash import dflash
-
-    said = json.loads((directory / "config.json").read_text())
-    if kind == "dspark":
-        config = dspark_config.DSparkConfig.from_dict(said)
-        model = dspark.DSparkDraftModel(config)
-    else:
-        config = dflash_config.DFlashConfig.from_dict(said)
-        model = dflash.DFlashDraftModel(config)
-    model.load_weights(list(mx.load(str(directory / "model.safetensors")).items()))
-    count = len(config.target_layer_ids)
-    tokens, captured = random_sequence(count)
-    table, matrix = map(mx.array, random_matrices())
-    model.embed_tokens, model.lm_head = (lambda ids: table[ids]), (lambda x: x @ matrix.T)
-    half, cache = COLUMNS // 2, model.make_cache()
-    rows = said["block_size"]
-    for start, stop in ((0, half), (half, COLUMNS)):
-        block = mx.array([[int(tokens[stop]), *[config.mask_token_id] * (rows - 1)]])
-        states = mx.array(captured[None, start:stop])
-        hidden = model._hidden(block, states, cache)
-    logits = model._logits(hidden)[0]
-    if kind == "dspark":
-        before = mx.array(tokens[COLUMNS : COLUMNS + rows])
-        return np.array(model.markov_head.apply_step_logits(logits, before))
-    return np.array(logits[1:])
 
 
 def transformers_rows(directory: Path) -> Any:

@@ -52,11 +52,6 @@ def damage(file: Path, draws: Random) -> None:
     content, own = file.read_bytes(), draws.random() < 0.7
     if file.suffix == ".json" and own:
         content = mutations.damage_json(content, draws)
-    elif file.suffix == ".jsonl" and own:
-        lines = content.splitlines(keepends=True)
-        place = draws.randrange(len(lines))
-        lines[place] = mutations.damage_json(lines[place], draws) + b"\n"
-        content = b"".join(lines)
     elif file.suffix == ".safetensors" and own:
         content = mutations.damage_safetensors(content, draws)
     else:

@@ -1,10 +1,9 @@
-"""Files of all kinds that are damaged, by name; models, heads and a teacher's answers."""
+"""Files of all kinds that are damaged, by name; models and heads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from mmspec.chat.engine import load
 from support.damage import core_files
@@ -34,45 +33,6 @@ def use_head(file: Path, backend: str, target: str = "llava") -> None:
     source = file.parents[2] / target / "source"
     engine = load(str(source), str(file.parent), backend=backend, device="cpu")
     engine.chat(OPTIONS).reply(TEXT, [picture()])
-
-
-TEACHER_FILES = ("state.pt", "train.jsonl", "about.train.json", *("train.states",) * 2)
-
-
-def make_teacher(folder: Path) -> None:
-    """A training state, and a teacher's answers with their hidden states."""
-    import torch
-
-    from mmspec_torch.device.tensor_files import save_state
-    from support.teacher_data import prepare
-
-    save_state(folder / "state.pt", {"step": 3, "module": {"weight": torch.ones(4, 4)}})
-    prepare(_teacher_data(folder))
-
-
-def use_teacher(file: Path, _: str) -> None:
-    """Read both, and learn from all answers."""
-    from mmspec_torch.device.tensor_files import read_state
-
-    read_state(file.parent / "state.pt")
-    data = _teacher_data(file.parent)
-    data.check()
-    for batch in data.batches("all").once():
-        data.teacher.read(batch)
-
-
-def _teacher_data(folder: Path) -> Any:
-    from support.teacher_data import teacher_data
-
-    teacher = _teacher(folder.parents[1] / "llava" / "source")
-    return teacher_data(teacher, folder, samples=5, held_out=1)
-
-
-@cache
-def _teacher(path: Path) -> Any:
-    from mmspec_train.data.teacher import Teacher
-
-    return Teacher(path, "cpu")
 
 
 WEIGHTS = ("model.safetensors",) * 8
@@ -111,9 +71,6 @@ MODELS = {
     "mrope": Subject(partial(use_head, target="qwen2_5_vl"), HEAD),
 }
 """What each backend reads."""
-PICKLES = {
-    "pickle": Subject(use_head, ("config.json", "pytorch_model.bin", "pytorch_model.bin")),
-    "teacher": Subject(use_teacher, TEACHER_FILES, make_teacher),
-}
+PICKLES = {"pickle": Subject(use_head, ("config.json", *("pytorch_model.bin",) * 2))}
 """What PyTorch alone reads."""
 SUBJECTS = CORE | MODELS | PICKLES
