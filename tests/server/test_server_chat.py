@@ -1,15 +1,13 @@
-"""Answers over HTTP: the text of `mmspec generate`, in OpenAI's objects, whole and streamed."""
+"""Answers over HTTP: the text of a chat, in OpenAI's objects, whole and streamed."""
 
-import io
-import json
 from dataclasses import replace
 
 import pytest
 
 from mmspec.chat.options import Options
+from mmspec.decoding.sampling import Sampling
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.images import Picture, decode_picture
-from mmspec_cli.main import main
 from mmspec_server.chat_request import read_chat
 from mmspec_server.endpoint import Fields
 from mmspec_server.images import ImageReader
@@ -18,53 +16,37 @@ from mmspec_server.settings import ServerSettings
 from support.live_server import CHAT, Live, png, shown, text_of, words
 from support.scripted_engine import scripted_engine
 
-NAME = "scripted"
+
+def picture(colour: str):
+    return decode_picture(png(colour), "")
 
 
-@pytest.fixture
-def generate(pair_paths, tmp_path, monkeypatch, capsys):
-    """`generate("What?", ["red"], "--seed", "3")`: the command's text."""
-
-    def text(question: str, colours=(), *options: str) -> str:
-        files = []
-        for colour in colours:
-            files.append(tmp_path / f"{colour}.png")
-            files[-1].write_bytes(png(colour))
-        target, draft = map(str, pair_paths)
-        models = f"--model {target} --draft {draft} --backend torch --max-new-tokens 12".split()
-        monkeypatch.setattr("sys.stdin", io.StringIO(""))
-        command = ["generate", *map(str, files), "--prompt", question, *models, *options]
-        assert main([*command, "--json"]) == 0  # the terminal leaves control characters out
-        return json.loads(capsys.readouterr().out)["text"]
-
-    return text
+TURNS = [
+    ("What is in this picture?", ["red", "blue"]),
+    ("Is there a circle?", []),
+    ("And in this one?", ["blue"]),
+]
 
 
-SAMPLED = {"temperature": 0.9, "top_p": 0.95, "seed": 7}
-SAMPLED_OPTIONS = ["--temperature", "0.9", "--top-p", "0.95", "--seed", "7"]
-
-
-@pytest.mark.parametrize(
-    ("colours", "fields", "options"),
-    [([], {}, []), (["red"], SAMPLED, SAMPLED_OPTIONS), (["red", "blue"], {}, [])],
-)
-def test_the_text_is_that_of_generate_plain_and_drafted(
-    pair: Live, generate, colours, fields, options
-):
-    content = [*map(shown, colours), words("What do you see?")]
-    reply = pair.ask(content, **fields)
-    plain = generate("What do you see?", colours, *options, "--drafting", "none")
-    assert plain.strip()
-    assert text_of(reply) == plain == generate("What do you see?", colours, *options)
+@pytest.mark.parametrize("fields", [{}, {"temperature": 0.9, "top_p": 0.95, "seed": 7}], ids=str)
+def test_the_text_of_every_turn_is_that_of_a_plain_chat(mini: Live, fields):
+    plain, messages = replace(mini.service.options, drafting="none"), []
+    if fields:
+        plain = replace(plain, sampling=Sampling(0.9, top_p=0.95), seed=7)
+    chat = mini.service.engine.chat(plain)
+    for question, colours in TURNS:
+        expected = chat.reply(question, [*map(picture, colours)]).text
+        messages.append({"role": "user", "content": [*map(shown, colours), words(question)]})
+        assert text_of(mini.chat(messages, **fields).json()) == expected != ""
+        messages.append({"role": "assistant", "content": expected})
 
 
 def test_a_stream_has_the_same_text_in_chunks_and_ends_with_usage(pair: Live):
     question = [{"role": "user", "content": [shown("red"), words("What?")]}]
     whole = pair.chat(question).json()
-    chunks = pair.chunks(question, stream_options={"include_usage": True})
-    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
-    assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
-    *parts, last = chunks
+    *parts, last = pair.chunks(question, stream_options={"include_usage": True})
+    assert {chunk["object"] for chunk in parts} == {"chat.completion.chunk"}
+    assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in [*parts, last]}) == 1
     assert last["choices"] == []
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
         assert last["usage"][name] == whole["usage"][name]
@@ -75,27 +57,6 @@ def test_a_stream_has_the_same_text_in_chunks_and_ends_with_usage(pair: Live):
     *ends, end = (choice["finish_reason"] for choice in choices)
     assert (set(ends), end) == ({None}, whole["choices"][0]["finish_reason"])
     assert len(ends) > 3
-
-
-def picture(colour: str):
-    return decode_picture(png(colour), "")
-
-
-QUESTIONS = [
-    ("What is in this picture?", ["red"]),
-    ("Is there a circle?", []),
-    ("And in this one?", ["blue"]),
-]
-
-
-def test_later_turns_are_those_of_a_chat(mini: Live):
-    chat = mini.service.engine.chat(mini.service.options)
-    messages = []
-    for question, colours in QUESTIONS:
-        expected = chat.reply(question, list(map(picture, colours))).text
-        messages.append({"role": "user", "content": [words(question), *map(shown, colours)]})
-        assert text_of(mini.chat(messages).json()) == expected
-        messages.append({"role": "assistant", "content": expected})
 
 
 SENT = [
@@ -120,14 +81,11 @@ def test_messages_are_rendered_in_the_order_in_which_they_were_sent(directory):
     engine.target = replace(engine.target, template=ChatTemplate(IN_ORDER))
     sent = [{"role": role, "content": content} for role, content in SENT]
     request = read_chat(Fields({"messages": sent}), Options())
-    chunks = prepare(
-        engine, read_conversation(request, ImageReader(ServerSettings()), 9), ""
-    ).chunks
-    decode = engine.target.tokenizer.decode
-    parts = [part for chunk in chunks for part in chunk.parts]
-    texts = "".join("<image>" if isinstance(part, Picture) else decode(part) for part in parts)
+    conversation = read_conversation(request, ImageReader(ServerSettings()), 9)
+    parts = [part for chunk in prepare(engine, conversation, "").chunks for part in chunk.parts]
+    decode, pictures = engine.target.tokenizer.decode, [p for p in parts if isinstance(p, Picture)]
+    texts = "".join("<image>" if part in pictures else decode(part) for part in parts)
     assert texts.replace(" ", "") == RENDERED
-    pictures = [part for part in parts if isinstance(part, Picture)]
     assert pictures == [picture(colour) for colour in ("red", "blue", "blue")]
 
 
@@ -169,10 +127,10 @@ def test_text_ends_before_a_stop_string_streamed_or_not(scripted: Live):
 
 def test_models_and_health(scripted: Live):
     get = scripted.client.get
-    assert get("/health").json() == {"status": "ok", "model": NAME}
+    assert get("/health").json() == {"status": "ok", "model": "scripted"}
     [card] = get("/v1/models").json()["data"]
-    assert (card["id"], card["object"], card["owned_by"]) == (NAME, "model", "mmspec")
-    assert get(f"/v1/models/{NAME}").json() == card
+    assert (card["id"], card["object"], card["owned_by"]) == ("scripted", "model", "mmspec")
+    assert get("/v1/models/scripted").json() == card
     for address in ("/v1/models/other", "/v1/nothing"):
         reply = get(address)
         assert reply.status_code == 404

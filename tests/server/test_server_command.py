@@ -19,14 +19,14 @@ from support.serve_process import Served, free_port, serve
 
 
 @pytest.fixture
-def started(pair_paths, tmp_path):
-    """A function that starts a server of the tiny pair, whose answers have a second at its end."""
+def started(tmp_path):
+    """A function that starts a server and waits until it answers."""
     servers = []
 
-    def start() -> Served:
-        target, draft = map(str, pair_paths)
-        options = [target, "--draft", draft, "--backend", "torch", "--grace", "1"]
-        servers.append(serve(options, tmp_path / f"log-{len(servers)}", free_port()))
+    def start(*options: str) -> Served:
+        port = free_port()
+        servers.append(serve([*options, "--backend", "torch"], tmp_path / f"log-{port}", port))
+        servers[-1].wait()
         return servers[-1]
 
     yield start
@@ -34,23 +34,9 @@ def started(pair_paths, tmp_path):
         server.process.kill()
 
 
-def end(server: Served, number: signal.Signals) -> None:
-    """Send a signal, and assert that the server ended in order."""
-    os.kill(server.process.pid, number)
-    server.process.join(PATIENCE)
-    assert server.process.exitcode == 128 + number
-    assert server.said.count("\n") <= 2
-    assert "Traceback" not in server.said
-
-
-ENDING = [signal.SIGTERM, signal.SIGHUP]
-
-
-@pytest.mark.parametrize("number", ENDING)
-def test_a_signal_ends_the_server_in_order_while_it_answers(started, pair_paths, number):
-    server = started()
-    server.wait()
-    assert server.ask().status_code == 200
+def test_a_signal_ends_the_server_in_order_while_it_answers(started, pair_paths):
+    target, draft = map(str, pair_paths)
+    server = started(target, "--draft", draft, "--grace", "1")
     places = f"{server.url}/v1, and browsers at {server.url}"
     assert f"{pair_paths[0].name} answers at {places}; Ctrl-C ends the server" in server.said
     with ThreadPoolExecutor(1) as pool, server.stream(max_tokens=100_000) as lines:
@@ -58,10 +44,20 @@ def test_a_signal_ends_the_server_in_order_while_it_answers(started, pair_paths,
         waiting = pool.submit(server.ask)
         while "mmspec_jobs 2" not in server.metrics():
             sleep(0.02)
-        end(server, number)
+        os.kill(server.process.pid, signal.SIGTERM)
+        server.process.join(PATIENCE)
         assert waiting.result().status_code in (200, 503)
-        last = list(lines)[-2:]
-        assert "[DONE]" in "".join(last) or "shutting down" in "".join(last)
+        last = "".join([*lines][-2:])
+        assert "[DONE]" in last or "shutting down" in last
+    assert server.process.exitcode == 128 + signal.SIGTERM
+    assert server.said.count("\n") <= 2
+    assert "Traceback" not in server.said
+
+
+def test_it_says_where_others_reach_it_and_what_the_bundled_model_knows(started):
+    server = started("mini", "--host", "0.0.0.0", "--api-key", "k")
+    assert "mini: Knows only the pictures" in server.said
+    assert f"browsers at {server.url};" in server.said
 
 
 def test_what_cannot_be_served_ends_in_one_line_before_models_are_loaded(capsys, monkeypatch):
@@ -84,17 +80,6 @@ def test_what_cannot_be_served_ends_in_one_line_before_models_are_loaded(capsys,
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert main(["serve", "mini"]) == 2
     assert 'run pip install "mmspec[server]"' in capsys.readouterr().err
-
-
-def test_it_says_where_others_reach_it_and_what_the_bundled_model_knows(tmp_path):
-    options = ["mini", "--backend", "torch", "--host", "0.0.0.0", "--api-key", "k"]
-    server = serve(options, tmp_path / "log", free_port())
-    try:
-        server.wait()
-        assert "mini: Knows only the pictures" in server.said
-        assert f"browsers at {server.url};" in server.said
-    finally:
-        server.process.kill()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0"])
