@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from time import sleep
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec_server import grammar
 from support.live_server import Live, live, shown, text_of, words
 
 jsonschema = pytest.importorskip("jsonschema", reason="the oracle comes with mmspec[test]")
@@ -149,30 +146,13 @@ ALIKE = [
     for most in range(30)
 ]
 ANSWERED = [
-    *(many(2000), many(2000, "a"), many(0, *map(str, range(2000)))),
-    *(many(2000) | {"additionalProperties": False}, {"prefixItems": [many(1200), many(900, "a")]}),
-    *({"anyOf": ALIKE}, chain(1200), {"const": {"a": [1]}}),
+    *(many(0, *map(str, range(2000))), many(2000) | {"additionalProperties": False}),
+    *({"prefixItems": [many(1200), many(900, "a")]}, {"anyOf": ALIKE}, chain(1200)),
 ]
 
 
 @pytest.mark.parametrize("schema", ANSWERED)
 def test_large_schemas_are_answered(server: Live, schema):
     """One thread's stack has no room for a chain; each choice takes room in a grammar."""
-    reply = server.chat(ASKED, response_format=obeying(schema), max_tokens=20)
+    reply = server.chat(ASKED, response_format=obeying(schema), max_tokens=4)
     assert reply.status_code == 200, reply.text[:300]
-
-
-def test_requests_that_come_at_once_read_the_vocabulary_once(server: Live, monkeypatch):
-    """Python's own cache of a property has a lock before 3.12 alone."""
-    read, reader = [], grammar.LLTokenizer
-
-    def slow(*arguments, **options):
-        read.append(arguments)
-        sleep(0.1)
-        return reader(*arguments, **options)
-
-    monkeypatch.setattr(grammar, "LLTokenizer", slow)
-    grammars = grammar.Grammars(server.service.engine.target)
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(grammars.json, [{}] * 3, ["schema"] * 3))
-    assert len(read) == 1

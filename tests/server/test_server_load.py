@@ -1,4 +1,4 @@
-"""Many requests at once, good and bad; bodies that no client would send; how soon a text comes."""
+"""Many requests at once, good and bad, and bodies that no client would send."""
 
 import gc
 import json
@@ -7,19 +7,15 @@ import resource
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
-from statistics import median
-from time import perf_counter, sleep
+from time import sleep
 
 import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.prompt.images import decode_picture
 from support.live_server import CHAT, Live, data_url, png, shown, text_of, words
 from support.serve_process import Served, free_port, serve
 
@@ -192,40 +188,3 @@ def test_no_body_makes_the_server_fail(scripted: Live, body):
     if reply.status_code != 200:  # some changes are of no account
         assert 400 <= reply.status_code < 500, (reply.status_code, body)
         assert set(reply.json()["error"]) == {"message", "type", "param", "code"}
-
-
-def timed(texts):
-    """Seconds to the first of an answer's texts, and the answer."""
-    started, texts = perf_counter(), filter(None, texts)
-    first = next(texts)
-    return perf_counter() - started, first + "".join(texts)
-
-
-def streamed(server: Live, asked):
-    """The texts of an answer, as they come."""
-    with server.client.stream("POST", CHAT, json={"messages": asked, "stream": True}) as reply:
-        for line in reply.iter_lines():
-            event = line.removeprefix("data: ")
-            choices = json.loads(event)["choices"] if event.startswith("{") else []
-            yield from (choice["delta"].get("content", "") for choice in choices)
-
-
-@pytest.mark.slow
-def test_the_first_text_of_a_second_turn_comes_about_as_soon_as_in_a_chat(mini: Live, monkeypatch):
-    """In turn, so that other programs slow both."""
-    options = replace(mini.service.options, gamma=4)  # both draft alike, whatever they measure
-    monkeypatch.setattr(mini.service, "options", options)
-    question = "What is in this picture?"
-    chat, seconds = load("mini", backend="torch").chat(options), {"chat": [], "server": []}
-    before = [{"role": "user", "content": [shown("red"), words(question)]}]
-    answer = chat.reply(question, decode_picture(png(), "")).text
-    before.append({"role": "assistant", "content": answer})
-    for number in range(40):
-        text = f"How many triangles, {number}?"
-        taken, expected = timed(chat.ask(text).texts())
-        seconds["chat"].append(taken)
-        chat.conversation.undo()
-        taken, answer = timed(streamed(mini, [*before, {"role": "user", "content": text}]))
-        seconds["server"].append(taken)
-        assert answer == expected
-    assert median(seconds["server"]) < 1.5 * median(seconds["chat"])

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from mmspec.decoding.segment import Segment
 from mmspec.diagnostics.single_turn import feed
 from support.live_server import Live, chunks_of, data_url, live, png, shown, text_of, words
@@ -22,75 +20,56 @@ def user(content):
 
 
 SAID = {"role": "assistant", "content": [{"type": "output_text", "text": "b"}]}
+
+
+CHAT = [user("a"), {"role": "assistant", "content": "b"}, user("c")]
 ASKED = [
     ("What?", [user("What?")]),
-    (
-        [user([{"type": "input_text", "text": "What?"}, PICTURE])],
-        [user([words("What?"), shown("red")])],
-    ),
-    (
-        [{"type": "message"} | user("a"), SAID, user("c")],
-        [user("a"), {"role": "assistant", "content": "b"}, user("c")],
-    ),
+    ([user([{"type": "input_text", "text": "a"}, PICTURE])], [user([words("a"), shown("red")])]),
+    ([{"type": "message"} | user("a"), SAID, user("c")], CHAT),
 ]
 
 
-def test_its_own_fields_and_stops_are_those_of_a_chat_completion(pair: Live):
-    own = {"mmspec": {"details": True, "plain": True}, "stop": "a", "max_output_tokens": 30}
-    reply = respond(pair, input="What?", **own).json()
-    assert reply["mmspec"]["stats"]["drafted"] == 0
-    expected = pair.chat([user("What?")], max_tokens=30, stop="a").json()
-    assert reply["output"][0]["content"][0]["text"] == text_of(expected)
+def test_the_text_is_that_of_a_chat_completion(pair: Live):
+    own = {"mmspec": {"details": True, "plain": True}, "stop": "a"}
+    for asked, messages in ASKED:
+        for fields in ({}, own):
+            reply = respond(pair, input=asked, max_output_tokens=30, **fields).json()
+            expected = pair.chat(messages, max_tokens=30, stop=fields.get("stop")).json()
+            assert reply["output"][0]["content"][0]["text"] == text_of(expected)
+        assert reply["mmspec"]["stats"]["drafted"] == 0
 
 
-@pytest.mark.parametrize(("asked", "messages"), ASKED)
-def test_the_text_is_that_of_a_chat_completion(pair: Live, sdk, asked, messages):
-    expected = text_of(pair.chat(messages, max_tokens=9).json())
-    fields = {"model": pair.service.model, "input": asked, "max_output_tokens": 9}
-    whole = sdk(pair).responses.create(**fields)
-    assert whole.output_text == expected
-    events = list(sdk(pair).responses.create(**fields, stream=True))
-    kinds = [event.type for event in events]
-    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
-    assert "".join(deltas) == expected
-    begin = "created in_progress output_item.added content_part.added"
-    end = "output_text.done content_part.done output_item.done"
-    assert kinds[:4] == [f"response.{kind}" for kind in begin.split()]
-    assert set(kinds[4:-4]) == {"response.output_text.delta"}
-    assert kinds[-4:-1] == [f"response.{kind}" for kind in end.split()]
-    assert [event.sequence_number for event in events] == list(range(len(events)))
-    last = events[-1].response
-    assert (last.output_text, last.status) == (expected, whole.status) == (expected, "incomplete")
-    assert last.incomplete_details.reason == "max_output_tokens"
-    assert last.usage.output_tokens == whole.usage.output_tokens
+BEGIN = "created in_progress output_item.added content_part.added"
+END = "output_text.done content_part.done output_item.done"
 
 
-def test_log_probabilities_are_those_of_a_chat_completion(pair: Live, sdk, monkeypatch):
+def test_a_stream_tells_openai_s_client_the_same_text_and_log_probabilities(
+    pair: Live, sdk, monkeypatch
+):
     alone = replace(pair.service.options, drafting="T")  # lookup remembers the first answer
     monkeypatch.setattr(pair.service, "options", alone)
-    asked = pair.chat([user("What?")], max_tokens=9, logprobs=True, top_logprobs=2)
-    expected = asked.json()["choices"][0]["logprobs"]["content"]
-    fields = {
-        "model": pair.service.model,
-        "input": "What?",
-        "max_output_tokens": 9,
-        "include": ["message.output_text.logprobs", "reasoning.encrypted_content"],
-        "top_logprobs": 2,
-    }
-    [item] = sdk(pair).responses.create(**fields).output
-    assert [entry.model_dump() for entry in item.content[0].logprobs] == expected
-    *events, last = sdk(pair).responses.create(**fields, stream=True)
-    told = [
-        entry.token
-        for event in events
-        if event.type == "response.output_text.delta"
-        for entry in event.logprobs
-    ]
-    assert told == [entry["token"] for entry in expected]
-    [done] = [event for event in events if event.type == "response.output_text.done"]
-    assert [entry.token for entry in done.logprobs] == told
-    assert last.response.output[0].content[0].logprobs == item.content[0].logprobs
-    assert last.response.top_logprobs == 2
+    chat = pair.chat([user("What?")], max_tokens=9, logprobs=True, top_logprobs=2).json()
+    fields = {"model": pair.service.model, "input": "What?", "max_output_tokens": 9}
+    fields |= {"include": ["message.output_text.logprobs", "reasoning.encrypted_content"]}
+    whole = sdk(pair).responses.create(**fields, top_logprobs=2)
+    expected = chat["choices"][0]["logprobs"]["content"]
+    assert [each.model_dump() for each in whole.output[0].content[0].logprobs] == expected
+    events = list(sdk(pair).responses.create(**fields, top_logprobs=2, stream=True))
+    kinds = [event.type.removeprefix("response.") for event in events]
+    assert kinds[:4] == BEGIN.split()
+    assert set(kinds[4:-4]) == {"output_text.delta"}
+    assert kinds[-4:-1] == END.split()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    deltas, [done, *_, last] = events[4:-4], events[-4:]
+    assert "".join(event.delta for event in deltas) == text_of(chat)
+    told = [entry.token for event in deltas for entry in event.logprobs]
+    assert told == [entry.token for entry in done.logprobs] == [each["token"] for each in expected]
+    last = last.response
+    assert last.output[0].content == whole.output[0].content
+    assert (last.output_text, last.status, last.top_logprobs) == (text_of(chat), "incomplete", 2)
+    assert last.incomplete_details.reason == "max_output_tokens"
+    assert last.usage.output_tokens == whole.usage.output_tokens
 
 
 def test_the_server_has_a_system_text_for_requests_that_bring_none(directory, scripted: Live):
@@ -127,7 +106,7 @@ REFUSED = [
 def test_what_cannot_be_done_is_refused(scripted: Live):
     for body, param in REFUSED:
         reply = respond(scripted, **({} if param.startswith("input") else {"input": "x"}) | body)
-        assert reply.status_code in (400, 404)
+        assert reply.status_code == (404 if param == "model" else 400)
         assert reply.json()["error"]["param"] == param
         if "content" in param:
             assert "input_text or input_image" in reply.json()["error"]["message"]
@@ -140,35 +119,53 @@ def ask(server: Live, prompt=PROMPT, **fields):
     return server.client.post("/v1/completions", json={"prompt": prompt, "max_tokens": 8, **fields})
 
 
-def expected(server: Live, count):
-    """The target's own continuation of the prompt's tokens, one after another."""
-    engine = server.service.engine
+def test_the_target_s_own_tokens_continue_the_text(pair: Live):
+    engine = pair.service.engine
     tokenizer = engine.target.tokenizer
     ids = [*tokenizer.prefix, *tokenizer.encode(PROMPT)]
 
     def continued():
-        target = engine.target.model.open_target(server.service.options.sampling)
+        target = engine.target.model.open_target(pair.service.options.sampling)
         target.extend(Segment([ids]))
-        for _ in range(count):
+        for _ in range(8):
             ids.append(int(target.logits().argmax()))
             feed(target, ids[-1])
-        return tokenizer.decode(ids)[len(tokenizer.decode(ids[:-count])) :]
+        return tokenizer.decode(ids)[len(tokenizer.decode(ids[:-8])) :]
 
-    return server.service.queue.call(continued)
-
-
-def test_the_target_s_own_tokens_continue_the_text(pair: Live):
     reply = ask(pair).json()
-    assert reply["object"] == "text_completion"
-    assert reply["choices"][0]["text"] == expected(pair, 8)
-    assert reply["choices"][0]["finish_reason"] == "length"
-    plain = ask(pair, mmspec={"plain": True}).json()
-    assert plain["choices"] == reply["choices"]
-    whole = "".join(c["choices"][0]["text"] for c in chunks_of(ask(pair, stream=True).text))
-    assert whole == reply["choices"][0]["text"]
-    again = ask(pair, prompt=[PROMPT], stop=whole[4:6]).json()
-    assert again["choices"][0]["text"] == whole[: whole.index(whole[4:6])]
+    text = reply["choices"][0]["text"]
+    assert text == pair.service.queue.call(continued)
+    assert (reply["object"], reply["choices"][0]["finish_reason"]) == ("text_completion", "length")
+    assert ask(pair, mmspec={"plain": True}).json()["choices"] == reply["choices"]
+    chunks = chunks_of(ask(pair, stream=True).text)
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == text
+    again = ask(pair, prompt=[PROMPT], stop=text[4:6]).json()
+    assert again["choices"][0]["text"] == text[: text.index(text[4:6])]
     assert again["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+
+
+def test_openai_s_client_reads_it_with_log_probabilities(pair: Live, sdk):
+    fields = {"model": pair.service.model, "prompt": PROMPT, "max_tokens": 6, "logprobs": 2}
+    choice = sdk(pair).completions.create(**fields).choices[0]
+    told = choice.logprobs
+    assert "".join(told.tokens) == choice.text
+    assert [len(each) for each in (told.token_logprobs, told.top_logprobs)] == [6, 6]
+    assert all(len(top) <= 2 for top in told.top_logprobs)
+    for offset, token in zip(told.text_offset, told.tokens, strict=True):
+        assert choice.text[offset:].startswith(token)
+    parts = [chunk.choices[0] for chunk in sdk(pair).completions.create(**fields, stream=True)]
+    offsets = [offset for part in parts if part.logprobs for offset in part.logprobs.text_offset]
+    assert offsets == told.text_offset
+
+
+def test_what_is_no_text_to_continue_is_refused(pair: Live):
+    prompts = ("", ["a", "b"], [1, 2], "an <image>", "long " * 4000)
+    others = {"echo": True, "suffix": "x", "best_of": 2, "logprobs": 21, "frequency_penalty": 0.5}
+    for name, value in (*(("prompt", prompt) for prompt in prompts), *others.items()):
+        reply = ask(pair, **{"prompt": PROMPT, name: value})
+        assert (reply.status_code, reply.json()["error"]["param"]) == (400, name)
+    for fields in ({"presence_penalty": 0, "echo": False, "suffix": None}, {"prompt": "\n"}):
+        assert ask(pair, **fields).status_code == 200
 
 
 def test_what_a_template_writes_is_continued_as_in_a_chat(mini: Live):
@@ -179,27 +176,3 @@ def test_what_a_template_writes_is_continued_as_in_a_chat(mini: Live):
     reply = ask(mini, written).json()
     assert reply["choices"][0]["text"].removeprefix(" ") == chat["choices"][0]["message"]["content"]
     assert reply["usage"]["prompt_tokens"] == chat["usage"]["prompt_tokens"]
-
-
-def test_openai_s_client_reads_it_with_log_probabilities(pair: Live, sdk):
-    fields = {"model": pair.service.model, "prompt": PROMPT, "max_tokens": 6, "logprobs": 2}
-    choice = sdk(pair).completions.create(**fields).choices[0]
-    assert "".join(choice.logprobs.tokens) == choice.text
-    assert len(choice.logprobs.token_logprobs) == 6
-    assert all(len(top) <= 2 for top in choice.logprobs.top_logprobs)
-    for offset, token in zip(choice.logprobs.text_offset, choice.logprobs.tokens, strict=True):
-        assert choice.text[offset:].startswith(token)
-    parts = [chunk.choices[0] for chunk in sdk(pair).completions.create(**fields, stream=True)]
-    offsets = [offset for part in parts if part.logprobs for offset in part.logprobs.text_offset]
-    assert offsets == choice.logprobs.text_offset
-
-
-def test_what_is_no_text_to_continue_is_refused(pair: Live):
-    prompts = ("", ["a", "b"], [1, 2], "an <image>", "long " * 4000)
-    others = {"echo": True, "suffix": "x", "best_of": 2, "logprobs": 21, "frequency_penalty": 0.5}
-    for name, value in (*(("prompt", prompt) for prompt in prompts), *others.items()):
-        reply = ask(pair, **{"prompt": PROMPT, name: value})
-        assert reply.status_code == 400
-        assert reply.json()["error"]["param"] == name
-    assert ask(pair, presence_penalty=0, echo=False, suffix=None).status_code == 200
-    assert ask(pair, "\n").status_code == 200
