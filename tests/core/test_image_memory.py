@@ -10,7 +10,7 @@ import numpy as np
 import pillow_heif
 import pytest
 from PIL import Image
-from test_images import refusal
+from test_images import refusal, saved
 
 from mmspec.ground.errors import ImageError
 from mmspec.prompt import images, rgb
@@ -27,15 +27,10 @@ def smooth(width: int, height: int, mode: str = "RGB") -> Image.Image:
     return Image.fromarray(np.stack(ramps, -1)).convert(mode)
 
 
-def saved(path: Path, image: Image.Image, **options) -> Path:
-    image.save(path, **options)
-    return path
-
-
 @pytest.mark.parametrize("scale", [1, 2, 4, 8])
 def test_a_large_jpeg_is_decoded_at_the_first_scale_that_fits(tmp_path, monkeypatch, scale):
     original = smooth(333, 250)
-    path = saved(tmp_path / "a.jpg", original)
+    path = saved(tmp_path, original, "a.jpg")
     with Image.open(path) as image:
         allowed = images.needed_memory(image) / scale**2
     monkeypatch.setattr(images, "MAX_MEMORY", allowed)
@@ -67,7 +62,7 @@ def test_a_picture_does_not_depend_on_the_bands_it_is_converted_in(mode, monkeyp
 
 
 def test_what_takes_too_much_memory_is_refused_with_both_figures(tmp_path, monkeypatch):
-    path = saved(tmp_path / "a.png", Image.new("RGB", (300, 250)))
+    path = saved(tmp_path, Image.new("RGB", (300, 250)), "a.png")
     monkeypatch.setattr(images, "MAX_MEMORY", 600_000)
     assert open_picture(path)
     monkeypatch.setattr(images, "MAX_MEMORY", 599_999)
@@ -75,7 +70,7 @@ def test_what_takes_too_much_memory_is_refused_with_both_figures(tmp_path, monke
 
 
 def test_a_progressive_jpeg_is_decoded_at_no_smaller_scale(tmp_path, monkeypatch):
-    path = saved(tmp_path / "a.jpg", smooth(320, 200), progressive=True)
+    path = saved(tmp_path, smooth(320, 200), "a.jpg", progressive=True)
     monkeypatch.setattr(images, "MAX_MEMORY", 320 * 200 * 14)
     assert open_picture(path).image.size == (320, 200)
     monkeypatch.setattr(images, "MAX_MEMORY", 320 * 200 * 14 - 1)
@@ -83,16 +78,16 @@ def test_a_progressive_jpeg_is_decoded_at_no_smaller_scale(tmp_path, monkeypatch
 
 
 def test_above_pillows_own_limit_a_jpeg_opens_and_others_are_refused(tmp_path, monkeypatch):
-    bomb = bytearray(saved(tmp_path / "bomb.png", smooth(2, 2)).read_bytes())
+    bomb = bytearray(saved(tmp_path, smooth(2, 2), "bomb.png").read_bytes())
     bomb[16:24] = struct.pack(">II", 17_900, 10_000)
     bomb[29:33] = struct.pack(">I", zlib.crc32(bomb[12:29]))
     (tmp_path / "bomb.png").write_bytes(bomb)
     message = refusal(tmp_path / "bomb.png")
     assert "over 178 megapixels may take more to open, and 1.0 GB of memory is allowed" in message
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
-    path = saved(tmp_path / "a.jpg", smooth(320, 200))
+    path = saved(tmp_path, smooth(320, 200), "a.jpg")
     assert open_picture(path) == decode_picture(path.read_bytes(), "a.jpg")
-    path = saved(tmp_path / "b.webp", smooth(320, 200))
+    path = saved(tmp_path, smooth(320, 200), "b.webp")
     with pytest.raises(ImageError, match=r"^b\.webp: over 178 megapixels"):
         decode_picture(path.read_bytes(), "b.webp")
 
@@ -118,7 +113,7 @@ def written(path: Path, size: int, mode: str = "RGB", orientation: int = 1, **op
         return path
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return saved(path, smooth(size, size, mode), exif=exif, **options)
+    return saved(path.parent, smooth(size, size, mode), path.name, exif=exif, **options)
 
 
 @pytest.mark.slow

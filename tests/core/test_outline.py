@@ -32,19 +32,6 @@ def outlined(outline, start, stop):
     return said, rows
 
 
-def test_the_toy_of_two_words_four_patches_and_two_words():
-    """Slots: fc(e1, h0), v0, v1, v2, v3, fc(e6, h5), fc(e7, h6)."""
-    segment, _ = sequence([2, -4, 2])
-    outline = Outline(apart=True).with_segment(segment)
-    assert outline.images == ((2, 6),)
-    assert list(outline.runs(0, outline.slots)) == [(0, 1, None), (1, 5, (2, 6)), (5, 7, None)]
-    assert outline.rows(outline.slots) == 7
-    packed = Outline(apart=True, image_rows=3).with_segment(segment)
-    assert [packed.rows(slots) for slots in (0, 1, 5, 6, 7)] == [0, 1, 4, 5, 6]
-    whole = Outline().with_segment(segment)
-    assert list(whole.runs(0, 7)) == [(0, 7, None)]
-
-
 PARTS = st.lists(st.one_of(st.integers(1, 4), st.integers(-5, -1)), min_size=1, max_size=8)
 
 
@@ -63,6 +50,9 @@ def test_runs_are_the_slots_one_by_one_however_they_are_fed(parts, packed, cuts)
         said, rows, at = said + more, rows + taken, stop
     assert said == expected
     assert outline.rows(slots) == rows
+    pairs = Outline().with_segment(segment)
+    assert list(pairs.runs(0, slots)) == [(0, slots, None)] * bool(slots)
+    assert pairs.rows(slots) == slots
 
 
 def test_rows_in_place_stand_at_their_slots_and_images_at_their_last():
@@ -72,13 +62,8 @@ def test_rows_in_place_stand_at_their_slots_and_images_at_their_last():
     assert outline.positions(0, outline.slots) == [0, 3, 4, 5, 7, 8, 9, 10]
     assert outline.positions(5, 6) == [5]
     assert outline.position(outline.slots) == outline.slots
-    assert [outline.last_image(slot) for slot in (0, 4, 5, 8, 9)] == [
-        None,
-        None,
-        (2, 6),
-        (2, 6),
-        (7, 10),
-    ]
+    images = [outline.last_image(slot) for slot in (0, 4, 5, 8, 9)]
+    assert images == [None, None, (2, 6), (2, 6), (7, 10)]
     counted = Outline(apart=True, image_rows=2).with_segment(segment)
     assert counted.positions(0, counted.slots) == list(range(8))
     assert counted.position(counted.slots) == 8

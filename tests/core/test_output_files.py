@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -34,29 +35,10 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {"other.bin"}
 
 
-def write_directory(place: Path, error: BaseException | None = None) -> None:
-    """Make a directory with a small and a large file; raise an error before it is put in place."""
-    with new_directory(place) as partial:
-        (partial / "small").write_text("x")
-        (partial / "inner").mkdir()
-        (partial / "inner" / "large").write_text(OLD)
-        if error:
-            raise error
-
-
-def write_file(place: Path, error: BaseException) -> None:
-    """Write a file, and raise an error before it is put in place."""
-    with replace_file(place) as partial:
-        partial.write_text(NEW)
-        raise error
-
-
-@pytest.mark.parametrize(
-    "write", [make_directory, lambda path: replace_text(path, NEW), write_directory]
-)
+@pytest.mark.parametrize("write", [make_directory, replace_file, new_directory])
 def test_a_name_that_no_file_can_have_is_named(write):
     with pytest.raises(WriteError, match=r"^a\x00b cannot be written \(embedded null byte\)$"):
-        write(Path("a\0b"))
+        ExitStack().enter_context(write(Path("a\0b")))
 
 
 def test_a_read_only_folder_is_named(disk, file):
@@ -76,12 +58,20 @@ def test_a_read_only_folder_is_named(disk, file):
     assert names(file.parent) == {"file.json"}
 
 
+def fill_and_raise(partial: Path, error: type[BaseException]) -> None:
+    """Write a partial file or directory, and raise before it is put in place."""
+    inner = partial / "inner" / "large" if partial.is_dir() else partial
+    inner.parent.mkdir(exist_ok=True)
+    inner.write_text(NEW)
+    raise error
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
 def test_a_block_that_raises_changes_nothing(file, error):
-    with pytest.raises(error):
-        write_file(file, error())
-    with pytest.raises(error):
-        write_directory(file.parent / "a", error())
+    with pytest.raises(error), replace_file(file) as partial:
+        fill_and_raise(partial, error)
+    with pytest.raises(error), new_directory(file.parent / "a") as partial:
+        fill_and_raise(partial, error)
     assert file.read_text() == OLD
     assert names(file.parent) == {"file.json"}
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from mmspec.checkpoints.head_config import read_head_config
-from mmspec.ground.errors import UsageError
 from mmspec_bench.commands.peers import row
 from mmspec_bench.compare import runner, script_io
 from mmspec_bench.compare.methods import PeerMethod, peer_methods
@@ -64,61 +63,48 @@ def test_figures_are_of_pairs():
     assert figures("x", [(reply(None), reply(None))]).speed_up == Spread(0.0, 0.0, 0.0)
 
 
-def test_methods_take_turns_and_answers_are_paired_within_one(monkeypatch):
+@pytest.fixture
+def compared(monkeypatch):
+    """`compared(run, NAMES)`: two turns of methods, whose processes report `run(NAME)`."""
+
+    def results(run, names):
+        monkeypatch.setattr(
+            runner, "run_script", lambda command, _: run(command[-1].split(".")[-1])
+        )
+        *_, last = compare([PeerMethod(name, name) for name in names], task(text=[TEXT]), 2, quiet)
+        return last
+
+    return results
+
+
+def test_methods_take_turns_and_answers_are_paired_within_one(compared):
     log, speeds = [], iter([2.0, 4.0, 1.0, 0.5])  # a, b; then b, a
 
-    def run(command, _):
-        log.append(command[-1].rpartition(".")[2])
-        count, replies = len(log), {"text": [reply(next(speeds))]}
-        return ProgramRun(count + 0.5, 5 * count, replies, {}, {})
+    def run(name):
+        log.append(name)
+        return ProgramRun(len(log) + 0.5, 5 * len(log), {"text": [reply(next(speeds))]}, {}, {})
 
-    monkeypatch.setattr(runner, "run_script", run)
-    *_, results = compare([PeerMethod(name, name) for name in "ab"], task(text=[TEXT]), 2, quiet)
+    first, second = compared(run, "ab")
     assert log == ["a", "b", "b", "a"]
-    assert results[0].figures["text"].speed_up == Spread(1.0, 1.0, 1.0)
-    assert results[1].figures["text"].speed_up == Spread(2.0, 2.0, 2.0)
-    assert results[1].figures["text"].answers == 2
-    assert results[1].start_seconds == 3.0
-    assert results[1].peak_memory_bytes == 15
+    assert first.figures["text"].speed_up == Spread(1.0, 1.0, 1.0)
+    assert second.figures["text"].speed_up == Spread(2.0, 2.0, 2.0)
+    assert second.figures["text"].answers == 2
+    assert second.start_seconds == 3.0
+    assert second.peak_memory_bytes == 15
 
 
-def test_answers_are_compared_with_the_same_programs_plain_ones(monkeypatch):
-    answers = {"a, plain": [1, 2, 3], "b, plain": [1, 2, 4], "b, drafted": [1, 9]}
-
-    def run(command, its_task):
-        tokens = answers[command[-1].rpartition(".")[2]]
-        reply = Timing(tokens, 3, 3, 2, 1.0, 0.1)
-        return ProgramRun(1.5, 5, {"text": [reply]}, {}, {})
-
-    monkeypatch.setattr(runner, "run_script", run)
-    methods = [PeerMethod(name, name) for name in answers]
-    *_, (first, plain, drafted) = compare(methods, task(text=[TEXT]), 2, quiet)
+def test_answers_are_compared_with_the_same_programs_plain_ones(compared):
+    answers = {"a, plain": (1, 2, 3), "b, plain": (1, 2, 4), "b, drafted": (1, 9)}
+    first, plain, drafted = compared(
+        lambda name: ProgramRun(1.5, 5, {"text": [reply(2.0, tokens=answers[name])]}, {}, {}),
+        answers,
+    )
     assert first.own_plain == plain.own_plain == {"text": Agreement(2, 2, None)}
     assert plain.figures["text"].identical == 0
     assert drafted.own_plain == {"text": Agreement(2, 0, 1)}
-    assert [row(each, "text", is_comparable=True)[-1] for each in (plain, drafted)] == [
-        "yes",
-        "0 of 2, from 1",
-    ]
-
-
-def test_where_the_first_program_cannot_run_nothing_is_said_of_equal_tokens(monkeypatch):
-    def run(command, its_task):
-        if command[-1].endswith("a"):
-            raise PeerError("no memory")
-        return ProgramRun(1.5, 5, {"text": [reply(2.0)]}, {}, {})
-
-    monkeypatch.setattr(runner, "run_script", run)
-    *_, (_, second) = compare(
-        [PeerMethod(name, name) for name in "ab"], task(text=[TEXT]), 1, quiet
-    )
-    assert row(second, "text", is_comparable=False)[-2:] == ("-", "yes")
-
-
-@pytest.mark.parametrize("peers", [[], ["torch", "tensorflow"]])
-def test_no_peer_or_an_unknown_one_is_refused(peers):
-    with pytest.raises(UsageError, match="unknown peer"):
-        peer_methods(peers, [], 5, "auto", {})
+    cells = [row(each, "text", is_comparable=True)[-1] for each in (plain, drafted)]
+    assert cells == ["yes", "0 of 2, from 1"]
+    assert row(plain, "text", is_comparable=False)[-2:] == ("-", "yes")
 
 
 def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path, pair_paths):

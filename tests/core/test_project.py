@@ -1,13 +1,15 @@
 """The package, its releases, and the scripts beside the tests."""
 
-import os
+import re
 import runpy
+import shlex
 import subprocess
 import sys
 import tomllib
 import zipfile
 from importlib.metadata import entry_points
 from pathlib import Path
+from string import Template
 
 import mmspec
 from support.known_options import parse
@@ -28,40 +30,18 @@ def test_a_tree_is_found_by_its_entry_points_without_being_installed(tmp_path):
     assert subprocess.check_output(run, text=True).strip() == str(installed)
 
 
-STAND_IN = """#!{python}
-import os, sys
-from pathlib import Path
-if sys.argv[1:3] == ["-m", "mmspec_cli"]:
-    print("mmspec", *sys.argv[3:])
-    Path(sys.argv[sys.argv.index("--out") + 1]).write_text("a report")
-else:
-    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
-"""
-"""A Python that shows a command of mmspec's instead of running it."""
-
-
-def gpu(*arguments, python=sys.executable, **variables):
-    environment = os.environ | {"PYTHON": str(python)} | variables
-    command = [str(ROOT / ".ci" / "gpu"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-
-
-CPU = {"DEVICE": "cpu", "DTYPE": "float32", "REPEATS": "1", "QUANTIZE": "none int8"}
-REPORTS = {"tiny.md", "tiny-int8.md", "peers.txt"}
-
-
 def test_the_program_takes_every_command_of_the_gpu_script(tmp_path):
-    python, out = tmp_path / "python", tmp_path / "out"
-    python.write_text(STAND_IN.format(python=sys.executable))
-    python.chmod(0o700)
-    done = gpu(out, "tiny", python=python, SYNTHETIC_DIR=str(tmp_path), **CPU)
-    assert done.returncode == 0, done.stderr
-    words = {file.name: file.read_text().split()[1:] for file in map(out.joinpath, REPORTS)}
-    options = {name: parse(command) for name, command in words.items()}
-    assert {values["device"] for values in options.values()} == {"cpu"}
-    assert options["tiny.md"]["quantize"] == "none"
-    assert options["tiny-int8.md"]["quantize"] == "int8"
-    assert options["tiny.md"]["report_file"] == out / "tiny.json"
+    file = ROOT / ".ci" / "gpu"
+    subprocess.run(["sh", "-n", file], check=True)
+    script = re.sub(
+        r"\$\{\w+:-(\w+)\}", r"\1", file.read_text(encoding="utf-8").replace("\\\n", "")
+    )
+    values = {"device": "cpu", "kind": "int8", "pair": "mini", "file": tmp_path, "out": tmp_path}
+    commands = re.findall(r"-m mmspec_cli (.*?) *>", script)
+    words = (shlex.split(Template(text).safe_substitute(values)) for text in commands)
+    speed, peers = map(parse, words)
+    assert (speed["device"], speed["dtype"], speed["quantize"]) == ("cpu", "bfloat16", "int8")
+    assert (peers["device"], peers["report_file"]) == ("cpu", tmp_path / "peers.json")
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -7,7 +7,6 @@ import pytest
 import torch
 from test_images import noise
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
 
 from mmspec.decoding.contents import Row
@@ -83,23 +82,6 @@ def asked_ids(folder, kind, seen, token, positions):
 def written(directory, **settings):
     (directory / "preprocessor_config.json").write_text(json.dumps(settings))
     return directory
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"patch_size": 16, "size": {"shortest_edge": 1024, "longest_edge": 90000}},
-        {"patch_size": 16, "min_pixels": 4096, "max_pixels": 50000, "image_mean": [0.5, 0.4, 0.3]},
-        {"patch_size": 16, "do_normalize": False, "do_rescale": False, "resample": 2},
-    ],
-)
-def test_a_file_means_what_the_processor_reads(tmp_path, settings):
-    written(tmp_path, image_processor_type="Qwen2VLImageProcessorFast", **settings)
-    ours = Qwen3VLVision().preprocessing(tmp_path)
-    processor = Qwen2VLImageProcessorPil.from_pretrained(tmp_path)
-    image = noise(333, 251)
-    theirs = processor(image, return_tensors="np")["pixel_values"]
-    np.testing.assert_array_equal(patches(ours.pixels(image), Qwen3VLVision()), theirs)
 
 
 VIDEO_ID = IMAGE_ID + 1
@@ -203,35 +185,33 @@ def test_positions_are_those_of_transformers(folder, kind, step):
     assert following == int(delta) + kinds.shape[1]
 
 
+IMAGES, CLIPS_TOO = "preprocessor_config.json", "video_preprocessor_config.json"
 FILES = [
-    {"video_preprocessor_config.json": {"size": {"shortest_edge": 5000, "longest_edge": 90000}}},
-    {"video_preprocessor_config.json": {"image_mean": [0.1, 0.2, 0.3], "resample": 2}},
-    {"preprocessor_config.json": {"size": {"shortest_edge": 9000, "longest_edge": 40000}}},
-    {
-        "processor_config.json": {
-            "video_processor": {"size": {"shortest_edge": 4096, "longest_edge": 60000}}
-        }
-    },
+    (IMAGES, {"size": {"shortest_edge": 9000, "longest_edge": 40000}}),
+    (IMAGES, {"min_pixels": 4096, "max_pixels": 50000, "image_mean": [0.5, 0.4, 0.3]}),
+    (IMAGES, {"do_normalize": False, "do_rescale": False, "resample": 2}),
+    (CLIPS_TOO, {"size": {"shortest_edge": 5000, "longest_edge": 90000}}),
+    (CLIPS_TOO, {"image_mean": [0.1, 0.2, 0.3], "resample": 2}),
+    ("processor_config.json", {"size": {"shortest_edge": 4096, "longest_edge": 60000}}),
 ]
 
 
-@pytest.mark.parametrize("files", FILES)
-def test_files_mean_what_the_processor_reads(tmp_path, kind, files):
-    tower = TOWERS[kind]
-    patch = {"patch_size": tower.patch_size}
-    for name, settings in files.items():
-        inner = settings.get("video_processor")
-        values = {"video_processor": inner | patch} if inner else settings | patch
-        (tmp_path / name).write_text(json.dumps(values))
-    write_tokenizer(tmp_path)
-    if "preprocessor_config.json" not in files:
-        written(tmp_path, **patch)
-    seen = clip(5, (333, 251))
-    theirs = processor(tmp_path, kind).video_processor(**shown(seen), return_tensors="np")
-    frame = tower.preprocessing(tmp_path).for_clip(5)
-    ours = [np.stack([frame.pixels(image) for image in m.images]) for m in seen.moments]
-    ours = np.concatenate([patches(each, tower) for each in ours])
-    np.testing.assert_allclose(ours, theirs["pixel_values_videos"], atol=1e-5, rtol=0)
+@pytest.mark.parametrize(("name", "settings"), FILES)
+def test_files_mean_what_the_processor_reads(tmp_path, kind, name, settings):
+    tower, patch = TOWERS[kind], {"patch_size": TOWERS[kind].patch_size}
+    write_tokenizer(written(tmp_path, **patch))
+    whole = settings | patch
+    inner = {"video_processor": whole} if name == "processor_config.json" else whole
+    (tmp_path / name).write_text(json.dumps(inner))
+    theirs, ours = processor(tmp_path, kind), tower.preprocessing(tmp_path)
+    seen, frame = clip(5, (333, 251)), ours.for_clip(5)
+    pixels = [np.stack([frame.pixels(image) for image in m.images]) for m in seen.moments]
+    found = np.concatenate([patches(each, tower) for each in pixels])
+    expected = theirs.video_processor(**shown(seen), return_tensors="np")["pixel_values_videos"]
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+    image = noise(333, 251)
+    expected = theirs.image_processor(image, return_tensors="np")["pixel_values"]
+    np.testing.assert_array_equal(patches(ours.pixels(image), tower), expected)
 
 
 def test_a_clip_has_as_many_positions_as_four_images(folder, kind):

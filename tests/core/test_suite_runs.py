@@ -200,20 +200,23 @@ def test_the_memory_bound_speed_up_is_gagranis_formula_for_full_rounds():
 
 
 def test_a_drafted_token_reads_a_decoder_or_a_head_and_the_output_matrix():
-    config = SimpleNamespace(model=SimpleNamespace(config=SEES))
+    seen = SimpleNamespace(model=SimpleNamespace(config=SEES))
     text = SEES.text
     v, h = text.vocab_size, text.hidden_size
     layer = 4 * h * h + 3 * h * text.intermediate_size + 2 * h
-    decoder = 2 * v * h + layer + h
-    models = SimpleNamespace(target=config, draft=config, head=None)
-    assert drafted_share(models) == 1
-    assert drafted_share(SimpleNamespace(target=config, draft=None, head=None)) == 0
-    head = SimpleNamespace(head=SimpleNamespace(config=HeadConfig("eagle", h, v, layer=text)))
-    own = layer - h + 2 * h * h + h  # without an input norm; fc and its bias
-    share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
-    assert share == pytest.approx((own + v * h) / decoder)
     block = BlockDraft(v // 2, (0,), 4, 0, sample_from_anchor=True)
-    head.head.config = HeadConfig("dspark", h, v, bias=False, layer=text, slots=4, block=block)
-    share = drafted_share(SimpleNamespace(target=config, draft=None, head=head))
-    own = sum(map(prod, head_manifest(head.head.config).values())) - v // 2 * h
-    assert share == pytest.approx((own / 4 + v // 2 * h) / decoder), "its own matrix is whole"
+    heads = [
+        HeadConfig("eagle", h, v, layer=text),
+        HeadConfig("dspark", h, v, bias=False, layer=text, slots=4, block=block),
+    ]
+    own = sum(map(prod, head_manifest(heads[1]).values())) - v // 2 * h
+    read = [
+        layer - h + 2 * h * h + h + v * h,  # without an input norm; fc and its bias
+        own / 4 + v // 2 * h,  # its own output matrix is read whole
+    ]
+    for config, count in zip(heads, read, strict=True):
+        head = SimpleNamespace(head=SimpleNamespace(config=config))
+        share = drafted_share(SimpleNamespace(target=seen, draft=None, head=head))
+        assert share == pytest.approx(count / (2 * v * h + layer + h))
+    for draft, share in ((seen, 1), (None, 0)):
+        assert drafted_share(SimpleNamespace(target=seen, draft=draft, head=None)) == share
