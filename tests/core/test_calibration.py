@@ -30,25 +30,16 @@ def _once(monkeypatch):
     monkeypatch.setattr("mmspec_bench.measure.calibrate.SECONDS", 0.0)
 
 
-@pytest.mark.parametrize(
-    "machine", [pytest.param(FLAT, marks=pytest.mark.slow), STEEP], ids=["1.1", "3.3"]
-)
-def test_what_is_measured_is_the_machines_curve(directory, monkeypatch, machine):
-    machine.run(monkeypatch)
-    model = with_positions(SEES, 700)
-    measured = calibrate(scripted_engine(directory, model, model), quiet, repeats=1).calibration
-    expected = machine.calibration((64, 512, 700 - max(ROWS)))
-    assert measured.target.keys() == measured.draft.keys() == expected.target.keys()
+def test_what_is_measured_is_the_machines_curve(directory, monkeypatch):
+    """To the end of each model's positions."""
+    STEEP.run(monkeypatch)
+    models = with_positions(SEES, 600), with_positions(SEES, 512)
+    measured = calibrate(scripted_engine(directory, *models), quiet, repeats=1).calibration
+    expected = STEEP.calibration((64, 512, 600 - max(ROWS)))
+    assert (measured.target.keys(), list(measured.draft)) == (expected.target.keys(), [64])
     for context in expected.target:
         assert measured.target[context] == pytest.approx(expected.target[context])
-        assert measured.draft[context] == pytest.approx(expected.draft[context])
-
-
-def test_no_draft_is_measured_beyond_its_positions(directory, monkeypatch):
-    FLAT.run(monkeypatch)
-    engine = scripted_engine(directory, draft=with_positions(SEES, 512))
-    measured = calibrate(engine, quiet, repeats=1).calibration
-    assert (len(measured.target), list(measured.draft)) == (3, [64])
+    assert measured.draft[64] == pytest.approx(expected.draft[64])
     assert len(measured.round_costs(2, 500)) == 9  # goes on from the last that is known
 
 
@@ -57,16 +48,15 @@ class Disturbed(Machine):
 
     times, period, count = 1.0, 1, 0
 
-    def verify(self, rows, context=0):
+    def verify(self, rows):
         self.count += 1
         slow = (self.count - 1) // self.period % 2
-        return super().verify(rows, context) * (self.times if slow else 1.0)
+        return super().verify(rows) * (self.times if slow else 1.0)
 
 
 @pytest.mark.parametrize(
     ("share", "times", "problem"),
     [
-        (1.0, 1.0, ""),
         (3.7, 1.2, ""),
         (0.68, 1.0, "32% of the time other programs had the processor: end other programs"),
         (1.0, 1.5, "the same steps took 1.5 times as long once as again: end other programs"),
@@ -97,10 +87,10 @@ def test_a_busy_moment_is_known_by_its_time_and_by_measuring_again(
     assert measured.calibration.target[64][1] == pytest.approx((1 + times) / 2)
 
 
-def test_a_measurement_that_cannot_be_right_ends_after_its_first_context(engine, monkeypatch):
+def test_a_measurement_that_cannot_be_right_ends_after_its_first_context(directory, monkeypatch):
     Machine(four=0.5).run(monkeypatch)
     shown = []
-    measured = calibrate(engine, shown.append, 1)
+    measured = calibrate(scripted_engine(directory, draft=None), shown.append, 1)
     assert "less than a single one" in measured.problem
     assert list(measured.calibration.target) == [64]
     [line] = shown

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -138,12 +137,12 @@ def test_what_is_no_image_is_refused_and_never_sent_as_words(engine):
 
 def test_a_prompt_beyond_the_target_is_said_before_any_work(engine):
     chat = engine.chat(OPTIONS)
-    asked(chat, "What is this?", A)
+    answer = chat.reply("What is this?", A)
     before = list(chat.conversation.turns), fed(chat)
     with pytest.raises(ContextError, match=r"take \d+ positions .* needs 8: scripted has 600"):
         chat.reply("What are these?", [picture(seed) for seed in range(40)])
     assert (chat.conversation.turns, fed(chat)) == before
-    assert engine.target.model.encoded == 1
+    assert (engine.target.model.encoded, chat.answer) == (1, answer)
     check(chat, "Why?")
 
 
@@ -188,53 +187,39 @@ def test_a_conversation_is_resumed_by_the_tokens_it_was_written_in(engine):
     assert other.conversation is turns
 
 
-class Alternating:
-    """Allows even and odd tokens in turn."""
-
-    def __init__(self, size):
-        self.odd, self.count = np.arange(size) % 2, 0
-
-    def mask(self):
-        return self.odd == self.count % 2
-
-    def advance(self, token):
-        assert self.mask()[token]
-        self.count += 1
+@pytest.fixture
+def text(engine):
+    """An answer of six tokens."""
+    return engine.chat(replace(OPTIONS, max_new_tokens=6)).reply("What is this?", A).text
 
 
-def test_an_answer_that_goes_on_stays_within_its_constraint(engine):
-    within = partial(Alternating, engine.target.model.config.text.vocab_size)
-    chats = [engine.chat(replace(OPTIONS, constraint=within, max_new_tokens=n)) for n in (3, 6)]
-    answers = [chat.reply("What is this?", A) for chat in chats]
-    assert answers[0].token_ids == answers[1].token_ids[:3]
-    assert chats[0].extend().finish().token_ids == answers[1].token_ids[3:]
+def begun(engine, **options):
+    """A chat with the first three tokens of this answer."""
+    chat = engine.chat(replace(OPTIONS, max_new_tokens=3, **options))
+    chat.reply("What is this?", A)
+    return chat
 
 
-def test_a_stop_string_that_begins_before_a_cut_ends_the_answer_that_goes_on(engine):
-    text = engine.chat(replace(OPTIONS, max_new_tokens=6)).reply("What is this?", A).text
-    chat = engine.chat(replace(OPTIONS, max_new_tokens=3))
-    begun = chat.reply("What is this?", A).text
-    stop = text[len(begun) - 2 : len(begun) + 2]
-    assert text.index(stop) < len(begun)
-    chats = [engine.chat(replace(OPTIONS, max_new_tokens=n, stop_strings=(stop,))) for n in (3, 6)]
-    for each in chats:
-        each.reply("What is this?", A)
-    chats[0].extend().finish()
-    cut, whole = ([*each.conversation.turns] for each in chats)
-    assert cut == whole
-    assert cut[0].answer_text == text[: text.index(stop)]
-    assert chats[0].answer.finish_reason == "stop"
+def test_a_stop_string_that_begins_before_a_cut_ends_the_answer_that_goes_on(engine, text):
+    end = len(begun(engine).answer.text)
+    stop = text[end - 2 : end + 2]
+    cut = begun(engine, stop_strings=(stop,))
+    whole = engine.chat(replace(cut.options, max_new_tokens=6))
+    whole.reply("What is this?", A)
+    cut.extend().finish()
+    assert cut.conversation.turns == whole.conversation.turns
+    assert cut.conversation.turns[0].answer_text == text[: text.index(stop)]
+    assert len(text[: text.index(stop)]) < end
+    assert cut.answer.finish_reason == "stop"
 
 
 @pytest.mark.parametrize("set_after", [False, True])
-def test_an_answer_that_goes_on_repeats_no_letter_and_loses_none(engine, set_after):
-    text = engine.chat(replace(OPTIONS, max_new_tokens=6)).reply("What is this?", A).text
-    chat = engine.chat(replace(OPTIONS, max_new_tokens=3))
-    begun = chat.reply("What is this?", A).text
-    stop = begun if set_after else f"{begun[-2:]}\0"
-    chat.change(replace(chat.options, stop_strings=(stop,)))
+def test_an_answer_that_goes_on_repeats_no_letter_and_loses_none(engine, text, set_after):
+    chat = begun(engine)
+    shown = chat.answer.text
+    chat.change(replace(chat.options, stop_strings=(shown if set_after else f"{shown[-2:]}\0",)))
     stream = chat.extend()
-    assert "".join(stream.texts()) == text[len(begun) :]
+    assert "".join(stream.texts()) == text[len(shown) :]
     assert stream.answer.text == chat.conversation.turns[-1].answer_text == text
 
 
@@ -247,14 +232,6 @@ def test_an_answer_stays_that_is_interrupted_before_another_begins(engine, more)
         next(stream)
     assert chat.conversation.turns == before
     check(chat, "Why?")
-
-
-def test_a_question_that_is_refused_leaves_the_figures_of_the_last_answer(engine):
-    chat = engine.chat(OPTIONS)
-    answer = chat.reply("What is this?", A)
-    with pytest.raises(ContextError):
-        chat.reply("What are these?", [picture(seed) for seed in range(40)])
-    assert chat.answer is answer
 
 
 @pytest.mark.parametrize(
@@ -287,6 +264,7 @@ def test_options_take_the_numbers_of_numpy():
     options = Options(seed=np.int64(5), gamma=np.int8(2), sampling=sampling, tree=tree)
     own = Options(seed=5, gamma=2, sampling=Sampling(0.5, 3, 0.75), tree=Tree(width=2, nodes=9))
     assert repr(options) == repr(own)
+    assert Options(drafting="auto") == Options()
     with pytest.raises(UsageError, match="`temperature=nan`: give a finite number"):
         Options(sampling=Sampling(np.float32("nan")))
     with pytest.raises(UsageError, match="`gamma=0`: give a whole number from 1"):
@@ -298,7 +276,3 @@ def test_what_is_no_options_is_refused_by_name(engine):
     for refused in (lambda: engine.chat({"gamma": 3}), lambda: chat.change(None)):
         with pytest.raises(UsageError, match=r"`options=.+`: give an Options, such as"):
             refused()
-
-
-def test_the_default_drafting_has_a_name():
-    assert Options(drafting="auto") == Options()

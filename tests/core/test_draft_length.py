@@ -54,18 +54,6 @@ def test_a_clock_that_shows_no_time_ends_no_answer(cheap):
         length.observe(replace(round_, cost_seconds=float(turn % 7 == 0)))
 
 
-def test_a_loss_is_stopped_however_wrong_the_estimates(cheap):
-    """Drafting that costs ten plain rounds from the tenth round on is charged and given up."""
-    length, lost = AdaptiveDraftLength(), 0
-    for turn in range(500):
-        gamma = length.choose(50, 100).gamma
-        bad = turn >= 10 and gamma > 0
-        lost += bad
-        wrong = Round([0], gamma, gamma, 0, cost_seconds=10.0)
-        length.observe(wrong if bad else cheap.round(gamma))
-    assert lost <= 10
-
-
 @pytest.mark.parametrize("calibrated", [True, False])
 def test_a_draft_that_becomes_slow_is_given_up_although_its_tokens_are_right(cheap, calibrated):
     """From the hundredth round on every draft takes eight times as long as before."""
@@ -105,11 +93,11 @@ def test_a_calibration_in_which_drafts_save_time_does_no_harm(cheap):
 def test_plain_rounds_are_measured_again(cheap):
     """They were measured while another program was busy; now drafts seem to pay, and do not."""
     length, chosen = AdaptiveDraftLength(), []
-    for turn in range(4000):
+    for turn in range(2000):
         chosen.append(length.choose(50, 100).gamma)
         wrong = replace(cheap.round(chosen[-1]), tokens=[0], accepted=0)
         length.observe(wrong if turn > 20 else replace(wrong, cost_seconds=10.0))
-    assert fmean(map(bool, chosen[2000:])) < 0.1
+    assert fmean(map(bool, chosen[1000:])) < 0.1
 
 
 def test_a_longer_context_changes_the_length_at_once(cheap):
@@ -133,10 +121,6 @@ def test_a_draft_that_finds_nothing_counts_as_plain():
         chosen.append(length.choose(50, 100).gamma)
         length.observe(each.round(chosen[-1] if turn % 5 == 0 else 0))
     assert fmean(gamma > 0 for gamma in chosen[100:]) > 0.9
-
-
-def test_fixed_lengths_end_with_the_budget():
-    assert [FixedDraftLength(4).choose(limit, 100).gamma for limit in (9, 4, 2, 0)] == [4, 4, 2, 0]
 
 
 def estimated(each, sure, rounds, length):
@@ -202,7 +186,7 @@ def test_a_block_is_drafted_at_once_although_its_first_round_is_slow():
     assert tokens / cost > 2.5
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(some.integers(0, 99), some.sampled_from([0.0, 0.2, 1.5]))
 def test_a_draft_that_is_sure_and_wrong_loses_little(seed, row):
     each = Machine(row, 0.0, 0.0, dice=random.Random(seed))
@@ -210,6 +194,7 @@ def test_a_draft_that_is_sure_and_wrong_loses_little(seed, row):
     assert cost < 1.025
 
 
+@settings(max_examples=25)
 @given(some.floats(0.05, 0.9), some.floats(0.05, 0.99))
 @example(0.5, 1.0)
 def test_estimates_become_what_happens(right, estimate):
@@ -250,8 +235,7 @@ CASES = {  # acceptance of the head, its cost, of lookup's sure tokens: bounds o
 }
 
 
-@pytest.mark.parametrize("calibrated", [True, False])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "calibrated"), [*zip(CASES, (True, False, True), strict=True)])
 def test_the_surer_of_two_drafters_drafts_and_costs_nothing_where_it_does_not_pay(case, calibrated):
     acceptance, draft, sure, least, most = CASES[case]
 
@@ -291,7 +275,3 @@ def test_chains_are_told_to_the_drafter_as_chains(cheap):
     plan = AdaptiveDraftLength(costs, {}).choose(50, 100)
     assert plan.gamma == plan.nodes > 4
     assert AdaptiveDraftLength(costs).choose(50, 100) == Plan(plan.gamma)
-
-
-def test_a_length_that_saw_no_round_gives_no_reason():
-    assert AdaptiveDraftLength().plain_reason() is None

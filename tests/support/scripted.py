@@ -44,9 +44,11 @@ def items(segment: Segment) -> list[Item]:
 
 
 def logits(seed: int, sequence: Sequence[Item], vocabulary: int) -> np.ndarray:
-    images = [item for item in sequence if isinstance(item, str)]
     recent = 2 * normals((seed, *sequence[-3:]), vocabulary)
-    return recent + normals((seed, *images), vocabulary) if images else recent
+    if str not in map(type, sequence):
+        return recent
+    images = [item for item in sequence if isinstance(item, str)]
+    return recent + normals((seed, *images), vocabulary)
 
 
 @lru_cache(maxsize=10_000)

@@ -18,12 +18,10 @@ class Machine:
 
     four: float = 1.1
     draft: float = 0.05
-    per_position: float = 0.0
-    """Steps that every position of the context adds to a verification."""
     now: float = 0.0
 
-    def verify(self, rows, context=0):
-        return 1 + (rows - 1) * (self.four - 1) / 3 + context * self.per_position
+    def verify(self, rows):
+        return 1 + (rows - 1) * (self.four - 1) / 3
 
     def token(self, branches):
         return self.draft * (0.9 + 0.1 * branches)
@@ -33,7 +31,7 @@ class Machine:
         verify, draft = ScriptedTarget.verify, ScriptedBranches.draft
 
         def verified(target, drafted, noise):
-            self.now += self.verify(1 + (drafted.size if drafted else 0), target.length)
+            self.now += self.verify(1 + (drafted.size if drafted else 0))
             return verify(target, drafted, noise)
 
         def drafted(branches, plan, weights, noise):
