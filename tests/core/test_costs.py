@@ -24,26 +24,21 @@ from support.stand_ins import quiet
 QUESTION = "What is a square?"
 
 
-@pytest.fixture
-def engine() -> Engine:
+@pytest.fixture(scope="module")
+def mini() -> Engine:
     return load("mini", options=Options(gamma=1))
+
+
+@pytest.fixture
+def engine(mini) -> Engine:
+    return replace(mini, calibrations=dict(mini.calibrations))
 
 
 def test_a_loaded_engine_knows_what_rounds_cost_before_its_first_answer(monkeypatch):
     monkeypatch.setattr("mmspec.chat.first_costs.SECONDS", 60.0)  # a busy machine takes longer
     engine = load("mini")
-    assert engine.calibration(engine.exact_rows("auto")).target
-
-
-def measured(engine: Engine, options: Options) -> Calibration:
-    measure_first_costs(engine, options)
-    return engine.calibration(engine.exact_rows(options.exact))
-
-
-def test_rounds_of_each_length_are_timed(engine, monkeypatch):
-    monkeypatch.setattr("mmspec.chat.first_costs.SECONDS", 60.0)  # a busy machine takes longer
     plain = engine.chat(Options(drafting="none")).reply(QUESTION)
-    costs = measured(engine, Options()).round_costs(1, 500)
+    costs = engine.calibration(engine.exact_rows("auto")).round_costs(1, 500)
     assert sorted(costs) == [0, 1, 2, 4, 8]
     answer = engine.chat(Options(gamma=2)).reply(QUESTION)
     assert all(each.drafted for each in answer.rounds)
@@ -51,12 +46,14 @@ def test_rounds_of_each_length_are_timed(engine, monkeypatch):
     assert answer.token_ids == plain.token_ids
 
 
-@pytest.mark.parametrize("options", [Options(gamma=3), Options(drafting="none")])
-def test_nothing_is_measured_where_nothing_is_chosen(engine, options):
-    assert not measured(engine, options).target
+def measured(engine: Engine, options: Options) -> Calibration:
+    measure_first_costs(engine, options)
+    return engine.calibration(engine.exact_rows(options.exact))
 
 
-def test_calibrated_costs_stay(engine):
+def test_nothing_is_measured_where_nothing_is_chosen_or_all_is_known(engine):
+    for options in (Options(gamma=3), Options(drafting="none")):
+        assert not measured(engine, options).target
     known = Calibration({64: {1: 1.0, 2: 1.1}}, {64: {1: 0.1}})
     engine.calibrations[engine.exact_rows("auto")] = known
     assert measured(engine, Options()) is known

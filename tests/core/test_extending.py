@@ -16,7 +16,7 @@ from mmspec.chat.plugin_head import plugin_head
 from mmspec.chat.plugins import is_kind
 from mmspec.drafters.heads.drafter import HeadDrafter
 from mmspec.ground.entry_points import any_plugin_errors
-from mmspec.ground.errors import PluginError, UsageError
+from mmspec.ground.errors import BackendError, MmspecError, PluginError, UsageError
 from mmspec_bench.suite.rows import ROWS, read_rows
 from mmspec_bench.suite.run_folder import read_provenance
 from mmspec_cli.main import main
@@ -75,27 +75,30 @@ def test_it_stands_beside_other_drafts_in_one_table_and_a_report_needs_no_plug_i
     assert any(line.startswith("repeat ") for line in capsys.readouterr().out.splitlines())
 
 
-@pytest.mark.parametrize(
-    ("code", "lacking"),
-    [
-        (
-            "import no_such_module",
-            "no_such_module, which is not installed: run pip install no_such_module",
-        ),
-        (  # as transformers does, which names no module
-            "raise ModuleNotFoundError('Could not import Head')",
-            "a package (Could not import Head) that is not installed: run pip install PACKAGE",
-        ),
-    ],
-)
-def test_a_module_that_a_package_lacks_is_named_in_one_line(
-    installed, directory, pair_paths, tmp_path, capsys, code, lacking
-):
-    (tmp_path / "site" / "repeat_drafter.py").write_text(code)
-    words = ["generate", "--model", pair_paths[0], "--draft", directory, "--prompt", "Hi"]
-    assert main([*map(str, words), "--backend", "torch"]) == 2
-    line = f"repeat (mmspec.drafters) needs {lacking}"
-    assert line in " ".join(capsys.readouterr().err.split())
+@pytest.fixture
+def changed(installed, directory, pair_paths, tmp_path):
+    """Function that answers with other code in the place of the page's."""
+
+    def answer(code, **options):
+        (tmp_path / "site" / "repeat_drafter.py").write_text(code)
+        load(str(pair_paths[0]), directory, backend="torch").chat(Options(**options)).reply("Hi")
+
+    return answer
+
+
+MISSING = {
+    "import no_such_module": "no_such_module, which is not installed: run pip install no_such_mod",
+    # as transformers does, which names no module
+    "raise ModuleNotFoundError('Could not import Head')": "a package (Could not import Head) that "
+    "is not installed: run pip install PACKAGE",
+}
+
+
+@pytest.mark.parametrize("code", MISSING)
+def test_a_module_that_a_package_lacks_is_named(changed, code):
+    needs = re.escape(f"repeat (mmspec.drafters) needs {MISSING[code]}")
+    with pytest.raises(BackendError, match=needs):
+        changed(code)
 
 
 FAULTS = {
@@ -113,23 +116,19 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("old", "new", "reason"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_of_a_plug_in_is_one_line_with_its_name_and_place(
-    installed, directory, pair_paths, tmp_path, capsys, old, new, reason
-):
+def test_a_fault_of_a_plug_in_has_its_name_and_place(changed, old, new, reason):
     assert old in CODE
-    line = CODE[: CODE.index(old)].count("\n") + 1
-    (tmp_path / "site" / "repeat_drafter.py").write_text(CODE.replace(old, new))
-    words = ["generate", "--model", pair_paths[0], "--draft", directory, "--prompt", "Hi"]
-    assert main([*map(str, words), "--backend", "torch"]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "Traceback" not in said
-    assert re.search(r"(drafter repeat|repeat \(mmspec.drafters\)) failed in repeat_drafter", said)
+    with pytest.raises(PluginError) as failed:
+        changed(CODE.replace(old, new))
+    said = str(failed.value)
+    assert re.match(
+        r"(the drafter repeat|repeat \(mmspec.drafters\)) failed in repeat_drafter", said
+    )
     assert reason in said
     assert said.endswith("use another, or tell its author")
     if "fails" in new or "self" in old or "len" in old:
+        line = CODE[: CODE.index(old)].count("\n") + 1
         assert f"repeat_drafter, line {line} (" in said
-    with pytest.raises(PluginError) as failed:
-        load(str(pair_paths[0]), directory, backend="torch").chat().reply("Hi")
     assert reason in f"{type(failed.value.__cause__).__name__}: {failed.value.__cause__}"
 
 
@@ -145,14 +144,9 @@ def test_a_fault_of_the_caller_s_own_function_is_no_plug_in_s(installed):
 
 
 REFUSED = {
-    "counts columns twice": (
-        "len(self.tokens)\n",
-        "2 * len(self.tokens)\n",
-        "its length is ",
-    ),
+    "counts columns twice": ("len(self.tokens)\n", "2 * len(self.tokens)\n", "its length is "),
     "drafts no token of the target's": (
-        "self.tokens[-1:] *",
-        "[10**6] *",
+        *("self.tokens[-1:] *", "[10**6] *"),
         "a HostDraft has the token 1000000, and the target's are 0 to ",
     ),
     "drafts too many": ("* plan.gamma", "* 9 * plan.gamma", "tokens on a path, and the plan"),
@@ -160,18 +154,11 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("old", "new", "reason"), REFUSED.values(), ids=REFUSED)
-@pytest.mark.parametrize("gamma", ["3", "auto"])
-def test_a_draft_or_a_length_that_is_wrong_is_one_line_with_the_drafter_s_name(
-    installed, directory, pair_paths, tmp_path, capsys, old, new, reason, gamma
-):
+@pytest.mark.parametrize("gamma", [3, "auto"])
+def test_a_draft_or_a_length_that_is_wrong_has_the_drafter_s_name(changed, old, new, reason, gamma):
     assert old in CODE
-    (tmp_path / "site" / "repeat_drafter.py").write_text(CODE.replace(old, new))
-    words = ["generate", "--model", pair_paths[0], "--draft", directory, "--gamma", gamma]
-    assert main([*map(str, words), "--prompt", "Hi", "--backend", "torch"]) == 2
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    assert "mmspec: the drafter repeat: " in said
-    assert reason in said
+    with pytest.raises(MmspecError, match=f"^the drafter repeat: .*{reason}"):
+        changed(CODE.replace(old, new), gamma=gamma)
 
 
 CAPTIONING = """
@@ -240,19 +227,21 @@ def test_a_head_without_a_kind_is_refused(pair_paths):
 
 def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
     page = executed()
-    with load(str(pair_paths[0]), page["RepeatHead"](), backend="torch") as engine:
-        drafted, plain = engine.chat(Options(max_new_tokens=12)), Options(drafting="none")
-        answer = drafted.reply("What is this?", picture(1))
-        expected = engine.chat(replace(plain, max_new_tokens=12)).reply("What is this?", picture(1))
-    assert answer.token_ids == expected.token_ids
-    assert answer.drafting.spec == "repeat+lookup"
-    with pytest.raises(UsageError, match="the draft repeat is a head of the kind repeat: use"):
-        load(
-            str(pair_paths[0]), page["RepeatHead"](), backend="torch", options=Options(drafting="T")
-        )
-    with pytest.raises(
-        UsageError, match="`draft` is a int without config, open_drafter: give a name"
-    ):
+    page["RepeatHead"].config = replace(page["RepeatHead"].config, kind="mine")
+    own = page["RepeatHead"]()
+    with load(str(pair_paths[0]), own, backend="torch") as engine:
+        options = Options(max_new_tokens=12)
+        answers = {
+            drafting: engine.chat(replace(options, drafting=drafting)).reply("What?", picture(1))
+            for drafting in ("auto", "mine", "none")
+        }
+        with pytest.raises(UsageError, match="is a head of the kind mine: use"):
+            engine.chat(Options(drafting="other"))
+    assert answers["auto"].token_ids == answers["mine"].token_ids == answers["none"].token_ids
+    assert [it.drafting.spec for it in answers.values()] == ["mine+lookup", "mine", "none"]
+    with pytest.raises(UsageError, match="the draft mine is a head of the kind mine: use"):
+        load(str(pair_paths[0]), own, backend="torch", options=Options(drafting="T"))
+    with pytest.raises(UsageError, match="`draft` is a int without config, open_drafter: give a n"):
         load(pair_paths[0], 3, backend="torch")
     with pytest.raises(UsageError, match="`model` is a int: give a name, a path or another"):
         load(3, backend="torch")
@@ -273,15 +262,3 @@ def test_a_head_of_mmspec_s_own_given_as_an_object_stays_itself():
     own.__module__, own.config = "mmspec_torch.heads.head", replace(own.config, kind="mtp")
     head = own()
     assert plugin_head(head, "`draft`", "a mmspec.Head") is head
-
-
-def test_options_may_name_the_kind_of_an_object(pair_paths):
-    page = executed()
-    page["RepeatHead"].config = replace(page["RepeatHead"].config, kind="mine")
-    with load(str(pair_paths[0]), page["RepeatHead"](), backend="torch", ready=False) as engine:
-        for drafting in ("mine", "mine+lookup"):
-            chat = engine.chat(Options(drafting=drafting, max_new_tokens=12))
-            answer = chat.reply("What is this?", picture(1))
-            assert answer.drafting.spec == drafting
-        with pytest.raises(UsageError, match="is a head of the kind mine: use"):
-            engine.chat(Options(drafting="other"))
