@@ -51,8 +51,7 @@ def assert_shows(clip, numbers):
 
 
 @pytest.mark.parametrize(
-    ("name", "rate"),
-    [("a.mov", 10), ("a.mkv", 25), ("a.avi", 10), ("a.mp4", Fraction(30000, 1001))],
+    ("name", "rate"), [("a.mkv", 25), ("a.avi", 10), ("a.mp4", Fraction(30000, 1001))]
 )
 def test_a_clip_shows_the_frames_of_its_film(tmp_path, name, rate):
     clip = open_clip(film(tmp_path / name, frames=50, rate=rate))
@@ -64,7 +63,7 @@ def test_a_clip_shows_the_frames_of_its_film(tmp_path, name, rate):
     assert_shows(open_clip(tmp_path / name, max_frames=1), [0])
 
 
-@pytest.mark.parametrize("codec", ["libx264", "libvpx-vp9", "mpeg4"])
+@pytest.mark.parametrize("codec", ["libx264", "libvpx-vp9"])
 def test_what_lies_between_key_frames_is_skipped_and_the_rest_the_same(
     tmp_path, monkeypatch, codec
 ):
@@ -137,7 +136,7 @@ def test_frames_of_a_variable_rate_are_taken_at_even_times(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [*(("fps", value) for value in ("a", 0, 2000)), *(("max_frames", n) for n in ("a", 0, 2.5))],
+    [("fps", "a"), ("fps", 0), ("fps", 2000), ("max_frames", 0), ("max_frames", 2.5)],
 )
 def test_a_sampling_out_of_range_is_refused(name, value):
     with pytest.raises(UsageError, match=rf"`{name}={value!r}`: give a number"):
@@ -180,9 +179,9 @@ def test_files_that_are_no_film_are_named(tmp_path):
         open_clip("https://example.org/a.mp4")
 
 
-@pytest.mark.parametrize("suffix", [".mp4", ".mov", ".mkv", ".webm", ".avi"])
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".avi"])
 def test_a_film_whose_name_does_not_say_so_is_named(tmp_path, suffix):
-    path = film(tmp_path / f"a{suffix}", codec="libvpx-vp9" if suffix == ".webm" else "")
+    path = film(tmp_path / f"a{suffix}")
     with pytest.raises(ImageError, match="a clip where an image is needed: take a frame"):
         open_picture(path)
     named = path.rename(tmp_path / "a.png")
@@ -203,7 +202,6 @@ def test_a_film_whose_name_does_not_say_so_is_named(tmp_path, suffix):
 )
 def test_films_beyond_a_limit_are_refused(tmp_path, monkeypatch, limit, value, problem):
     path = film(tmp_path / "a.mkv", 20)
-    open_clip(path)
     monkeypatch.setattr(images if limit == "MAX_ASPECT" else film_file, limit, value)
     assert problem in refusal(path)
 
