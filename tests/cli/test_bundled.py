@@ -6,7 +6,6 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.checkpoints.cards import load_cards, present
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.diagnostics.single_turn import answer_once
@@ -54,12 +53,6 @@ QUESTIONS = [
     question(SAMPLES / "shapes.png", "Describe this image in detail."),
     question(SAMPLES / "chart.png", "What does it show?"),
 ]
-CARDS = load_cards()
-
-pytestmark = pytest.mark.skipif(
-    any(present(CARDS[name], "torch") is None for name in ("mini", *HEADS)),
-    reason="the weights of mini and its heads are not in the tree",
-)
 
 
 @pytest.fixture(scope="module")

@@ -61,26 +61,18 @@ def test_a_report_of_a_measurement_is_shown_and_the_old_file_stands(run, models,
     assert file.read_text() == OLD
 
 
-def bench_run(out: Path, models: list[str], *more: str) -> list[str]:
-    few = ["--tasks", "caption", "--limit", "8", "--methods", "M,none"]
-    return ["bench", "run", *models, *few, "--max-new-tokens", "4", "--out", str(out), *more]
-
-
 def test_a_run_of_the_suite_keeps_its_rows_and_is_resumed(run, models, disk, tmp_path):
-    out = disk.folder / "out"
+    few = ["--tasks", "caption", "--limit", "8", "--methods", "M,none", "--max-new-tokens", "4"]
+    out, whole = disk.folder / "out", tmp_path / "whole"
     with disk.full(free=12_288 if disk.is_tmpfs else 6_000):
-        result = run(*bench_run(out, models))
+        result = run("bench", "run", *models, *few, "--out", out)
     refusal(result, out / ROWS)
     assert "--resume" in result.err
-    kept = read_rows(out / ROWS)
-    assert 0 < len(kept) < 16
-    assert run(*bench_run(out, models, "--resume")).status == 0
-    assert run(*bench_run(tmp_path / "whole", models)).status == 0
-    rows, whole = (
-        [without_times(row) for row in read_rows(folder / ROWS)]
-        for folder in (out, tmp_path / "whole")
-    )
-    assert rows == whole
+    assert 0 < len(read_rows(out / ROWS)) < 16
+    assert run("bench", "run", *models, *few, "--out", out, "--resume").status == 0
+    assert run("bench", "run", *models, *few, "--out", whole).status == 0
+    rows, expected = (map(without_times, read_rows(folder / ROWS)) for folder in (out, whole))
+    assert [*rows] == [*expected]
 
 
 def test_training_stops_before_its_result_and_goes_on(run, pair_paths, disk, tmp_path):

@@ -20,25 +20,36 @@ NASTY = "[bold]x[/bold] [/INST] list[int] \x1b[31mred\x1b[0m :smile:"
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Make stdout and stderr pass for colour terminals."""
+def terminal(monkeypatch: pytest.MonkeyPatch):
+    """Make stdout and stderr pass for colour terminals without a program of their own."""
 
     def become(**environment: str) -> None:
         for stream in ("sys.stdout", "sys.stderr"):
             monkeypatch.setattr(f"{stream}.isatty", lambda: True)
-        monkeypatch.delenv("NO_COLOR", raising=False)
+        for name in ("NO_COLOR", "TMUX", "TERM_PROGRAM"):
+            monkeypatch.delenv(name, raising=False)
         for name, value in {"TERM": "xterm-256color", **environment}.items():
             monkeypatch.setenv(name, value)
 
     return become
 
 
-def test_on_a_terminal_control_characters_are_spelled_out_and_markup_is_text(terminal, capsys):
-    terminal()
+def say(capsys, *texts: str, markdown: bool = True) -> str:
+    """What a screen shows of an answer that comes in these parts."""
     screen = Screen()
-    screen.piece(Piece("", NASTY))
+    screen.markdown = markdown
+    for text in texts:
+        screen.piece(Piece("", text))
     screen.end_line()
-    assert capsys.readouterr().out == NASTY.replace("\x1b", "^[") + "\n"
+    return capsys.readouterr().out
+
+
+def test_an_answer_on_a_terminal_is_markdown_without_control_characters(terminal, capsys):
+    terminal()
+    assert say(capsys, NASTY) == NASTY.replace("\x1b", "^[") + "\n"
+    shown = "a \x1b[1mbold\x1b[0m word\n• item\n"
+    assert say(capsys, "a **bo", "ld** word\n", "- item") == shown
+    assert say(capsys, "a **bold** word", markdown=False) == "a **bold** word\n"
 
 
 @pytest.mark.parametrize("why", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -76,14 +87,6 @@ def test_a_table_has_room_for_letters_of_two_columns(terminal, capsys):
     assert "何が写っていますか" in capsys.readouterr().out
 
 
-def test_a_gain_from_repeated_text_is_called_so():
-    answer = Answer(plain_seconds=0.05)
-    answer.add(Round([1, 2, 3, 4], 5, 5, 3, cost_seconds=0.1, by_lookup=True))
-    assert short_footer(answer, None, 100).endswith("faster, repeating earlier text")
-    answer.add(Round([1], 5, 5, 0))
-    assert short_footer(answer, None, 100).endswith("faster")
-
-
 @pytest.mark.parametrize(
     ("drafted", "plain_seconds", "context", "end"),
     [
@@ -98,24 +101,14 @@ def test_the_short_line_says_speed_seconds_and_gain(drafted, plain_seconds, cont
     answer = Answer(plain_seconds=plain_seconds)
     answer.statistics.prompt_tokens = 30
     answer.statistics.seconds["total"] = 0.4
-    answer.add(Round([1, 2, 3, 4], drafted, drafted, 3, cost_seconds=0.1))
+    answer.add(Round([1, 2, 3, 4], drafted, drafted, 3, cost_seconds=0.1, by_lookup=True))
     answer.statistics.seconds["decode"] = 0.1
     line = "4 tokens, 40/s · first after 0.2 s · 0.4 s in all"
-    assert short_footer(answer, 0.23, context) == line + end
+    from_lookup = ", repeating earlier text" if "× faster" in end else ""  # noqa: RUF001
+    assert short_footer(answer, 0.23, context) == line + end + from_lookup
     assert "first" not in short_footer(answer, None, context)
-
-
-def test_an_answer_on_a_terminal_is_markdown_unless_that_is_switched_off(terminal, capsys):
-    terminal()
-    screen = Screen()
-    for text in ("a **bo", "ld** word\n", "- item"):
-        screen.piece(Piece("", text))
-    screen.end_line()
-    assert capsys.readouterr().out == "a \x1b[1mbold\x1b[0m word\n• item\n"
-    screen.markdown = False
-    screen.piece(Piece("", "a **bold** word"))
-    screen.end_line()
-    assert capsys.readouterr().out == "a **bold** word\n"
+    answer.add(Round([1], 5, 5, 0))
+    assert "repeating" not in short_footer(answer, 0.23, context)
 
 
 def test_an_answer_whose_accepted_tokens_are_marked_keeps_its_markdown_signs(terminal, capsys):
@@ -139,23 +132,27 @@ def shown(pieces, width: int) -> list[str]:
 WORDS = st.lists(st.text("abcxyz.é,'", min_size=1, max_size=9), min_size=1, max_size=30)
 
 
+@st.composite
+def in_pieces(draw, texts):
+    """A text, and the pieces in which it comes."""
+    text = draw(texts)
+    cuts = sorted(draw(st.lists(st.integers(0, len(text)))))
+    return text, [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+
+
 @settings(max_examples=60)
-@given(WORDS, st.integers(11, 30), st.data())
-def test_lines_are_those_of_a_printer_however_the_text_comes(words, width, data):
-    text = " ".join(words)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
-    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+@given(in_pieces(WORDS.map(" ".join)), st.integers(11, 30))
+def test_lines_are_those_of_a_printer_however_the_text_comes(parts, width):
+    text, pieces = parts
     plain = textwrap.TextWrapper(width - 1, break_on_hyphens=False, drop_whitespace=True)
     assert shown(pieces, width) == plain.wrap(text)
 
 
 @settings(max_examples=60)
-@given(st.text("ab \n\t日本語🙂e\u0301-", max_size=80), st.integers(4, 20), st.data())
-def test_nothing_is_lost_and_no_line_is_too_long(text, width, data):
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
-    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    lines = shown(pieces, width)
-    assert "".join("".join(lines).split()) == "".join(text.split())
+@given(in_pieces(st.text("ab \n\t日本語🙂e\u0301-", max_size=80)), st.integers(4, 20))
+def test_nothing_is_lost_and_no_line_is_too_long(parts, width):
+    lines = shown(parts[1], width)
+    assert "".join("".join(lines).split()) == "".join(parts[0].split())
     assert max(map(cell_len, lines)) < width
 
 
@@ -165,12 +162,8 @@ def test_a_word_is_held_back_until_it_ends_or_the_text_does():
     assert wrap.lay("o th", None, 40) == [("two ", None)]
     assert wrap.end(40) == [("th", None)]
     assert wrap.end(40) == []
-
-
-def test_an_answer_cut_within_a_list_does_not_indent_the_next():
-    wrap = Wrap()
     wrap.lay("• one", None, 9)
-    wrap.end(9)
+    wrap.end(9)  # an answer cut within a list does not indent the next
     assert wrap.lay("two three ", None, 9) == [("two \nthree ", None)]
 
 
@@ -183,13 +176,6 @@ def test_the_rest_of_a_line_in_a_list_or_a_quote_stands_below_its_text():
     assert shown(["• a verylongword"], 9) == ["• a very", "  longwo", "  rd"]
 
 
-@pytest.fixture(autouse=True)
-def no_program(monkeypatch):
-    for name in ("TMUX", "TERM_PROGRAM"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
-
-
 @pytest.mark.parametrize(
     ("size", "width", "cells"),
     [
@@ -200,18 +186,14 @@ def no_program(monkeypatch):
         ((1, 1), 80, (20, 10)),
     ],
 )
-def test_a_preview_is_small_and_keeps_the_shape(size, width, cells):
-    shown = preview(Image.new("RGB", size), width)
-    lines = shown.plain.split("\n")
+def test_a_preview_is_small_and_keeps_the_shape(terminal, size, width, cells):
+    terminal()
+    lines = preview(Image.new("RGB", size), width).plain.split("\n")
     assert (len(lines[0]), len(lines)) == cells
 
 
-def test_a_screen_without_colours_shows_no_preview(monkeypatch, capsys):
-    for stream in ("sys.stdout", "sys.stderr"):
-        monkeypatch.setattr(f"{stream}.isatty", lambda: True)
-    monkeypatch.setenv("NO_COLOR", "1")
-    Screen().picture(Image.new("RGB", (4, 4)))
-    assert capsys.readouterr() == ("", "")
-    monkeypatch.delenv("NO_COLOR")
-    Screen().picture(Image.new("RGB", (4, 4), "red"))
-    assert capsys.readouterr().err.count("▀") == 200
+def test_a_screen_without_colours_shows_no_preview(terminal, capsys):
+    for environment, cells in (({"NO_COLOR": "1"}, 0), ({}, 200)):
+        terminal(**environment)
+        Screen().picture(Image.new("RGB", (4, 4), "red"))
+        assert capsys.readouterr().err.count("▀") == cells

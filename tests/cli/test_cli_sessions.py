@@ -29,20 +29,29 @@ def questions(file):
     return [turn["question"][-1]["text"] for turn in turns]
 
 
-def test_a_conversation_is_kept_for_its_owner_alone(chat, state):
-    chat("one", "two")
-    (file,) = state.iterdir()
-    assert questions(file) == ["one", "two"]
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+@pytest.fixture
+def before(monkeypatch):
+    """`before({line: act})`: what happens once a line is typed, before the chat answers it."""
+
+    def register(acts):
+        def read(prompt: str) -> str:
+            line = read_pipe(prompt)
+            acts.get(line, lambda: None)()
+            return line
+
+        monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read)
+
+    return register
 
 
-def test_a_question_that_is_undone_leaves_the_file_and_the_last_one_takes_it_away(chat, state):
+def test_a_conversation_is_kept_for_its_owner_alone_and_without_what_is_undone(chat, state):
     chat("one", "/undo")
     assert not list(state.iterdir())
     chat("one", "two", "/undo", "/undo", "three", "four", "/undo")
     (file,) = state.iterdir()
     assert questions(file) == ["three"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
 
 
 def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, pair, monkeypatch):
@@ -50,8 +59,9 @@ def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, p
     whole = chat("which? red.png", "and?", more=["--private"])
     device = pair[pair.index("--draft") :]
     monkeypatch.setenv("XDG_CONFIG_HOME", str(state.parent))
-    (state.parent / "mmspec").mkdir()
-    (state.parent / "mmspec" / "config.toml").write_text("model = 'mini'\n[chat]\nsystem = 'x'\n")
+    config = state.parent / "mmspec" / "config.toml"
+    config.parent.mkdir()
+    config.write_text("model = 'mini'\n[chat]\nsystem = 'x'\n")
     talk = chat("and?", more=["--resume"], models=device)
     assert talk.notices[0].startswith("went on from the conversation of 20")
     assert talk.notices[0].endswith(": 1 question")
@@ -60,7 +70,7 @@ def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, p
     assert questions(file) == ["which?", "and?"]
     talk = chat("/system", more=["--resume", "--system", "Be brief."], models=device)
     assert talk.notices[-1] == "system text: Be brief."
-    (state.parent / "mmspec" / "config.toml").write_text("model = 'mini'\ndraft = 'mini-eagle3'\n")
+    config.write_text("model = 'mini'\ndraft = 'mini-eagle3'\n")
     talk = chat("/system", more=["--resume"], models=device[2:])
     assert talk.notices[0].startswith("went on"), "the draft of the file is for its model"
 
@@ -84,20 +94,20 @@ def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run, pair,
 
 def test_lookup_remembers_what_is_kept_until_it_is_cleared(chat, state, run):
     lookup = ["--drafting", "lookup"]
-    (state.parent / "lookup").mkdir(parents=True)
-    (state.parent / "lookup" / "other.ids").write_bytes(b"damaged")
-    talk = chat("one", "two", more=lookup)
-    again = chat("one", more=lookup)
+    other = state.parent / "lookup" / "other.ids"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"damaged")
+    talk, again = chat("one", "two", more=lookup), chat("one", more=lookup)
     assert again.ids == talk.ids[:1]
     rounds = [each.answers[0]["stats"]["rounds"] for each in (talk, again)]
     assert rounds[1] < rounds[0]
-    listed = json.loads(run("memory", "--json").out)["files"]
-    (file,) = (file for file in (state.parent / "lookup").iterdir() if file.stem != "other")
+    (file,) = {*other.parent.iterdir()} - {other}
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert listed == {str(f): f.stat().st_size for f in (file, file.with_stem("other"))}
-    before = file.read_bytes()
+    listed = json.loads(run("memory", "--json").out)["files"]
+    assert listed == {str(each): each.stat().st_size for each in (file, other)}
+    kept = file.read_bytes()
     chat("three", more=[*lookup, "--private"])
-    assert file.read_bytes() == before
+    assert file.read_bytes() == kept
     file.write_bytes(b"damaged")
     talk = chat("one", more=lookup)
     assert (talk.status, talk.err.count(f"{file} holds no memory")) == (0, 1)
@@ -142,56 +152,38 @@ def test_a_conversation_whose_image_is_away_stays_in_its_file(chat, state, red):
 
 
 @pytest.mark.parametrize("line", ["three", "/undo"])
-def test_two_chats_that_go_on_with_one_conversation_lose_nothing(chat, state, monkeypatch, line):
+def test_two_chats_that_go_on_with_one_conversation_lose_nothing(chat, state, before, line):
     chat("one")
     (file,) = state.iterdir()
 
-    def read(prompt: str) -> str:
-        if (question := read_pipe(prompt)) == line:  # the other chat keeps its answer
-            other = file.with_suffix(".new")
-            other.write_text(file.read_text().replace('"one"', '"other"'))
-            other.replace(file)
-        return question
+    def keep_another_answer():
+        other = file.with_suffix(".new")
+        other.write_text(file.read_text().replace('"one"', '"other"'))
+        other.replace(file)
 
-    monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read)
+    before({line: keep_another_answer})
     talk = chat("two", line, "four", more=["--resume"])
     assert talk.err.count("another chat goes on with this conversation too") == 1
     assert questions(file) == ["other", "two"]
     (own,) = {*state.iterdir()} - {file}
-    rest = [line, "four"] if line == "three" else ["four"]
-    assert questions(own) == ["one", *(["two"] if line == "three" else []), *rest]
+    assert questions(own) == ["one", *(["two", line] if line == "three" else []), "four"]
 
 
-def test_a_conversation_whose_file_is_deleted_is_kept_in_it_again(chat, state, monkeypatch):
-    def read(prompt: str) -> str:
-        if (question := read_pipe(prompt)) == "two":
-            next(state.iterdir()).unlink()
-        return question
-
-    monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read)
-    talk = chat("one", "two")
-    assert "another chat" not in talk.err
+def test_a_conversation_whose_file_is_deleted_is_kept_in_it_again(chat, state, before):
+    before({"two": lambda: next(state.iterdir()).unlink()})
+    assert "another chat" not in chat("one", "two").err
     assert [questions(file) for file in state.iterdir()] == [["one", "two"]]
 
 
 @pytest.mark.parametrize("line", ["two", "/undo"])
-def test_a_disk_that_turns_read_only_ends_no_chat(chat, disk, monkeypatch, line):
+def test_a_disk_that_turns_read_only_ends_no_chat(chat, disk, monkeypatch, before, line):
     if not disk.is_tmpfs:
         pytest.skip("a folder that only lost its permissions gets them back")
     monkeypatch.setenv("XDG_STATE_HOME", str(disk.folder))
     with ExitStack() as stack:
-
-        def read(prompt: str) -> str:
-            if (question := read_pipe(prompt)) == line:
-                stack.enter_context(disk.read_only())
-            elif question == "three":
-                stack.close()
-            return question
-
-        monkeypatch.setattr("mmspec_cli.chat._line_editor", lambda private: read)
+        before({line: lambda: stack.enter_context(disk.read_only()), "three": stack.close})
         talk = chat("one", line, "three")
-    assert talk.status == 0
-    assert len(talk.ids) == 2 + (line == "two")
+    assert (talk.status, len(talk.ids)) == (0, 2 + (line == "two"))
     assert talk.err.count("is no longer kept: ") == 1
     assert "Read-only file system" in talk.err
     assert talk.err.count("is kept again") == 1
