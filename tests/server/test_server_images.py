@@ -2,6 +2,7 @@
 
 import os
 import socket
+from unittest.mock import Mock
 from urllib.parse import quote, unquote_to_bytes
 
 import pytest
@@ -55,23 +56,17 @@ def test_data_urls_are_read_by_their_standard():
 
 def test_a_picture_that_comes_again_is_decoded_once(monkeypatch):
     images, blue = reader(), decode_picture(png("blue"), "")
-    read = []
-
-    def decode(content, name):
-        read.append(name)
-        return decode_picture(content, name)
-
-    def decode_url(text):
-        read.append("url")
-        return unquote_to_bytes(text)
-
+    decode, decode_url = Mock(wraps=decode_picture), Mock(wraps=unquote_to_bytes)
     monkeypatch.setattr("mmspec_server.images.decode_picture", decode)
     monkeypatch.setattr("mmspec_server.images.unquote_to_bytes", decode_url)
     for name in "abc":
         assert (red := images.picture(data_url(png()), name)) == RED
         assert red.name == ""  # notes call it an image
         assert images.picture(data_url(png("blue")), name) == blue
-    assert read == ["url", "a", "url", "a"]
+    assert (decode_url.call_count, [call.args[1] for call in decode.call_args_list]) == (
+        2,
+        ["a"] * 2,
+    )
 
 
 def test_too_large_images_are_refused_before_they_are_decoded(monkeypatch):
@@ -99,43 +94,37 @@ def test_other_kinds_are_refused():
 
 @pytest.fixture
 def root(tmp_path):
-    (tmp_path / "secret.png").write_bytes(png("blue"))
     root = tmp_path / "root"
     (root / "folder").mkdir(parents=True)
-    (root / "folder" / "a red.png").write_bytes(png())
-    (root / "inner.png").symlink_to(root / "folder" / "a red.png")
-    (root / "outer.png").symlink_to(tmp_path / "secret.png")
-    (root / "loop.png").symlink_to(root / "loop.png")
     (tmp_path / "root-beside").mkdir()
-    (tmp_path / "root-beside" / "red.png").write_bytes(png())
+    inside, secret = root / "folder" / "a red.png", tmp_path / "secret.png"
+    for file in (inside, tmp_path / "root-beside" / "red.png", secret):
+        file.write_bytes(png())
+    for name, place in {"inner": inside, "outer": secret, "loop": root / "loop.png"}.items():
+        (root / f"{name}.png").symlink_to(place)
     os.mkfifo(root / "pipe.png")
     return root
 
 
 def test_files_inside_a_root_are_opened_within_a_size(root, monkeypatch):
-    urls = []
-    for name in ("folder/a%20red.png", "inner.png", "folder/../inner.png"):
-        for url in (f"file://{root}/{name}", f"file:{name}"):
-            assert reader(media_root=root).picture(url, "x") == RED
-            assert "base64" in refused(reader(), url)
-            urls.append(url)
+    names = "folder/a%20red.png", "inner.png", "folder/../inner.png"
+    urls = [url for name in names for url in (f"file://{root}/{name}", f"file:{name}")]
+    for url in urls:
+        assert reader(media_root=root).picture(url, "x") == RED
+        assert "base64" in refused(reader(), url)
     monkeypatch.setattr("mmspec_server.images.FILE_BYTES", 50)
     for url in urls:
         assert "larger than 50 bytes" in refused(reader(media_root=root), url)
 
 
-OUTSIDE = ("outer.png", "loop.png", "none.png", "folder", "pipe.png", "../secret.png", "a%00b.png")
-OUTSIDE += (
-    "folder/../../secret.png",
-    "%2e%2e/secret.png",
-    "../root-beside/red.png",
-    "",
-    "x" * 5000,
-)
+OUTSIDE = """
+outer.png loop.png none.png folder pipe.png ../secret.png a%00b.png folder/../../secret.png
+%2e%2e/secret.png ../root-beside/red.png
+"""
 
 
 def test_nothing_outside_the_root_is_opened(root):
-    for name in OUTSIDE:
+    for name in (*OUTSIDE.split(), "", "x" * 5000):
         for url in (f"file://{root}/{name}", f"file:{name}"):
             message = refused(reader(media_root=root), url)
             assert str(root) not in message
@@ -145,9 +134,13 @@ def test_nothing_outside_the_root_is_opened(root):
 # --- addresses --------------------------------------------------------------------------------
 
 PUBLIC = "93.184.216.34"
-PRIVATE = "127.0.0.1 0.0.0.0 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 224.0.0.1 "
-PRIVATE += "255.255.255.255 198.18.0.1 192.0.2.1 ::1 :: fe80::1%eth0 fc00::1 ff02::1 "
-PRIVATE += "::ffff:127.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2001:0:a00:1::1"
+
+
+PRIVATE = """
+127.0.0.1 0.0.0.0 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 224.0.0.1
+255.255.255.255 198.18.0.1 192.0.2.1 ::1 :: fe80::1%eth0 fc00::1 ff02::1
+::ffff:127.0.0.1 64:ff9b::a00:1 2002:a00:1::1 2001:0:a00:1::1
+"""
 
 
 def test_addresses_that_are_not_public():
@@ -171,7 +164,7 @@ IMAGE = reply(200, png())
 
 
 class Web:
-    """Connections that get the next of `replies`; the public addresses that were connected to."""
+    """Connections that get the next of `replies`; the addresses and requests that came."""
 
     def __init__(self, *replies):
         self.replies, self.connected, self.sockets = list(replies), [], []
@@ -187,11 +180,6 @@ class Web:
     def __del__(self):
         for each in self.sockets:
             each.close()
-
-    def asked(self):
-        """The path and the line with the host of each request."""
-        requests = [each.recv(999).decode().split("\r\n") for each in self.sockets]
-        return [(lines[0].split()[1], lines[1]) for lines in requests]
 
 
 ADDRESSES = {
@@ -211,6 +199,7 @@ def connect(monkeypatch):
 
         monkeypatch.setattr("socket.getaddrinfo", found)
         monkeypatch.setattr("socket.create_connection", web)
+        return web
 
     return connected
 
@@ -218,12 +207,12 @@ def connect(monkeypatch):
 def test_an_image_of_an_allowed_domain_is_fetched_from_the_checked_address(connect):
     """Nothing is fetched by default."""
     for path, *replies in (("/red.png", IMAGE), ("/a?size=1", redirect("/red.png"), IMAGE)):
-        web, url = Web(*replies), f"http://images.example{path}"
-        connect(web)
+        web, url = connect(Web(*replies)), f"http://images.example{path}"
         assert "base64" in refused(reader(), url)
         assert reader(allow_url=(*ADDRESSES,)).picture(url, "x") == RED
         assert set(web.connected) == {(PUBLIC, 80)}
-        assert web.asked()[0] == (path, "Host: images.example")
+        request, host, *_ = web.sockets[0].recv(999).decode().split("\r\n")
+        assert (request.split()[1], host) == (path, "Host: images.example")
         assert not web.replies
 
 
@@ -246,6 +235,7 @@ CONNECTED = [
     (reply(404), "status 404"),
     (reply(200, b"x" * 5000), "larger than 1000 bytes"),
     (b"SSH-2.0-OpenSSH_9.6\r\n", "could not be fetched"),
+    (b"HTTP/1.1 200 ", "could not be fetched"),  # and then it is silent
 ]
 
 
@@ -255,39 +245,27 @@ def test_what_is_not_allowed_is_not_fetched(connect):
         with pytest.raises(ImageError, match=reason):
             fetch(url, ADDRESSES, 1000)
     for answer, reason in CONNECTED:
-        web = Web(*[answer] * 9)
-        connect(web)
+        web = connect(Web(*[answer] * 9))
         with pytest.raises(ImageError, match=reason):
-            fetch("http://images.example/x", ADDRESSES, 1000)
+            fetch("http://images.example/x", ADDRESSES, 1000, 0.2)
         assert {address for address, _ in web.connected} == {PUBLIC}
 
 
 def test_a_name_is_resolved_anew_at_every_redirect(connect):
     """A name whose second address is private gets no second request."""
-    answers, web = [[PUBLIC], ["127.0.0.1"]], Web(redirect("/red.png"), IMAGE)
-    connect(web, lambda _: answers.pop(0))
+    answers = [[PUBLIC], ["127.0.0.1"]]
+    web = connect(Web(redirect("/red.png"), IMAGE), lambda _: answers.pop(0))
     with pytest.raises(ImageError, match="not public"):
         fetch("http://images.example/once", ADDRESSES, 1000)
     assert web.connected == [(PUBLIC, 80)]
 
 
-def test_a_server_that_is_silent_is_left(connect):
-    connect(Web(b"HTTP/1.1 200 "))
-    with pytest.raises(ImageError, match="could not be fetched"):
-        fetch("http://images.example/red.png", ADDRESSES, 1000, 0.2)
-
-
 def test_certificates_are_checked_for_the_name(connect, monkeypatch):
     """The connection goes to the checked address, the certificate is the name's."""
-    wrapped = []
-
-    class Context:
-        def wrap_socket(self, stream, server_hostname):
-            wrapped.append(server_hostname)
-            raise OSError("enough")
-
-    monkeypatch.setattr("ssl.create_default_context", Context)
+    context = Mock()
+    context().wrap_socket.side_effect = OSError("enough")
+    monkeypatch.setattr("ssl.create_default_context", context)
     connect(lambda *_: socket.socket())
     with pytest.raises(ImageError):
         fetch("https://images.example/red.png", ADDRESSES, 1000)
-    assert wrapped == ["images.example"]
+    assert context().wrap_socket.call_args.kwargs == {"server_hostname": "images.example"}

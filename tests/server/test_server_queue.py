@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from threading import Event, Semaphore
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -40,93 +41,100 @@ class Gate:
                 return
 
 
-@pytest.fixture
-def gate():
-    return Gate()
-
-
-@contextmanager
-def gated(directory, gate, **limits):
-    engine = scripted_engine(directory)
-    engine.target.model.fault = gate
-    with live(lambda: engine, OPTIONS, **limits) as server:
-        try:
-            yield server
-        finally:
-            gate.opened.set()
-
-
-@pytest.fixture
-def clients():
-    with ThreadPoolExecutor(8) as pool:
-        yield pool
-
-
 def question(text, **fields):
     return {"messages": [{"role": "user", "content": text}], **fields}
 
 
-@contextmanager
-def asked(server, text, **fields):
-    """A client that reads nothing, and leaves at the end of the context."""
-    with closing(HTTPConnection("127.0.0.1", server.client.base_url.port)) as connection:
-        body = json.dumps(question(text, **fields))
-        connection.request("POST", CHAT, body, {"Content-Type": "application/json"})
-        yield
+class Gated:
+    """A server whose target waits at a gate, and clients that ask it."""
+
+    def __init__(self, server, gate, pool):
+        self.server, self.gate, self.pool = server, gate, pool
+        self.queue = server.service.queue
+
+    def ask(self, text, **fields):
+        """The reply to come."""
+        return self.pool.submit(self.server.client.post, CHAT, json=question(text, **fields))
+
+    @contextmanager
+    def asked(self, text, **fields):
+        """A client that reads nothing, and leaves at the end of the context."""
+        port = self.server.client.base_url.port
+        with closing(HTTPConnection("127.0.0.1", port)) as connection:
+            body = json.dumps(question(text, **fields))
+            connection.request("POST", CHAT, body, {"Content-Type": "application/json"})
+            yield
+
+    def wait_for(self, jobs=None, rounds=None):
+        until(lambda: jobs in (None, self.queue.jobs) and rounds in (None, self.gate.rounds))
+
+    def wait_until_nobody_reads(self):
+        until(self.queue._jobs[0]._has_left.is_set)
+
+    def ends(self):
+        self.server.thread.join(PATIENCE)
+        return not self.server.thread.is_alive()
 
 
-def stops(server):
-    """Wait until nobody reads the running answer."""
-    until(server.service.queue._jobs[0]._has_left.is_set)
+@pytest.fixture
+def gated(directory):
+    """Function that returns a context with such a server."""
+
+    @contextmanager
+    def opened(**limits):
+        engine, gate = scripted_engine(directory), Gate()
+        engine.target.model.fault = gate
+        with ThreadPoolExecutor(8) as pool, live(lambda: engine, OPTIONS, **limits) as server:
+            try:
+                yield Gated(server, gate, pool)
+            finally:
+                gate.opened.set()
+
+    return opened
 
 
-def test_others_wait_in_order_and_one_too_many_is_told_when_to_come_back(directory, gate, clients):
+def test_others_wait_in_order_and_one_too_many_is_told_when_to_come_back(gated):
     """Who waits is told for how many answers."""
-    with gated(directory, gate, queue=2) as server:
+    with gated(queue=2) as it:
         answers = []
         for waiting, name in enumerate(["a", "b", "c"], start=1):
-            asked = question(name, stream=True, mmspec={"details": True})
-            answers.append(clients.submit(server.client.post, CHAT, json=asked))
-            until(lambda count=waiting: server.service.queue.jobs == count)
-        refused = server.client.post(CHAT, json=question("d"))
-        assert refused.status_code == 429
-        assert refused.json()["error"]["code"] == "queue_full"
+            answers.append(it.ask(name, stream=True, mmspec={"details": True}))
+            it.wait_for(jobs=waiting)
+        refused = it.ask("d").result()
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "queue_full")
         assert int(refused.headers["retry-after"]) >= 1
-        assert server.client.get("/health").status_code == 200
+        assert it.server.client.get("/health").status_code == 200
         for number, answer in enumerate(answers, start=1):
-            gate.permits.release(ROUNDS)
-            answer.result(PATIENCE)
+            it.gate.permits.release(ROUNDS)
+            details = [each.get("mmspec", {}) for each in chunks_of(answer.result(PATIENCE).text)]
             assert not any(other.done() for other in answers[number:])
-            details = [chunk.get("mmspec", {}) for chunk in chunks_of(answer.result().text)]
             told = [each["waiting"] for each in details if each.get("waiting")]
             assert told == ([number - 1] if number > 1 else [])
-        gate.opened.set()
-        assert server.client.post(CHAT, json=question("d")).status_code == 200
+        it.gate.opened.set()
+        assert it.ask("d").result().status_code == 200
 
 
-def test_a_stream_that_waits_gets_comments(directory, gate):
-    with (
-        gated(directory, gate, silence=0.05) as server,
-        server.client.stream("POST", CHAT, json=question("a", stream=True)) as reply,
-    ):
+def test_a_stream_that_waits_gets_comments(gated):
+    asked = {"json": question("a", stream=True)}
+    with gated(silence=0.05) as it, it.server.client.stream("POST", CHAT, **asked) as reply:
         lines = (line for line in reply.iter_lines() if line)
         assert '"role"' in next(lines)
         assert next(lines) == ": waiting"
-        gate.opened.set()
+        it.gate.opened.set()
         assert list(lines)[-1] == "data: [DONE]"
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves_ends_its_answer_within_a_round(directory, gate, stream):
-    with gated(directory, gate) as server:
-        gate.permits.release(3)
-        with asked(server, "a", stream=stream):
-            until(lambda: gate.rounds == 4)
-        stops(server)
-        gate.opened.set()
-        until(lambda: server.service.queue.jobs == 0)
-        assert gate.rounds <= 5
-        assert text_of(server.ask("b"))
+def test_a_client_that_leaves_ends_its_answer_within_a_round(gated, stream):
+    with gated() as it:
+        it.gate.permits.release(3)
+        with it.asked("a", stream=stream):
+            it.wait_for(rounds=4)
+        it.wait_until_nobody_reads()
+        it.gate.opened.set()
+        it.wait_for(jobs=0)
+        assert it.gate.rounds <= 5
+        assert text_of(it.server.ask("b"))
 
 
 def test_a_request_that_is_read_takes_the_place_of_one_that_waits():
@@ -150,84 +158,71 @@ def test_a_client_that_has_left_before_its_answer_begins_gets_none(scripted):
             assert gone.wait(PATIENCE)
             yield Piece("", "word ")
 
-    async def left():
-        return {"type": "http.disconnect"}
+    request = read_chat(Fields({"messages": [{"role": "user"}]}), OPTIONS)
+    reply = Completion("m", request, scripted.service.engine.target)
+    left = AsyncMock(return_value={"type": "http.disconnect"})
 
-    async def send(_):
-        pass
-
-    async def serve():
-        queue = DecodingQueue(1)
-        job = queue.submit(work())
-        request = read_chat(Fields({"messages": [{"role": "user"}]}), OPTIONS)
-        reply = Completion("m", request, scripted.service.engine.target)
-        await EventStream(reply, job, 1.0)({"type": "http"}, left, send)
+    async def serve(queue):
+        await EventStream(reply, queue.submit(work()), 1.0)({"type": "http"}, left, AsyncMock())
         gone.set()
-        queue.close()
 
-    asyncio.run(serve())
+    with closing(DecodingQueue(1)) as queue:
+        asyncio.run(serve(queue))
     assert len(rounds) < 2
 
 
-def test_a_client_that_leaves_the_queue_frees_its_place(directory, gate, clients):
-    with gated(directory, gate, queue=1) as server:
-        running = clients.submit(server.client.post, CHAT, json=question("a"))
-        until(lambda: gate.rounds == 1)
-        with asked(server, "b"):
-            until(lambda: server.service.queue.jobs == 2)
-        until(lambda: server.service.queue.jobs == 1)
-        waiting = clients.submit(server.client.post, CHAT, json=question("c"))
-        until(lambda: server.service.queue.jobs == 2)
-        gate.opened.set()
+def test_a_client_that_leaves_the_queue_frees_its_place(gated):
+    with gated(queue=1) as it:
+        running = it.ask("a")
+        it.wait_for(rounds=1)
+        with it.asked("b"):
+            it.wait_for(jobs=2)
+        it.wait_for(jobs=1)
+        waiting = it.ask("c")
+        it.wait_for(jobs=2)
+        it.gate.opened.set()
         assert [running.result().status_code, waiting.result().status_code] == [200, 200]
-        assert gate.rounds == 2 * ROUNDS
+        assert it.gate.rounds == 2 * ROUNDS
 
 
-def test_the_end_lets_the_running_answer_finish_and_refuses_those_that_wait(
-    directory, gate, clients
-):
-    with gated(directory, gate, grace=PATIENCE) as server:
-        running = clients.submit(server.client.post, CHAT, json=question("a"))
-        until(lambda: gate.rounds == 1)
-        waiting = clients.submit(server.client.post, CHAT, json=question("b"))
-        until(lambda: server.service.queue.jobs == 2)
-        server.server.should_exit = True
+def test_the_end_lets_the_running_answer_finish_and_refuses_those_that_wait(gated):
+    with gated(grace=PATIENCE) as it:
+        running = it.ask("a")
+        it.wait_for(rounds=1)
+        waiting = it.ask("b")
+        it.wait_for(jobs=2)
+        it.server.server.should_exit = True
         assert waiting.result(PATIENCE).status_code == 503
         assert not running.done()
-        gate.opened.set()
-        assert len(text_of(running.result(PATIENCE).json())) > 0
-        server.thread.join(PATIENCE)
-        assert not server.thread.is_alive()
+        it.gate.opened.set()
+        assert text_of(running.result(PATIENCE).json())
+        assert it.ends()
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_second_ctrl_c_cuts_the_answer_without_a_traceback(
-    directory, gate, clients, stream, capfd, caplog
-):
-    with gated(directory, gate, grace=600) as server:
-        clients.submit(server.client.post, CHAT, json=question("a", stream=stream))
-        until(lambda: gate.rounds == 1)
-        server.server.should_exit = server.server.force_exit = True
-        server.thread.join(PATIENCE)
-        assert not server.thread.is_alive()  # also where Python waits for open connections
+def test_a_second_ctrl_c_cuts_the_answer_without_a_traceback(gated, stream, capfd, caplog):
+    with gated(grace=600) as it:
+        it.ask("a", stream=stream)
+        it.wait_for(rounds=1)
+        it.server.server.should_exit = it.server.server.force_exit = True
+        assert it.ends()  # also where Python waits for open connections
     assert "Traceback" not in "".join(capfd.readouterr())
     assert "the running answer has 600 s to end" in caplog.text
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_grace_over_the_running_answer_is_cut(directory, gate, clients, stream):
-    with gated(directory, gate, grace=0.2) as server:
-        running = clients.submit(server.client.post, CHAT, json=question("a", stream=stream))
-        gate.permits.release(3)
-        until(lambda: gate.rounds == 4)
-        server.server.should_exit = True
-        stops(server)
-        gate.permits.release(1)  # the round in which the cut takes effect
+def test_the_grace_over_the_running_answer_is_cut(gated, stream):
+    with gated(grace=0.2) as it:
+        running = it.ask("a", stream=stream)
+        it.gate.permits.release(3)
+        it.wait_for(rounds=4)
+        it.server.server.should_exit = True
+        it.wait_until_nobody_reads()
+        it.gate.permits.release(1)  # the round in which the cut takes effect
         reply = running.result(PATIENCE)
         if stream:
             assert chunks_of(reply.text)[-1]["error"]["code"] == "shutting_down"
         else:
             assert reply.status_code == 503
-        server.thread.join(PATIENCE)
-        assert not server.thread.is_alive()
-        assert gate.rounds <= 5
+        assert it.ends()
+        assert it.gate.rounds <= 5

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -43,36 +44,33 @@ def test_lookup_reads_what_others_asked_unless_they_are_isolated(directory, isol
         assert isolate or memory.text.index.length > 2 * 24
 
 
-def test_an_address_that_others_reach_needs_a_key():
-    for host in ("0.0.0.0", "192.168.1.7", "::", "example.com"):
-        with pytest.raises(UsageError, match="--api-key"):
-            ServerSettings(host=host)
-        assert ServerSettings(host=host, api_key=KEY).host == host
+SETTINGS = {
+    "--api-key": [
+        *({"host": host} for host in ("0.0.0.0", "192.168.1.7", "::", "example.com")),
+        *({"api_key": key} for key in ("", " ", f" {KEY}", "schlüssel", "line\n")),
+    ],
+    "--allow-host": [{"allow_host": (host,)} for host in ("", "[box", ":8585")],
+    "such as http://localhost:3000": [
+        {"allow_origin": (origin,)}
+        for origin in ("*", "http://*", "http://page.example/", "page.example", "http://a/b", "")
+    ],
+    "without capitals and a usual port": [
+        {"allow_origin": (origin,)}
+        for origin in ("http://Box.local:3000", "https://box.local:443", "http://box.local:80")
+    ],
+}
+ORIGINS = ("null", "http://localhost:3000", "chrome-extension://abc", "http://box.local:8080")
+
+
+def test_an_address_for_others_needs_a_key_and_who_may_ask_a_name_that_can_be():
+    for reason, refused in SETTINGS.items():
+        for settings in refused:
+            with pytest.raises(UsageError, match=reason):
+                ServerSettings(**settings)
     for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost"):
         assert ServerSettings(host=host).api_key is None
-
-
-def test_an_origin_that_no_page_has_is_refused():
-    for origin in ("*", "http://*", "http://page.example/", "page.example", "http://a/b", ""):
-        with pytest.raises(UsageError, match="such as http://localhost:3000"):
-            ServerSettings(allow_origin=(origin,))
-    for origin in ("http://Box.local:3000", "https://box.local:443", "http://box.local:80"):
-        with pytest.raises(UsageError, match="without capitals and a usual port"):
-            ServerSettings(allow_origin=(origin,))
-    allowed = ("null", "http://localhost:3000", "chrome-extension://abc", "http://box.local:8080")
-    assert ServerSettings(allow_origin=allowed).allow_origin == allowed
-
-
-@pytest.mark.parametrize("host", ["", "[box", ":8585"])
-def test_a_host_without_a_name_is_refused(host):
-    with pytest.raises(UsageError, match="--allow-host"):
-        ServerSettings(allow_host=(host,))
-
-
-@pytest.mark.parametrize("key", ["", " ", f" {KEY}", "schlüssel", "line\n"])
-def test_a_key_that_no_request_can_show_is_refused(key):
-    with pytest.raises(UsageError, match="--api-key"):
-        ServerSettings(api_key=key)
+    settings = ServerSettings(host="0.0.0.0", api_key=KEY, allow_origin=ORIGINS)
+    assert (settings.api_key, settings.allow_origin) == (KEY, ORIGINS)
 
 
 WRONG = ("", KEY, "Bearer", f"Bearer {KEY}x", f"Bearer {KEY[:-1]}", f"Basic {KEY}")
@@ -91,17 +89,12 @@ def test_a_request_without_the_key_is_refused(guarded: Live):
 
 
 def test_keys_are_compared_in_constant_time(guarded: Live, monkeypatch):
-    compared = []
-
-    def compare(first, second):
-        compared.append((len(first), len(second)))
-        return False
-
+    compare = Mock(return_value=False)
     monkeypatch.setattr("hmac.compare_digest", compare)
     for key in ("b", "a", KEY, "a" * 1000):
         headers = {"Authorization": f"Bearer {key}"}
         assert guarded.client.get("/v1/models", headers=headers).status_code == 401
-    assert compared == [(32, 32)] * 4
+    assert [[*map(len, call.args)] for call in compare.call_args_list] == [[32, 32]] * 4
 
 
 OWN = ("127.0.0.1", "localhost:8585", "[::1]:8585")
@@ -122,11 +115,11 @@ def test_a_name_bound_to_this_address_by_others_is_refused(scripted: Live, guard
 
 def test_a_server_that_others_reach_answers_under_its_addresses_and_names(directory):
     settings = {"host": "0.0.0.0", "api_key": KEY, "allow_host": ("Box.Local",)}
+    names = {"192.168.1.7:8585": 200, "box.local:8585": 200, "localhost": 200, "evil.example": 403}
     with live(lambda: scripted_engine(directory), **settings) as server:
-        for name in ("192.168.1.7:8585", "box.local:8585", "localhost", "evil.example"):
+        for name, status in names.items():
             headers = {"Authorization": f"Bearer {KEY}", "Host": name}
-            reply = server.client.get("/v1/models", headers=headers)
-            assert reply.status_code == (403 if "evil" in name else 200)
+            assert server.client.get("/v1/models", headers=headers).status_code == status
 
 
 def test_other_web_pages_may_not_ask(scripted: Live):
@@ -204,19 +197,19 @@ def test_errors_name_a_faulty_drafter_and_no_path_of_this_machine(directory):
     }
     engine = scripted_engine(directory)
     with live(lambda: engine) as server:
-        for error, said in failed.items():
-            engine.target.model.fault = Mock(side_effect=error)
-            reply = server.chat([{"role": "user", "content": "What?"}])
-            assert reply.status_code == 500
-            assert said in reply.json()["error"]["message"]
-            assert reply.json()["error"]["type"] == "server_error"
+        for fault, said in failed.items():
+            engine.target.model.fault = Mock(side_effect=fault)
+            reply = server.client.post(CHAT, json=QUESTION)
+            error = reply.json()["error"]
+            assert (reply.status_code, error["type"]) == (500, "server_error")
+            assert said in error["message"]
             assert str(directory) not in reply.text
 
 
 @pytest.fixture(scope="module")
 def small(directory):
     """A server with small limits."""
-    limits = {"max_body": 20_000 / 2**20, "max_images": 2}
+    limits = {"max_body": 20_000 / 2**20, "max_images": 2, "body_seconds": 0.3}
     with live(lambda: scripted_engine(directory), **limits) as server:
         yield server
 
@@ -224,18 +217,12 @@ def small(directory):
 JSON = {"Content-Type": "application/json"}
 
 
-def sent_raw(server, length, body=b""):
-    """The status line of a reply to a request of so many bytes, of which few are sent."""
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with socket.create_connection(("127.0.0.1", server.client.base_url.port)) as connection:
-        connection.sendall(head.encode() + f"Content-Length: {length}\r\n\r\n".encode() + body)
-        return connection.recv(12)
-
-
-def test_of_an_endless_body_little_is_read_and_one_that_trickles_is_cut(directory):
-    with live(lambda: scripted_engine(directory), max_body=0.02, body_seconds=0.3) as server:
-        assert sent_raw(server, 99_999_999_999) == b"HTTP/1.1 413"
-        assert sent_raw(server, 100, b"{") == b"HTTP/1.1 408"
+def test_of_an_endless_body_little_is_read_and_one_that_trickles_is_cut(small: Live):
+    for length, body, status in ((99_999_999_999, b"", b"413"), (100, b"{", b"408")):
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        with socket.create_connection(("127.0.0.1", small.client.base_url.port)) as connection:
+            connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + body)
+            assert connection.recv(12) == b"HTTP/1.1 " + status
 
 
 def test_a_large_body_is_refused_and_never_held(small: Live, monkeypatch):
@@ -248,7 +235,7 @@ def test_a_large_body_is_refused_and_never_held(small: Live, monkeypatch):
 
     monkeypatch.setattr("mmspec_server.endpoint.bytearray", Watched, raising=False)
     assert small.client.post(CHAT, content=b" " * 79_000, headers=JSON).status_code == 413
-    assert max(held) == 0
+    assert max(held, default=0) == 0
     in_parts = small.client.post(CHAT, content=iter([b" " * 7_000] * 10), headers=JSON)
     assert in_parts.status_code == 413
     small.client.post(CHAT, content=b" " * 19_000, headers=JSON)
@@ -256,12 +243,12 @@ def test_a_large_body_is_refused_and_never_held(small: Live, monkeypatch):
 
 
 def test_images_too_many_for_the_limit_or_the_context_are_not_decoded(
-    small: Live, directory, monkeypatch
+    small: Live, scripted: Live, monkeypatch
 ):
     monkeypatch.setattr("mmspec_server.images.decode_picture", pytest.fail)
-    reply = small.chat([{"role": "user", "content": [shown("red")] * 3}])
-    assert (reply.status_code, "at most 2" in reply.text) == (400, True)
-    with live(lambda: scripted_engine(directory), max_images=1000) as server:
-        fitting = 600 // server.service.engine.target.model.config.image_tokens
-        reply = server.chat([{"role": "user", "content": [shown("red")] * (fitting + 1)}])
-    assert reply.status_code == 400
+    fitting = 600 // scripted.service.engine.target.model.config.image_tokens
+    many = replace(scripted.service.settings, max_images=1000)
+    monkeypatch.setattr(scripted.service, "settings", many)
+    for server, count in ((small, 3), (scripted, fitting + 1)):
+        reply = server.chat([{"role": "user", "content": [shown("red")] * count}])
+        assert (reply.status_code, "at most 2" in reply.text) == (400, server is small)
