@@ -62,7 +62,6 @@ def page(window):
     """The window, empty; afterwards nothing may have been refused by the browser."""
     window.driver.get("about:blank")
     window.resize(1000, 900)
-    window.prefer("light")
     window.complaints()
     yield window
     window.script("sessionStorage.clear()")

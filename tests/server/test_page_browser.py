@@ -111,17 +111,6 @@ def test_files_that_cannot_be_read_or_sent_are_named_and_nothing_is_lost(page, s
         page.until(lambda: page.answers()[-1:] == ["one two"])
 
 
-def test_a_long_prompt_is_seen_to_be_read(page, speaker):
-    speaker.read = (512, 1200)
-    page.one("#question").send_keys("What?", ENTER)
-    page.until(lambda: page.text(".turn .figures") == "reads 512 of 1200 tokens")
-    speaker.go_on.set()
-    page.until(lambda: not page.text(".turn .figures"))
-    speaker.go_on.set()
-    page.until(page.idle)
-    assert page.answers() == ["one two"]
-
-
 def test_an_answer_is_followed_and_stopped_and_the_conversation_goes_on(page, speaking):
     """The page follows it until the user scrolls back."""
     at_end = "const p = document.documentElement; return p.scrollHeight - innerHeight - scrollY < 2"
@@ -186,11 +175,8 @@ def test_the_keyboard_and_a_screen_reader_are_enough(page, speaker):
     assert speaker.questions() == ["A first line\nand a second"]
     assert page.script("return document.activeElement.id") == "question"
     assert page.text("#status") == "Answer: one two"
-    reached = []
-    for _ in range(4):
-        page.type(TAB)
-        reached.append(page.script("return document.activeElement.id"))
-    assert reached == ["files", "choose", "race", "ask"]
+    page.type(TAB, TAB, TAB, TAB)
+    assert page.script("return document.activeElement.id") == "ask"
     tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
     shown = [node for node in tree if not node["ignored"]]
     named = {(node["role"]["value"], node.get("name", {}).get("value")) for node in shown}
@@ -199,19 +185,13 @@ def test_the_keyboard_and_a_screen_reader_are_enough(page, speaker):
     assert {("textbox", "Question"), ("button", "Ask"), ("main", "Conversation")} <= named
 
 
-def test_it_fits_a_phone_in_light_and_dark(page, speaker, tmp_path):
+def test_it_fits_a_phone(page, speaker):
     speaker.parts = ["Wordwithoutend" * 20, " and <b>more</b>\n```\n", "code " * 40, "\n```"]
     page.resize(320, 640)
     page.drop((f"{'name' * 30}.png", "image/png", SHAPES))
     page.one("#question").send_keys("long" * 60)
     page.race()
     assert page.script("return document.documentElement.scrollWidth <= innerWidth")
-    for scheme in ("light", "dark"):
-        page.prefer(scheme)
-        page.driver.save_screenshot(str(tmp_path / "phone.png"))
-        histogram = Image.open(tmp_path / "phone.png").convert("L").histogram()
-        assert (sum(histogram[:128]) > sum(histogram[128:])) == (scheme == "dark")
-        assert sum(count > 0 for count in histogram) > 30
 
 
 def test_a_conversation_is_there_after_a_reload_and_a_new_one_forgets_it(page, speaker):

@@ -17,7 +17,6 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.options import Options
-from mmspec.chat.session import Prefilled
 from mmspec.decoding.statistics import Statistics
 from support.live_server import live
 from support.scripted_engine import scripted_engine
@@ -113,11 +112,6 @@ class Browser:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
-    def prefer(self, scheme: str) -> None:
-        """Another colour scheme: light or dark."""
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-
     def complaints(self) -> list[str]:
         """What the browser's console holds, such as breaches of the page's policy."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
@@ -142,17 +136,12 @@ class Speaker:
     def __init__(self, parts=("one ", "two"), pause=0.0):
         self.parts, self.pause, self.plain_parts = parts, pause, None
         self.asked, self.closed = [], Flag()
-        self.read, self.go_on = (), Flag()
 
     def __call__(self, cache, prompt, options, *, plain=False):
         self.asked.append((prompt, options, plain))
         statistics = Statistics(prompt_tokens=7, cached_tokens=6)
         answer = Answer(finish_reason="stop", statistics=statistics)
         try:
-            for done in self.read:
-                yield Prefilled(done, self.read[-1])
-                assert self.go_on.wait(30)
-                self.go_on.clear()
             parts = self.plain_parts if plain and self.plain_parts else self.parts
             for number, part in enumerate(parts[: options.max_new_tokens]):
                 sleep(self.pause)
