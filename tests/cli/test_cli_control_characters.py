@@ -16,8 +16,7 @@ from mmspec.chat.chat import Chat
 from support import endless
 from support.hostile import EVIL, TITLE, reached, talking
 from support.hub_server import serving
-from support.live_server import CHAT, PATIENCE
-from support.serve_process import free_port
+from support.live_server import CHAT, PATIENCE, free_port
 from support.terminal import PROMPT
 
 SPELT = r"\^\[\]0;owned\^G"

@@ -1,5 +1,6 @@
 """Servers of scripted models and of the tiny pair, each started once."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -9,7 +10,8 @@ import pytest
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from support.live_server import Live, live
+from mmspec_cli.main import main
+from support.live_server import Live, free_port, live
 from support.scripted_engine import scripted_engine
 
 
@@ -31,8 +33,31 @@ def pair(pair_paths: tuple[Path, Path]) -> Iterator[Live]:
 @pytest.fixture(scope="session")
 def mini() -> Iterator[Live]:
     """A server of the bundled pair on PyTorch."""
-    with live(lambda: load("mini", backend="torch"), Options(max_new_tokens=40)) as server:
+    options = Options(max_new_tokens=200, gamma=3)
+    with live(lambda: load("mini", backend="torch"), options) as server:
         yield server
+
+
+@pytest.fixture
+def serve(tmp_path: Path):
+    """Function that lets a process serve at a terminal of its own; the terminal, and the address.
+
+    It waits until the server answers.
+    """
+    from support.terminal import Terminal  # skips where there are no pseudo-terminals
+
+    opened = []
+
+    def started(*options: str) -> tuple[Terminal, str]:
+        command = ["serve", *options, "--backend", "torch", "--port", str(port := free_port())]
+        opened.append(Terminal(main, command, tmp_path, columns=4000))
+        opened[-1].wait("Ctrl-C ends the server")
+        return opened[-1], f"http://127.0.0.1:{port}"
+
+    yield started
+    for terminal in opened:
+        terminal.process.kill()
+        os.close(terminal.fd)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from support.bundled import SAMPLES
 from support.live_server import CHAT, image_part, live, png, words
+from support.speaker import Speaker, in_parts
 
 pytestmark = pytest.mark.slow
 support = pytest.importorskip("support.browser", reason="selenium is not installed")
@@ -23,7 +24,7 @@ ENTER, ESCAPE, TAB, SHIFT = "\ue007", "\ue00c", "\ue004", "\ue008"
 @pytest.fixture
 def speaker(speaking):
     """Answers on the open page."""
-    speaker = support.Speaker()
+    speaker = Speaker()
     with speaking(speaker):
         yield speaker
 
@@ -92,7 +93,7 @@ def test_images_are_pasted_picked_scaled_and_taken_back(page, speaker, tmp_path)
 
 
 def test_files_that_cannot_be_read_or_sent_are_named_and_nothing_is_lost(page, speaking):
-    with speaking(support.Speaker(), max_pixels=1):
+    with speaking(Speaker(), max_pixels=1):
         page.one("#question").send_keys("What?")
         others = ("photo.heic", "image/heic", b"x"), ("a.pdf", "", b"x")
         page.give("drop", *others, PNG, ("broken.png", "image/png", SHAPES[:200]))
@@ -114,7 +115,7 @@ def test_files_that_cannot_be_read_or_sent_are_named_and_nothing_is_lost(page, s
 def test_an_answer_is_followed_and_stopped_and_the_conversation_goes_on(page, speaking):
     """The page follows it until the user scrolls back."""
     at_end = "const p = document.documentElement; return p.scrollHeight - innerHeight - scrollY < 2"
-    speaker = support.Speaker([f"word{n}\n" for n in range(5000)], pause=0.02)
+    speaker = Speaker([f"word{n}\n" for n in range(5000)], pause=0.02)
     page.resize(500, 400)
     with speaking(speaker):
         page.one("#question").send_keys("First?", ENTER)
@@ -137,7 +138,7 @@ def test_an_answer_is_followed_and_stopped_and_the_conversation_goes_on(page, sp
 
 
 def test_a_key_is_asked_for_and_kept_in_memory_alone(page, speaking):
-    with speaking(support.Speaker(), api_key="the key"):
+    with speaking(Speaker(), api_key="the key"):
         page.until(lambda: page.script("return document.activeElement.id") == "key")
         page.type("another", ENTER)
         page.until(lambda: page.text("#wrong"))
@@ -155,7 +156,7 @@ def test_a_key_is_asked_for_and_kept_in_memory_alone(page, speaking):
 
 def test_a_server_that_is_gone_is_told(page, speaking):
     """An answer that is asked for again stays."""
-    with speaking(support.Speaker()):
+    with speaking(Speaker()):
         page.ask("First?")
     page.one(".retry").click()
     page.until(lambda: "does not answer" in page.text(".turn .error"))
@@ -221,7 +222,7 @@ def test_a_conversation_is_there_after_a_reload_and_a_new_one_forgets_it(page, s
 
 
 def test_a_second_user_sees_that_another_answer_is_running(page, speaking):
-    with speaking(support.Speaker(["word "] * 400, pause=0.05)) as server:
+    with speaking(Speaker(["word "] * 400, pause=0.05)) as server:
         asked = {"messages": [{"role": "user", "content": "x"}], "stream": True}
         with server.client.stream("POST", CHAT, json=asked) as first:
             lines = first.iter_lines()
@@ -272,7 +273,7 @@ def test_text_of_the_model_is_only_text_and_markdown_is_shown(page, speaker):
     assert page.driver.title == title
     assert not page.all(".turn img, .turn script, .turn b, .turn i")
     assert page.text(".question p") == "<i>What?</i>"
-    speaker.parts = [WRITTEN[at : at + 3] for at in range(0, len(WRITTEN), 3)]
+    speaker.parts = in_parts(WRITTEN)
     page.ask("What?")
     for selector, texts in SHOWN.items():
         found = page.all(f".turn:last-child .answer {selector}")

@@ -5,59 +5,45 @@ import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from time import sleep
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 
 from mmspec_cli.main import main
 from mmspec_server.app import Service
 from mmspec_server.server import addresses, listen
-from support.live_server import PATIENCE
-from support.serve_process import Served, free_port, serve
+from support.live_server import CHAT, PATIENCE, until
 
 
-@pytest.fixture
-def started(tmp_path):
-    """A function that starts a server and waits until it answers."""
-    servers = []
-
-    def start(*options: str) -> Served:
-        port = free_port()
-        servers.append(serve([*options, "--backend", "torch"], tmp_path / f"log-{port}", port))
-        servers[-1].wait()
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.process.kill()
-
-
-def test_a_signal_ends_the_server_in_order_while_it_answers(started, pair_paths):
+def test_a_signal_ends_the_server_in_order_while_it_answers(serve, pair_paths):
     target, draft = map(str, pair_paths)
-    server = started(target, "--draft", draft, "--grace", "1")
-    places = f"{server.url}/v1, and browsers at {server.url}"
-    assert f"{pair_paths[0].name} answers at {places}; Ctrl-C ends the server" in server.said
-    with ThreadPoolExecutor(1) as pool, server.stream(max_tokens=100_000) as lines:
+    terminal, url = serve(target, "--draft", draft, "--grace", "1")
+    assert f"{pair_paths[0].name} answers at {url}/v1, and browsers at" in terminal.screen
+    assert f"{url}; Ctrl-C ends the server" in terminal.screen
+    asked = {"messages": [{"role": "user", "content": "What?"}], "max_tokens": 100_000}
+    with (
+        httpx2.Client(base_url=url, timeout=PATIENCE) as client,
+        ThreadPoolExecutor(1) as pool,
+        client.stream("POST", CHAT, json={**asked, "stream": True}) as reply,
+    ):
+        lines = reply.iter_lines()
         next(lines)
-        waiting = pool.submit(server.ask)
-        while "mmspec_jobs 2" not in server.metrics():
-            sleep(0.02)
-        os.kill(server.process.pid, signal.SIGTERM)
-        server.process.join(PATIENCE)
+        waiting = pool.submit(client.post, CHAT, json=asked)
+        until(lambda: "mmspec_jobs 2" in client.get("/metrics").text)
+        os.kill(terminal.process.pid, signal.SIGTERM)
+        assert terminal.status() == 128 + signal.SIGTERM
         assert waiting.result().status_code in (200, 503)
         last = "".join([*lines][-2:])
         assert "[DONE]" in last or "shutting down" in last
-    assert server.process.exitcode == 128 + signal.SIGTERM
-    assert server.said.count("\n") <= 2
-    assert "Traceback" not in server.said
+    assert "Traceback" not in terminal.screen
 
 
-def test_it_says_where_others_reach_it_and_what_the_bundled_model_knows(started):
-    server = started("mini", "--host", "0.0.0.0", "--api-key", "k")
-    assert "mini: Knows only the pictures" in server.said
-    assert f"browsers at {server.url};" in server.said
+def test_it_says_where_others_reach_it_and_what_the_bundled_model_knows(serve):
+    terminal, url = serve("mini", "--host", "0.0.0.0", "--api-key", "k")
+    assert "mini: Knows only the pictures" in terminal.screen
+    assert f"{url}; Ctrl-C ends the server" in terminal.screen
 
 
 def test_what_cannot_be_served_ends_in_one_line_before_models_are_loaded(capsys, monkeypatch):

@@ -1,15 +1,12 @@
 """Answers in JSON: they obey the schema, whatever is drafted and at every temperature."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mmspec.chat.engine import load
-from mmspec.chat.options import Options
-from support.live_server import Live, live, shown, text_of, words
+from support.live_server import Live, shown, text_of, words
 
 jsonschema = pytest.importorskip("jsonschema", reason="the oracle comes with mmspec[test]")
 
@@ -49,51 +46,43 @@ schemas = st.recursive(
 )
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Live]:
-    """A server of the bundled pair that drafts three tokens a round."""
-    options = Options(max_new_tokens=200, gamma=3)
-    with live(lambda: load("mini", backend="torch"), options) as server:
-        yield server
-
-
 def obeying(schema):
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(schemas, st.sampled_from([0, 0.7, 1.5]), st.integers(0, 99))
-def test_an_answer_obeys_its_schema_and_drafts_do_not_change_it(server, schema, heat, seed):
+def test_an_answer_obeys_its_schema_and_drafts_do_not_change_it(mini, schema, heat, seed):
     fields = {"response_format": obeying(schema), "temperature": heat, "seed": seed}
-    drafted = server.chat(ASKED, **fields).json()
-    plain = server.chat(ASKED, **fields, mmspec={"plain": True}).json()
+    drafted = mini.chat(ASKED, **fields).json()
+    plain = mini.chat(ASKED, **fields, mmspec={"plain": True}).json()
     assert text_of(drafted) == text_of(plain)
     assert drafted["choices"][0]["finish_reason"] == "stop"
     jsonschema.validate(json.loads(text_of(drafted)), schema)
 
 
-def test_drafts_are_accepted_within_a_schema(server: Live):
-    reply = server.chat(ASKED, response_format=obeying({"enum": ["a blue square", 1]})).json()
+def test_drafts_are_accepted_within_a_schema(mini: Live):
+    reply = mini.chat(ASKED, response_format=obeying({"enum": ["a blue square", 1]})).json()
     assert text_of(reply) in ('"a blue square"', "1")
-    free = server.chat(ASKED, max_tokens=20).json()
+    free = mini.chat(ASKED, max_tokens=20).json()
     letters = obeying({"type": "string", "pattern": "^[A-Za-z ,.]{30,60}$"})
-    reply = server.chat(ASKED, response_format=letters).json()
+    reply = mini.chat(ASKED, response_format=letters).json()
     assert all(
         r["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] for r in (free, reply)
     )
 
 
-def test_any_object_responses_and_log_probabilities_have_it_too(server: Live):
-    stream = server.chunks(ASKED, response_format={"type": "json_object"}, max_tokens=60)
+def test_any_object_responses_and_log_probabilities_have_it_too(mini: Live):
+    stream = mini.chunks(ASKED, response_format={"type": "json_object"}, max_tokens=60)
     text = "".join(c["choices"][0]["delta"].get("content", "") for c in stream)
     assert text.startswith("{")
     whole = stream[-1]["choices"][0]["finish_reason"] == "stop"
     assert not whole or isinstance(json.loads(text), dict)
     form = {"type": "json_schema", "name": "answer", "schema": DEFINED}
     question = {"input": "What do you know?", "text": {"format": form}}
-    reply = server.client.post("/v1/responses", json=question).json()
+    reply = mini.client.post("/v1/responses", json=question).json()
     jsonschema.validate(json.loads(reply["output"][0]["content"][0]["text"]), DEFINED)
-    reply = server.chat(ASKED, response_format=obeying(DEFINED), logprobs=True).json()
+    reply = mini.chat(ASKED, response_format=obeying(DEFINED), logprobs=True).json()
     tokens = [entry["token"] for entry in reply["choices"][0]["logprobs"]["content"]]
     assert "".join(tokens) == text_of(reply)
 
@@ -126,15 +115,15 @@ REFUSED = [
 ]
 
 
-def test_a_schema_that_cannot_be_enforced_is_refused_with_the_reason(server: Live):
+def test_a_schema_that_cannot_be_enforced_is_refused_with_the_reason(mini: Live):
     for schema, reason in REFUSED:
-        reply = server.chat(ASKED, response_format=obeying(schema))
+        reply = mini.chat(ASKED, response_format=obeying(schema))
         error = reply.json()["error"]
         assert reply.status_code == 400
         assert error["param"] == "response_format.json_schema.schema"
         assert reason in error["message"]
         assert "x-guidance" not in error["message"]
-    reply = server.chat(ASKED, response_format={"type": "yaml"})
+    reply = mini.chat(ASKED, response_format={"type": "yaml"})
     assert (reply.status_code, reply.json()["error"]["param"]) == (400, "response_format.type")
 
 
@@ -152,7 +141,7 @@ ANSWERED = [
 
 
 @pytest.mark.parametrize("schema", ANSWERED)
-def test_large_schemas_are_answered(server: Live, schema):
+def test_large_schemas_are_answered(mini: Live, schema):
     """One thread's stack has no room for a chain; each choice takes room in a grammar."""
-    reply = server.chat(ASKED, response_format=obeying(schema), max_tokens=4)
+    reply = mini.chat(ASKED, response_format=obeying(schema), max_tokens=4)
     assert reply.status_code == 200, reply.text[:300]

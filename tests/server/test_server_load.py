@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from mmspec.chat.options import Options
 from support.live_server import CHAT, Live, data_url, png, shown, text_of, words
-from support.serve_process import Served, free_port, serve
 
 COLOURS = ["red", "blue", "green", "white", "black"]
 JSON = {"Content-Type": "application/json"}
@@ -112,32 +111,22 @@ def test_good_answers_stay_right_among_bad_requests(pair: Live, capfd, caplog):
     assert "Traceback" not in "".join(capfd.readouterr()) + caplog.text
 
 
-def memory_of(server: Served):
-    """The bytes of a server's process in memory."""
-    pages = Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]
-    return int(pages) * resource.getpagesize()
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads a process's memory from /proc")
-def test_eight_hundred_requests_of_four_clients(pair: Live, pair_paths, tmp_path, capfd):
+def test_eight_hundred_requests_of_four_clients(pair: Live, pair_paths, serve, capfd):
     """The server is a process of its own, so that its memory is that of nothing else."""
-    target, draft = map(str, pair_paths)
-    models = [target, "--draft", draft, "--backend", "torch", "--gamma", "3"]
+    texts, (target, draft) = Texts(pair), map(str, pair_paths)
     limits = ["--max-new-tokens", "12", "--max-body", "1", "--queue", "3"]
-    texts = Texts(pair)
-    server = serve([*models, *limits], tmp_path / "log", free_port())
-    try:
-        server.wait()
-        sizes = run_load(server.url, texts, 800, lambda: memory_of(server))
-        figures = server.metrics()
-    finally:
-        server.process.kill()
+    terminal, url = serve(target, "--draft", draft, "--gamma", "3", *limits)
+    statistics = Path(f"/proc/{terminal.process.pid}/statm")
+    pages = run_load(url, texts, 800, lambda: int(statistics.read_text().split()[1]))
+    sizes = [each * resource.getpagesize() for each in pages]
     with capfd.disabled():
         print("\nMB after each hundred:", *(round(size / 1e6) for size in sizes))  # noqa: T201
-    assert "Traceback" not in server.said
-    assert "mmspec_jobs 0" in figures
+    assert "mmspec_jobs 0" in httpx2.get(f"{url}/metrics").text
     assert max(sizes) < sizes[0] + 12_000_000, sizes
+    terminal.watch(0)
+    assert "Traceback" not in terminal.screen
 
 
 BODY = question(2) | {

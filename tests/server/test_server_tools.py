@@ -5,14 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from mmspec.chat.answer import Answer, Piece
-from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.decoding.statistics import Statistics
 from mmspec.prompt.chat_template import ChatTemplate
 from support.chat_templates import STYLES
 from support.live_server import CHAT, Live, live
 from support.scripted_engine import scripted_engine
+from support.speaker import Speaker, in_parts
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -37,45 +35,25 @@ SEVERAL = [
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"place": "Zürich"}}\n</tool_call>'
 
 
-class Caller:
-    """Answers in place of a model, three letters at a time, and remembers its prompts."""
-
-    def __init__(self):
-        self.text, self.prompts = f"I look. {CALL}\n{CALL}", []
-
-    def __call__(self, _cache, prompt, _options, **_):
-        self.prompts.append(prompt)
-        for at in range(0, len(self.text), 3):
-            yield Piece("", self.text[at : at + 3])
-        statistics = Statistics(prompt_tokens=7)
-        yield Answer(self.text, finish_reason="stop", statistics=statistics)
-
-
-@pytest.fixture
-def caller(monkeypatch):
-    caller = Caller()
-    monkeypatch.setattr("mmspec_server.app.answer", caller)
-    return caller
-
-
 def calling(engine):
-    """The engine, with a template that writes calls."""
-    template = ChatTemplate(STYLES["Qwen2.5 with tools"].source)
-    engine.target = replace(engine.target, template=template)
-    return engine
+    """The target of an engine, with a template that writes calls."""
+    return replace(engine.target, template=ChatTemplate(STYLES["Qwen2.5 with tools"].source))
 
 
 @pytest.fixture
 def server(directory):
-    with live(lambda: calling(scripted_engine(directory))) as server:
+    engine = scripted_engine(directory)
+    engine.target = calling(engine)
+    with live(lambda: engine, Options(max_new_tokens=5000)) as server:
         yield server
 
 
-@pytest.fixture(scope="module")
-def bundled():
-    options = Options(max_new_tokens=300, gamma=3)
-    with live(lambda: calling(load("mini", backend="torch")), options) as server:
-        yield server
+@pytest.fixture
+def caller(monkeypatch):
+    """Answers, three letters at a time."""
+    caller = Speaker(in_parts(f"I look. {CALL}\n{CALL}"))
+    monkeypatch.setattr("mmspec_server.app.answer", caller)
+    return caller
 
 
 def read(calls):
@@ -100,11 +78,12 @@ def test_openai_s_client_gets_calls_whole_and_streamed(server: Live, sdk, caller
 
 
 def test_answers_without_calls_are_whole(server: Live, caller):
-    for caller.text in ("It rains.", "a < b <tool", "<tool_call>\nbroken"):
+    for text in ("It rains.", "a < b <tool", "<tool_call>\nbroken"):
+        caller.parts = in_parts(text)
         reply = server.chat(ASKED, tools=TOOLS).json()["choices"][0]
-        assert (reply["message"]["content"], reply["finish_reason"]) == (caller.text, "stop")
+        assert (reply["message"]["content"], reply["finish_reason"]) == (text, "stop")
         deltas = [chunk["choices"][0]["delta"] for chunk in server.chunks(ASKED, tools=TOOLS)]
-        assert "".join(delta.get("content", "") for delta in deltas) == caller.text
+        assert "".join(delta.get("content", "") for delta in deltas) == text
         assert not any("tool_calls" in delta for delta in deltas)
 
 
@@ -113,12 +92,12 @@ def test_the_model_sees_tools_calls_and_results(server: Live, caller):
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "rain"}
     assert server.chat([*ASKED, message, result], tools=TOOLS).status_code == 200
     tokenizer = server.service.engine.target.tokenizer
-    parts = [part for chunk in caller.prompts[-1].chunks for part in chunk.parts]
+    parts = [part for chunk in caller.asked[-1][0].chunks for part in chunk.parts]
     text = tokenizer.decode([token for part in parts for token in part])
     assert all(each in text for each in (json.dumps(TOOLS[0]), CALL, "rain"))
-    assert caller.prompts[-1].before.turns[0].answer_text == f"I look.\n{CALL}\n{CALL}"
+    assert caller.asked[-1][0].before.turns[0].answer_text == f"I look.\n{CALL}\n{CALL}"
     server.chat(ASKED, tools=TOOLS, tool_choice="none")
-    first = caller.prompts[-1].chunks[0].parts[0]
+    first = caller.asked[-1][0].chunks[0].parts[0]
     assert "weather" not in tokenizer.decode(first).split("user")[0]
 
 
@@ -127,8 +106,9 @@ def test_the_model_sees_tools_calls_and_results(server: Live, caller):
     [("required", 0, True), ("required", 0.9, False), ("time", 0.9, True)],
 )
 def test_a_forced_call_is_one_of_the_tools_and_drafts_do_not_change_it(
-    bundled, choice, heat, parallel
+    mini: Live, monkeypatch, choice, heat, parallel
 ):
+    monkeypatch.setattr(mini.service.engine, "target", calling(mini.service.engine))
     named = {"type": "function", "function": {"name": choice}}
     fields = {
         "tools": SEVERAL,
@@ -137,8 +117,8 @@ def test_a_forced_call_is_one_of_the_tools_and_drafts_do_not_change_it(
         "temperature": heat,
         "seed": 3,
     }
-    reply = bundled.chat(ASKED, **fields).json()["choices"][0]
-    plain = bundled.chat(ASKED, **fields, mmspec={"plain": True}).json()["choices"][0]
+    reply = mini.chat(ASKED, **fields, max_tokens=300).json()["choices"][0]
+    plain = mini.chat(ASKED, **fields, max_tokens=300, mmspec={"plain": True}).json()["choices"][0]
     assert (reply["finish_reason"], reply["message"]["content"]) == ("tool_calls", None)
     calls = [call["function"] for call in reply["message"]["tool_calls"]]
     assert calls == [call["function"] for call in plain["message"]["tool_calls"]]

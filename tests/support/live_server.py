@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,6 +85,12 @@ def live(
         thread.join(PATIENCE)
         queue.close()
     assert not thread.is_alive()
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
 def until(condition: Callable[[], object]) -> None:
