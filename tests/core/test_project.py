@@ -1,5 +1,6 @@
 """The package, its releases, and the scripts beside the tests."""
 
+import os
 import re
 import runpy
 import shlex
@@ -33,9 +34,8 @@ def test_a_tree_is_found_by_its_entry_points_without_being_installed(tmp_path):
 def test_the_program_takes_every_command_of_the_gpu_script(tmp_path):
     file = ROOT / ".ci" / "gpu"
     subprocess.run(["sh", "-n", file], check=True)
-    script = re.sub(
-        r"\$\{\w+:-(\w+)\}", r"\1", file.read_text(encoding="utf-8").replace("\\\n", "")
-    )
+    script = file.read_text(encoding="utf-8").replace("\\\n", "")
+    script = re.sub(r"\$\{\w+:-(\w+)\}", r"\1", script)  # the defaults of variables
     values = {"device": "cpu", "kind": "int8", "pair": "mini", "file": tmp_path, "out": tmp_path}
     commands = re.findall(r"-m mmspec_cli (.*?) *>", script)
     words = (shlex.split(Template(text).safe_substitute(values)) for text in commands)
@@ -51,41 +51,34 @@ CHANGES = (
 )
 
 
-def wheel(folder, page="[a](https://example.org)"):
-    file = folder / "mmspec-1.2.0-py3-none-any.whl"
-    with zipfile.ZipFile(file, "w") as archive:
+def built(folder, page="[a](https://example.org)", size=9):
+    """A wheel with a page and an sdist of a size."""
+    wheel, sdist = folder / "mmspec-1.2.0-py3-none-any.whl", folder / "mmspec-1.2.0.tar.gz"
+    with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("mmspec-1.2.0.dist-info/METADATA", f"Name: mmspec\n\n{page}\n")
-    return file
-
-
-def sdist(folder, size=9):
-    file = folder / "mmspec-1.2.0.tar.gz"
-    with file.open("wb") as stream:
-        stream.truncate(size)
-    return file
-
-
-def problems(files, tag="v1.2.0", changes=CHANGES):
-    return list(RELEASE["problems"](tag, "1.2.0", changes, files))
-
-
-def test_a_release_has_its_tag_its_changes_and_both_files(tmp_path):
-    assert problems([wheel(tmp_path), sdist(tmp_path)]) == []
-    assert RELEASE["section"](CHANGES, "1.2.0") == "- New."
-    assert RELEASE["section"](CHANGES, "1.1.0") == "- Old."
+    sdist.write_bytes(b"")
+    os.truncate(sdist, size)
+    return [wheel, sdist]
 
 
 def test_what_is_wrong_with_a_release_is_named(tmp_path):
-    both = [wheel(tmp_path), sdist(tmp_path)]
+    def problems(files, tag="v1.2.0", changes=CHANGES):
+        return list(RELEASE["problems"](tag, "1.2.0", changes, files))
+
+    assert [RELEASE["section"](CHANGES, each) for each in ("1.2.0", "1.1.0")] == [
+        "- New.",
+        "- Old.",
+    ]
+    both = built(tmp_path)
+    assert problems(both) == []
     assert "tag v1.2.0" in problems(both, tag="v1.2")[0]
     for changes in (CHANGES.replace("- New.", ""), CHANGES.replace("[1.2.0]", "[1.2.0a]")):
         assert "no text under ## [1.2.0]" in problems(both, changes=changes)[0]
     assert "there is mmspec-1.2.0.tar.gz: build" in problems(both[1:])[0]
-    sdist(tmp_path, RELEASE["MOST_BYTES"] + 1)
-    assert "45,000,001 bytes, over 45,000,000" in problems(both)[0]
-    sdist(tmp_path)
-    wheel(tmp_path, "[a](docs/guide.md) [b](https://example.org) ![c](docs/x.png)")
-    assert [line.split()[-1] for line in problems(both)] == ["docs/guide.md", "docs/x.png"]
+    large = built(tmp_path, size=RELEASE["MOST_BYTES"] + 1)
+    assert "45,000,001 bytes, over 45,000,000" in problems(large)[0]
+    linked = built(tmp_path, "[a](docs/guide.md) [b](https://example.org) ![c](docs/x.png)")
+    assert [line.split()[-1] for line in problems(linked)] == ["docs/guide.md", "docs/x.png"]
 
 
 def test_the_version_is_the_package_s():
@@ -102,14 +95,7 @@ next(stream.texts())
 """
 
 
-def test_an_interpreter_that_leaves_during_an_answer_prints_nothing(pair_paths, tmp_path):
-    image = ROOT / "tests" / "drawings" / "disc.png"
-    arguments = [*map(str, pair_paths), str(image)]
-    done = subprocess.run(
-        [sys.executable, "-c", LEAVES_AT_ONCE, *arguments],
-        capture_output=True,
-        check=True,
-        text=True,
-        cwd=ROOT,
-    )
+def test_an_interpreter_that_leaves_during_an_answer_prints_nothing(pair_paths):
+    command = [sys.executable, "-c", LEAVES_AT_ONCE, *pair_paths, ROOT / "tests/drawings/disc.png"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, cwd=ROOT)
     assert (done.stdout, done.stderr) == ("", "")

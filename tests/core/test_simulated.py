@@ -20,9 +20,7 @@ def best_choices():
     return [text.partition(":")[0] for row in rows for text in row[2:]]
 
 
-@pytest.mark.parametrize(
-    ("every", "misses"), [(5, 1), pytest.param(1, 5, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("every", "misses"), [(5, 1), pytest.param(1, 5, marks=pytest.mark.slow)])
 def test_auto_is_never_slower_than_allowed_and_mostly_near_the_best_choice(every, misses):
     """With few answers in each cell: `python tests/simulate.py` has more, and all fixed choices."""
     choices = [*zip(product(MACHINES, ACCEPTANCES, TOKENS), best_choices(), strict=True)]

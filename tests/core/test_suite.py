@@ -22,7 +22,6 @@ from mmspec_bench.suite.metrics import difference
 from mmspec_bench.suite.rows import append, read_rows
 from mmspec_bench.suite.sources import suite_samples
 from mmspec_world.wording import prompts
-from support import factory_layouts
 from support.films import film
 from support.scripted_engine import BLIND, SEES, scripted_engine
 from support.suite_row import plain, row
@@ -137,10 +136,9 @@ def test_what_is_no_method_is_named(text, message):
 
 
 @pytest.fixture
-def engines(tmp_path):
+def engines(directory):
     """Three drafts of one target: one without eyes, one that sees, and an MSD head."""
-    factory_layouts.write_tokenizer(tmp_path)
-    blind, sees = (scripted_engine(tmp_path, draft=config) for config in (BLIND, SEES))
+    blind, sees = (scripted_engine(directory, draft=config) for config in (BLIND, SEES))
     msd = SimpleNamespace(config=HeadConfig("msd", hidden_size=8, vocab_size=9))
     return [
         replace(blind, draft=replace(blind.draft, name="blind")),

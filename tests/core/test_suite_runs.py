@@ -200,23 +200,20 @@ def test_the_memory_bound_speed_up_is_gagranis_formula_for_full_rounds():
 
 
 def test_a_drafted_token_reads_a_decoder_or_a_head_and_the_output_matrix():
-    seen = SimpleNamespace(model=SimpleNamespace(config=SEES))
-    text = SEES.text
-    v, h = text.vocab_size, text.hidden_size
+    v, h, text = SEES.text.vocab_size, SEES.text.hidden_size, SEES.text
     layer = 4 * h * h + 3 * h * text.intermediate_size + 2 * h
     block = BlockDraft(v // 2, (0,), 4, 0, sample_from_anchor=True)
-    heads = [
-        HeadConfig("eagle", h, v, layer=text),
-        HeadConfig("dspark", h, v, bias=False, layer=text, slots=4, block=block),
-    ]
-    own = sum(map(prod, head_manifest(heads[1]).values())) - v // 2 * h
-    read = [
-        layer - h + 2 * h * h + h + v * h,  # without an input norm; fc and its bias
-        own / 4 + v // 2 * h,  # its own output matrix is read whole
-    ]
-    for config, count in zip(heads, read, strict=True):
-        head = SimpleNamespace(head=SimpleNamespace(config=config))
-        share = drafted_share(SimpleNamespace(target=seen, draft=None, head=head))
-        assert share == pytest.approx(count / (2 * v * h + layer + h))
-    for draft, share in ((seen, 1), (None, 0)):
-        assert drafted_share(SimpleNamespace(target=seen, draft=draft, head=None)) == share
+    eagle = HeadConfig("eagle", h, v, layer=text)
+    slots = HeadConfig("dspark", h, v, bias=False, layer=text, slots=4, block=block)
+    own = sum(map(prod, head_manifest(slots).values())) - v // 2 * h
+    target = SimpleNamespace(model=SimpleNamespace(config=SEES))
+    decoder = 2 * v * h + layer + h
+    for draft, head, count in (
+        (None, None, 0),
+        (target, None, decoder),
+        (None, eagle, layer - h + 2 * h * h + h + v * h),  # without an input norm; fc and its bias
+        (None, slots, own / 4 + v // 2 * h),  # its own output matrix is read whole
+    ):
+        loaded = head and SimpleNamespace(head=SimpleNamespace(config=head))
+        models = SimpleNamespace(target=target, draft=draft, head=loaded)
+        assert drafted_share(models) == pytest.approx(count / decoder)

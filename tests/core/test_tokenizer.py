@@ -67,20 +67,7 @@ def test_an_image_marker_that_is_no_special_token_is_text_when_typed():
     assert encoded(tokenizer, "<image>") == [tokenizer.image_token_id]
 
 
-TROUBLE = [
-    "<s>",
-    "</s>",
-    "<image>",
-    "▁",
-    "Ġ",
-    "Ã",
-    "Â",
-    "©",
-    "<0x0A>",
-    "<0xC3>",
-    "<0xA9>",
-    "<0xF0>",
-]
+TROUBLE = ["<s>", "</s>", "<image>", "<0x0A>", "<0xC3>", "<0xA9>", "<0xF0>", *"▁ĠÃÂ©"]
 """Bytes, spaces and specials, in which all the trouble is: as often as everything else."""
 
 
