@@ -39,7 +39,6 @@ TREES = {
     "static": Tree((3, 2, 2)),
     "cut": Tree((4, 3, 2, 1), nodes=7),
     "dynamic": Tree((), 3, 9),
-    "wide": Tree((), 10, 60),
 }
 chain_and_trees = pytest.mark.parametrize("tree", [None, *TREES.values()], ids=["chain", *TREES])
 
