@@ -3,13 +3,16 @@
 import json
 import os
 import re
+import signal
 from itertools import count
+from unittest.mock import Mock
 
 import pytest
 from PIL import Image
 
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec_cli.terminal import dialogue
+from mmspec_terminal.render import Screen
 
 
 def test_four_ways_to_show_an_image(chat, run, pair, red):
@@ -77,22 +80,14 @@ def test_lines_between_triple_quotes_are_one_question(chat):
     assert len(chat('"""/home is full', 'what now?"""', '"""help"""').ids) == 2
 
 
-def test_undo_and_retry_equal_never_having_asked(chat):
-    ids = chat("one", "two", "/undo", "/retry", "three").ids
-    assert ids[2] == ids[0]
-    assert ids[3] == chat("one", "three").ids[1]
-
-
 @pytest.mark.parametrize("line", ["/reset", "/load empty.json"])
 def test_a_conversation_that_another_replaced_can_be_brought_back(chat, line):
     chat("/save empty.json")
     chat("more", "/save talk.json")
     talk = chat("one", line, "two", "/undo", "/load talk.json", "/undo", "three")
     assert talk.ids[2] == chat("one", "three").ids[1]
-    replaced = talk.notices[0], talk.notices[2]
-    assert [notice.split("; ")[1] for notice in replaced] == [
-        "/undo brings the conversation back"
-    ] * 2
+    for notice in (talk.notices[0], talk.notices[2]):
+        assert notice.endswith("; /undo brings the conversation back")
     assert talk.notices[3] == "brought back the conversation before"
 
 
@@ -136,11 +131,21 @@ def test_every_line_is_json_where_that_was_asked_for(chat):
 
 
 def test_an_interrupt_before_an_answer_ends_a_pipe(chat, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("mmspec_cli.terminal.dialogue.take_images", interrupted)
+    monkeypatch.setattr(dialogue, "take_images", Mock(side_effect=KeyboardInterrupt))
     assert chat("one", "two").status == 130
+
+
+def test_ctrl_c_during_an_answer_ends_a_pipe_with_one_line_about_it(chat, monkeypatch):
+    said = Screen.piece
+
+    def interrupted(screen, piece):
+        said(screen, piece)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Screen, "piece", interrupted)
+    talk = chat("one", "two", as_json=False, more=["--details"])
+    assert (talk.status, talk.err.count("peak")) == (130, 1)
+    assert talk.err.splitlines()[-1] == "mmspec: interrupted"
 
 
 def test_an_interrupted_retry_says_that_the_old_answer_stays(run, pair, monkeypatch):
@@ -181,17 +186,14 @@ def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(chat):
     assert parts[1]["stats"]["cached_tokens"] == parts[1]["prompt_tokens"] - 1
 
 
-def test_a_cut_answer_that_is_loaded_goes_on_after_a_complete_one(chat):
-    lines = ["/max-new-tokens 3", "hi", "/save cut.json", "/max-new-tokens 99", "/reset", "hello"]
-    answers = chat(*lines, "/load cut.json", "/continue", models=["--model", "mini"]).answers
-    assert [answer["finish_reason"] for answer in answers[:2]] == ["length", "stop"]
-    assert answers[2]["text"].startswith(answers[0]["text"])
-
-
-def test_a_complete_answer_does_not_go_on_whatever_came_after_it(chat):
-    lines = ["hi", "/save hi.json", "more", "/undo", "/continue", "/load hi.json", "/continue"]
-    talk = chat(*lines, "/model mini", "/continue", models=["--model", "mini"])
-    assert [answer["finish_reason"] for answer in talk.answers] == ["stop", "stop"]
+def test_a_cut_answer_that_is_loaded_goes_on_and_a_complete_one_does_not(chat):
+    lines = ["/max-new-tokens 3", "hi", "/save cut.json", "/max-new-tokens 99", "/reset", "hi"]
+    lines += ["/save hi.json", "more", "/undo", "/continue", "/load hi.json", "/continue"]
+    lines += ["/load cut.json", "/continue", "/model mini", "/continue"]
+    talk = chat(*lines, models=["--model", "mini"])
+    reasons = [answer["finish_reason"] for answer in talk.answers]
+    assert reasons == ["length", "stop", "stop", "stop"]
+    assert talk.answers[3]["text"] == talk.answers[1]["text"]
     assert talk.err.count("the last answer is complete: ask on, or /retry") == 3
 
 

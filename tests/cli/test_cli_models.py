@@ -17,29 +17,15 @@ def bundled(name: str) -> Path:
 def test_the_list_says_how_large_models_are_and_which_to_take(run, monkeypatch):
     monkeypatch.setattr("mmspec.checkpoints.recommendation.memory_bytes", lambda: 16 * 2**30)
     *lines, last = run("models", "list", "--backend", "mlx").out.splitlines()
-    assert next(line for line in lines if line.startswith("qwen3-vl-8b")).split()[2:4] == [
-        "5.8",
-        "GB",
-    ]
+    [line] = [line for line in lines if line.startswith("qwen3-vl-8b ")]
+    assert line.split()[2:4] == ["5.8", "GB"]
     pull = "`mmspec models pull qwen3-vl-8b --backend mlx`"
     assert f"{pull} (qwen3-vl-8b, with its draft qwen3-vl-2b: 8 GB" in last
 
 
-def test_a_pulled_model_is_removed(run, pair_paths, tmp_path, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    with serving({"mjbooo/lvlm68m": pair_paths[1]}) as (_, address):
-        reach(address, monkeypatch)
-        directory = Path(run("models", "pull", "lvlm68m").out.strip())
-    assert directory.is_dir()
-    removed = run("models", "rm", "lvlm68m")
-    assert removed.status == 0
-    assert removed.out.startswith("deleted lvlm68m: ")
-    assert not directory.exists()
-    assert "not in" in run("models", "rm", "lvlm68m").err
-    assert run("models", "rm", "mini").status == 2
-
-
-def test_a_model_is_pulled_quantized_and_chatted_with(run, pair_paths, tmp_path, monkeypatch):
+def test_a_model_is_pulled_quantized_chatted_with_and_removed(
+    run, pair_paths, tmp_path, monkeypatch
+):
     served = dict(zip(("llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"), pair_paths, strict=True))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)
@@ -59,6 +45,11 @@ def test_a_model_is_pulled_quantized_and_chatted_with(run, pair_paths, tmp_path,
     talk = run(*command, "--max-new-tokens", "3", "--json", stdin="hello")
     assert (command[-1], talk.status) == ("lvlm68m", 0)
     assert len(json.loads(talk.out)["token_ids"]) == 3
+    removed = run("models", "rm", "lvlm68m")
+    assert (removed.status, removed.out.startswith("deleted lvlm68m: ")) == (0, True)
+    assert not Path(draft).exists()
+    assert "not in" in run("models", "rm", "lvlm68m").err
+    assert run("models", "rm", "mini").status == 2
 
 
 def test_a_directory_is_described_from_its_files(run, pair_paths, tmp_path):

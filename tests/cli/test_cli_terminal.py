@@ -4,15 +4,13 @@ import os
 import re
 import signal
 import sys
-import time
-from pathlib import Path
 from subprocess import PIPE, Popen
 
 import pytest
 
 from mmspec_cli.main import main
 from support import endless
-from support.commands import execute, start_process
+from support.commands import execute
 from support.hub_server import serving
 from support.terminal import PATIENCE, PROMPT, TEXT
 
@@ -76,29 +74,6 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     history = (tmp_path / "mmspec" / "history").read_text()
     assert "+what is it?\n" in history
     assert "+and\n+now?\n" in history  # pasted lines are one question
-
-
-def from_pipe(arguments: list[str]) -> int:
-    """`endless.main` that reads the pipe `in` and writes the files `out` and `err`."""
-    sys.stdin = Path("in").open()  # noqa: SIM115 - for as long as the process runs
-    sys.stdout, sys.stderr = (Path(name).open("w") for name in ("out", "err"))  # noqa: SIM115
-    return endless.main(arguments)
-
-
-def test_ctrl_c_ends_a_chat_that_reads_a_pipe(long, tmp_path):
-    os.mkfifo(tmp_path / "in")
-    child = start_process(from_pipe, ["chat", *long, "--draft", "none"], directory=tmp_path)
-    with (tmp_path / "in").open("w") as pipe:
-        pipe.write("one\ntwo\n")
-        pipe.flush()
-        while not (tmp_path / "out").exists() or (tmp_path / "out").stat().st_size < 100:
-            assert child.is_alive()
-            time.sleep(0.02)
-        os.kill(child.pid, signal.SIGINT)
-        child.join(PATIENCE)
-    err = (tmp_path / "err").read_text()
-    assert (child.exitcode, err.count("peak")) == (130, 1)
-    assert err.splitlines()[-1] == "mmspec: interrupted"
 
 
 def test_ctrl_c_while_loading_leaves_without_a_traceback(open_terminal, program):

@@ -62,10 +62,9 @@ FIELDS = [
 
 
 def test_what_cannot_be_done_is_refused_and_named(scripted: Live):
-    bodies = [({}, "messages")]
-    bodies += [({"messages": messages}, f"messages{place}") for messages, place in MESSAGES]
+    bodies = [({"messages": messages}, f"messages{place}") for messages, place in MESSAGES]
     bodies += [({"messages": USER, **fields}, param) for fields, param in FIELDS]
-    for body, param in bodies:
+    for body, param in [({}, "messages"), *bodies]:
         reply = scripted.client.post(CHAT, json=body)
         error = reply.json()["error"]
         assert reply.status_code == (404 if param == "model" else 400), body
