@@ -58,7 +58,7 @@ def test_an_interrupted_target_goes_on_and_answers_as_transformers_says(
     run, parts, red, tmp_path, monkeypatch
 ):
     whole, out = tmp_path / "whole", tmp_path / "out"
-    command = ["train", "target", *parts, "--steps", "5", "--out"]
+    command = ["train", "target", *parts, "--steps", "3", "--out"]
     assert run(*command, whole).status == 0
     with monkeypatch.context() as patch:  # before the last stage
         calls = iter([loop.run_phase, loop.run_phase, stopped])
