@@ -3,7 +3,7 @@
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,21 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
         status = main([str(argument) for argument in arguments])
         return Result(status, *capsys.readouterr())
+
+    return command
+
+
+@pytest.fixture
+def refused(run: Run):
+    """`refused("generate", "--gamma", "x", words=["auto"])`: one line says what is wrong."""
+
+    def command(*arguments: str | Path, words: Iterable[str]) -> None:
+        status, out, err = run(*arguments)
+        assert (status, out, err.count("\n")) == (2, "", 1), err
+        assert err.startswith("mmspec: ")
+        assert "\x1b" not in err
+        for word in words:
+            assert word in err
 
     return command
 

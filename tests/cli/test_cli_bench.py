@@ -76,7 +76,7 @@ def test_a_run_leaves_rows_and_what_made_them(run, models, tmp_path, monkeypatch
     assert all(row.seconds["caption"] > 0 for row in rows if row.method == "MTC" and not row.turn)
 
 
-def test_a_second_run_must_say_so_and_be_the_same(run, again):
+def test_a_second_run_must_say_so_and_be_the_same(run, refused, again):
     out, command = again
     before = (out / ROWS).read_bytes()
     for changed, name in (
@@ -85,8 +85,7 @@ def test_a_second_run_must_say_so_and_be_the_same(run, again):
         (command("--resume", methods="M,none"), "M,MTC,none"),
         (command("--resume", "--temperature", "0.5"), "temperature 1.0"),
     ):
-        result = run(*changed)
-        assert (result.status, name in result.err, result.err.count("\n")) == (2, True, 1)
+        refused(*changed, words=[name])
     assert run(*command("--resume")).status == 0
     assert (out / ROWS).read_bytes() == before
     provenance = provenance_of(out)
@@ -161,7 +160,7 @@ SPEED = "bench", "speed", "--model"
 
 
 def test_what_cannot_be_run_is_said_in_one_line_before_any_answer(
-    run, models, llama_path, tmp_path, monkeypatch
+    run, refused, models, llama_path, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("mmspec_bench.commands.speed.measure", stopped)
     out = tmp_path / "out"
@@ -173,8 +172,7 @@ def test_what_cannot_be_run_is_said_in_one_line_before_any_answer(
         ([*SPEED, llama_path, "--draft", "none", "--tasks", "chart"], "--tasks are about pictures"),
         ([*SPEED, models[1], "--draft", "none", "--drafting", "lookup,M"], "M needs a draft"),
     ):
-        result = run(*command)
-        assert (result.status, message in result.err, result.err.count("\n")) == (2, True, 1)
+        refused(*command, words=[message])
     assert not out.exists()
     assert run(*SPEED, models[1], "--draft", "none").status == 130
 

@@ -93,8 +93,8 @@ def test_what_the_template_refuses_is_the_requests_fault(scripted: Live, monkeyp
     refusing = ChatTemplate("{{ raise_exception('users must alternate') }}")
     engine = scripted.service.engine
     monkeypatch.setattr(engine, "target", replace(engine.target, template=refusing))
-    reply = scripted.chat([{"role": "user", "content": "x"}])
-    assert (reply.status_code, "users must alternate" in reply.text) == (400, True)
+    error = scripted.refusal({"messages": [{"role": "user", "content": "x"}]})
+    assert "users must alternate" in error["message"]
 
 
 EXTRAS = {"user": "me", "metadata": {"a": 1}, "reasoning_effort": "low", "store": False, "n": 1}
@@ -150,7 +150,6 @@ def test_of_a_conversation_that_does_not_fit_little_is_read(scripted: Live, monk
 
     monkeypatch.setattr(tokenizer, "encode_parts", counted)
     spoken = [{"role": role, "content": "word"} for role in ("user", "assistant") * 3000]
-    refused = scripted.chat([*spoken, {"role": "user", "content": "And?"}])
-    assert refused.status_code == 400
-    assert refused.json()["error"]["code"] == "context_length_exceeded"
+    error = scripted.refusal({"messages": [*spoken, {"role": "user", "content": "And?"}]})
+    assert error["code"] == "context_length_exceeded"
     assert len(encoded) < 1000

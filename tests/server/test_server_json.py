@@ -117,14 +117,12 @@ REFUSED = [
 
 def test_a_schema_that_cannot_be_enforced_is_refused_with_the_reason(mini: Live):
     for schema, reason in REFUSED:
-        reply = mini.chat(ASKED, response_format=obeying(schema))
-        error = reply.json()["error"]
-        assert reply.status_code == 400
+        error = mini.refusal({"messages": ASKED, "response_format": obeying(schema)})
         assert error["param"] == "response_format.json_schema.schema"
         assert reason in error["message"]
         assert "x-guidance" not in error["message"]
-    reply = mini.chat(ASKED, response_format={"type": "yaml"})
-    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "response_format.type")
+    error = mini.refusal({"messages": ASKED, "response_format": {"type": "yaml"}})
+    assert error["param"] == "response_format.type"
 
 
 ALIKE = [

@@ -65,10 +65,8 @@ def test_what_cannot_be_done_is_refused_and_named(scripted: Live):
     bodies = [({"messages": messages}, f"messages{place}") for messages, place in MESSAGES]
     bodies += [({"messages": USER, **fields}, param) for fields, param in FIELDS]
     for body, param in [({}, "messages"), *bodies]:
-        reply = scripted.client.post(CHAT, json=body)
-        error = reply.json()["error"]
-        assert reply.status_code == (404 if param == "model" else 400), body
-        assert (error["type"], error["param"]) == ("invalid_request_error", param)
+        error = scripted.refusal(body)
+        assert error["param"] == param, body
         assert param.rpartition(".")[2] in error["message"]
         assert len(error["message"]) < 300
         assert body or error["message"].startswith("messages is missing: it must be a list")
@@ -78,9 +76,7 @@ def test_more_than_any_prompt_holds_is_refused_unread(scripted: Live, monkeypatc
     monkeypatch.setattr("mmspec.prompt.template_sandbox.MAX_OUTPUT", 1000)
     long = [{"role": "user", "content": "a" * 2000}]
     for messages, reason in ((long, "more than 1000 characters"), (USER * 9000, "9000 of them")):
-        reply = scripted.client.post(CHAT, json={"messages": messages})
-        assert reply.status_code == 400
-        assert reason in reply.json()["error"]["message"]
+        assert reason in scripted.refusal({"messages": messages})["message"]
 
 
 def test_a_request_may_set_the_limit_that_the_note_of_a_repetition_names():
@@ -94,9 +90,8 @@ def test_thinking_is_refused_where_the_template_does_not_read_it(scripted: Live,
     """The error does not say where the template lies."""
     body = {"messages": USER, "chat_template_kwargs": {"enable_thinking": False}}
     for server in (scripted, mini):
-        reply = server.client.post(CHAT, json=body)
-        assert reply.status_code == 400
-        assert "does not read enable_thinking" in reply.json()["error"]["message"]
-        assert str(server.service.engine.target.directory) not in reply.text
+        said = server.refusal(body)["message"]
+        assert "does not read enable_thinking" in said
+        assert str(server.service.engine.target.directory) not in said
     body["chat_template_kwargs"]["enable_thinking"] = None  # as if it were left out
     assert scripted.client.post(CHAT, json=body).status_code == 200

@@ -105,11 +105,10 @@ REFUSED = [
 
 def test_what_cannot_be_done_is_refused(scripted: Live):
     for body, param in REFUSED:
-        reply = respond(scripted, **({} if param.startswith("input") else {"input": "x"}) | body)
-        assert reply.status_code == (404 if param == "model" else 400)
-        assert reply.json()["error"]["param"] == param
-        if "content" in param:
-            assert "input_text or input_image" in reply.json()["error"]["message"]
+        asked = ({} if param.startswith("input") else {"input": "x"}) | body
+        error = scripted.refusal(asked, RESPONSES)
+        assert error["param"] == param
+        assert "content" not in param or "input_text or input_image" in error["message"]
 
 
 PROMPT = "USER: What do you know? ASSISTANT:"
@@ -162,8 +161,8 @@ def test_what_is_no_text_to_continue_is_refused(pair: Live):
     prompts = ("", ["a", "b"], [1, 2], "an <image>", "long " * 4000)
     others = {"echo": True, "suffix": "x", "best_of": 2, "logprobs": 21, "frequency_penalty": 0.5}
     for name, value in (*(("prompt", prompt) for prompt in prompts), *others.items()):
-        reply = ask(pair, **{"prompt": PROMPT, name: value})
-        assert (reply.status_code, reply.json()["error"]["param"]) == (400, name)
+        body = {"prompt": PROMPT, name: value}
+        assert pair.refusal(body, "/v1/completions")["param"] == name
     for fields in ({"presence_penalty": 0, "echo": False, "suffix": None}, {"prompt": "\n"}):
         assert ask(pair, **fields).status_code == 200
 

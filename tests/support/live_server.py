@@ -51,6 +51,14 @@ class Live:
         assert reply.status_code == 200, reply.text
         return reply.json()
 
+    def refusal(self, body: dict[str, Any], path: str = CHAT) -> dict[str, Any]:
+        """The error of a request that cannot be answered."""
+        reply = self.client.post(path, json=body)
+        error: dict[str, Any] = reply.json()["error"]
+        assert reply.status_code == (404 if error["param"] == "model" else 400), reply.text
+        assert error["type"] == "invalid_request_error"
+        return error
+
 
 def chunks_of(stream: str) -> list[dict[str, Any]]:
     """The objects in the events of a stream."""
