@@ -17,7 +17,7 @@ import json
 import os
 import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from mmspec.chat.plugins import load_backend
 from mmspec_bench.table import csv_text
 from mmspec_torch import model
 from mmspec_torch.sequence.executor import Executor
-from support.exactness_cases import Case, Count, cases, compare_all
+from support.exactness_cases import Case, cases, compare_all
 from support.factory import tiny_pair
 from support.factory_fit import fit_head
 from support.factory_heads import KINDS as HEADS
@@ -123,48 +123,51 @@ def engines(
     yield "mini", models, some[:: given.mini]
 
 
-def counted(
-    checkpoints: Checkpoints, backend: str, kind: str, given: argparse.Namespace
-) -> dict[tuple[str, str], Count]:
-    """The pairs and differences by family and mode of exact decoding."""
-    found: dict[tuple[str, str], Count] = defaultdict(Count)
+Found = dict[tuple[str, str], dict[Case, list[bool]]]
+"""Whether the answers of each case are equal, by family and mode of exact decoding."""
+
+
+def compared(checkpoints: Checkpoints, backend: str, kind: str, given: argparse.Namespace) -> Found:
+    """The pairs of a number type; each case falls to one target of a family."""
+    found: Found = defaultdict(dict)
     for family, models, every in engines(checkpoints, backend, kind, given):
         for mode in MODES:
-            count = compare_all(models, every[:: given.share], mode, LENGTH.get(family, 20))
-            found[family, mode] += count
-            words = f"{count.different.total()} of {count.pairs.total()} differ"
+            pairs = compare_all(models, every[:: given.share], mode, LENGTH.get(family, 20))
+            found[family, mode] |= pairs
+            words = "{1} of {0} differ".format(*count(pairs))
             sys.stderr.write(f"{backend} {kind} {family}, exact {mode}: {words}\n")
     return found
 
 
-def rows(
-    backend: str, kind: str, found: dict[tuple[str, str], Count]
-) -> Iterator[dict[str, object]]:
+def count(pairs: dict[Case, list[bool]]) -> tuple[int, int]:
+    """Numbers of pairs and of those that differ."""
+    every = [equal for answers in pairs.values() for equal in answers]
+    return len(every), every.count(False)
+
+
+def rows(backend: str, kind: str, found: Found) -> Iterator[dict[str, object]]:
     """Rows of the table, by family, mode and drafting."""
-    for (family, mode), count in found.items():
-        pairs, different = Counter(), Counter()
-        for case in count.pairs:
-            pairs[case.drafting] += count.pairs[case]
-            different[case.drafting] += count.different[case]
-        for drafting in pairs:
+    for (family, mode), pairs in found.items():
+        for drafting in dict.fromkeys(case.drafting for case in pairs):
+            own = {case: pairs[case] for case in pairs if case.drafting == drafting}
+            total, different = count(own)
             yield {
                 "family": family,
                 "backend": backend,
                 "type": kind,
                 "exact": mode,
                 "drafting": drafting,
-                "pairs": pairs[drafting],
-                "equal": pairs[drafting] - different[drafting],
+                "pairs": total,
+                "equal": total - different,
             }
 
 
-def line(backend: str, kind: str, found: dict[tuple[str, str], Count]) -> dict[str, str | int]:
+def line(backend: str, kind: str, found: Found) -> dict[str, str | int]:
     """Pairs of all families together and those that differ, by mode of exact decoding."""
     totals: dict[str, str | int] = {"backend": backend, "kind": kind}
     for mode in MODES:
-        count = sum((each for (_, own), each in found.items() if own == mode), Count())
-        totals[f"{mode}: pairs"] = count.pairs.total()
-        totals[f"{mode}: different"] = count.different.total()
+        counts = [count(pairs) for (_, own), pairs in found.items() if own == mode]
+        totals[f"{mode}: pairs"], totals[f"{mode}: different"] = map(sum, zip(*counts, strict=True))
     return totals
 
 
@@ -186,7 +189,7 @@ def main() -> int:
         checkpoints = Checkpoints(Path(folder))
         for backend in [given.backend] if given.backend else KINDS_OF:
             for kind in given.kinds.split(",") if given.kinds else KINDS_OF[backend]:
-                found = counted(checkpoints, backend, kind, given)
+                found = compared(checkpoints, backend, kind, given)
                 totals = line(backend, kind, found)
                 print(json.dumps(totals), flush=True)  # noqa: T201
                 different += int(totals.get("on: different", 0))

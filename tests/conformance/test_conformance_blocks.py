@@ -1,6 +1,5 @@
 """Block drafters in every layout and over every family: plain answers, and trees path by path."""
 
-from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -18,11 +17,9 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
-from support import factory
 from support.conformance_cases import PICTURES, in_turn
 from support.factory_blocks import deepspec, z_lab
-from support.factory_heads import BLOCKS, tiny_head
-from support.factory_qwen import MAKERS, tiny_qwen2, tiny_qwen3
+from support.factory_heads import tiny_head
 from support.heads_oracle import eagle2, paths
 
 SHAPES = [("dflash", {})]
@@ -129,16 +126,3 @@ def test_a_drafter_of_a_text_model_equals_plain_for_a_qwen_that_sees(
     head = z_lab(tmp_path / "head", seed=4, **given)
     with load(str(target), str(head), backend=backend) as engine:
         check_lossless(engine, SHOWN)
-
-
-FAMILIES = MAKERS | {"qwen3": tiny_qwen3, "qwen2": tiny_qwen2, "llama": factory.tiny_llama}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("family", "kind"), [*product(FAMILIES, BLOCKS)])
-def test_a_drafter_of_every_family_equals_plain(backend, tmp_path, family, kind):
-    path = FAMILIES[family](tmp_path / "target", seed=3)
-    with load(
-        str(path), str(tiny_head(tmp_path / "head", kind, seed=2)), backend=backend
-    ) as engine:
-        check_lossless(engine, ASKED if engine.target.model.config.vision else ASKED[1:] * 2)

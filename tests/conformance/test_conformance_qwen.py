@@ -1,7 +1,5 @@
 """Every backend says what transformers' generate says on checkpoints of Qwen's families."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -80,13 +78,12 @@ def shown(count, width, height):
 
 
 def check_two_turns(engine, oracle, drafting, count, shape):
-    """Hold both answers of a conversation to the oracle's; returns the ids of the second."""
+    """Hold both answers of a conversation to the oracle's."""
     chat = engine.chat(Options(drafting=drafting, gamma=3, max_new_tokens=BUDGET))
     seen = shown(count, *SHAPES[shape])
     for text, pictures in (("Which shapes are there?", seen), ("And these?", seen[:1])):
         answer = chat.reply(text, pictures).token_ids
         assert answer == oracle.generated(prompt_of(chat), BUDGET), (drafting, count, shape)
-    return set(answer)
 
 
 def covering(number):
@@ -114,17 +111,6 @@ def test_features_are_those_of_transformers(checkpoint, backend):
             [picture] = shown(1, *sides)
             ours, theirs = engine.target.features(picture).numpy(), oracle.features(picture.image)
             np.testing.assert_allclose(ours, theirs, atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("drafting", DRAFTINGS)
-@pytest.mark.parametrize("checkpoint", CHECKPOINTS, indirect=True, scope="module")
-def test_every_count_and_shape_is_generates_own(checkpoint, backend, drafting):
-    path, draft, oracle = checkpoint
-    with load(str(path), str(draft), backend=backend) as engine:
-        cases = product(range(1, 5), SHAPES)
-        said = (check_two_turns(engine, oracle, drafting, *case) for case in cases)
-        assert len(set().union(*said)) > 1
 
 
 WIDE = {"head_dim": 48, "hidden_size": 96, "heads": 2, "theta": 1e6}

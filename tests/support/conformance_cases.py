@@ -174,14 +174,6 @@ def copied(chat: Chat) -> Conversation:
     return Conversation(chat.conversation.system, list(chat.conversation.turns))
 
 
-def cold(chat: Chat, question: Question, options: Options | None = None) -> Chat:
-    """A new chat that has gone through the same turns and answered `question`."""
-    opened = chat.models.chat(options or chat.options, copied(chat))
-    opened.speculate = chat.speculate
-    opened.reply(*question)
-    return opened
-
-
 def outcome(chat: Chat) -> dict[str, Any]:
     """What must not depend on what the caches have been through."""
     answer = chat.answer

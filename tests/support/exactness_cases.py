@@ -4,9 +4,8 @@ A script asks five times: a question with images, a second turn, another one aft
 and a third turn, which the plain chat answers after reading the whole conversation anew.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
 
@@ -106,52 +105,27 @@ def _state(chat: Chat) -> Reply:
     return (*turns, last.question), chat.answer.token_ids
 
 
-@dataclass(frozen=True)
-class Count:
-    """Pairs of answers to the same history, and those of them that differ, by the case."""
+def compare_all(
+    engines: Mapping[str, Engine], some: Iterable[Case], exact: str, length: int
+) -> dict[Case, list[bool]]:
+    """For each case whether its answers equal plain ones to the same history.
 
-    pairs: Counter[Case] = field(default_factory=Counter)
-    different: Counter[Case] = field(default_factory=Counter)
-
-    def __add__(self, other: "Count") -> "Count":
-        return Count(self.pairs + other.pairs, self.different + other.different)
-
-
-class PlainAnswers:
-    """What plain decoding answers, decoded once for all draftings of an engine."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._known: dict[tuple[Options, int], list[Reply]] = {}
-
-    def compare(self, engine: Engine, case: Case, exact: str, length: int) -> Count:
-        """Ask with and without the case's drafting; the last pair is warm against cold."""
+    Each is asked of the engine that its drafting names, else of the one named ''. The last pair is
+    warm against cold.
+    """
+    known: dict[tuple[Options, int], list[Reply]] = {}
+    found = {}
+    for case in some:
         options = case.options(exact, length)
         plain = replace(options, drafting="none", tree=None, adaptive=False, gamma=1)
-        if (plain, case.images) not in self._known:
-            chat = self._engine.chat(plain)
-            self._known[plain, case.images] = [*script(chat, case.images, anew=True)]
-        drafted = script(engine.chat(options), case.images, anew=False)
-        pairs = zip(drafted, self._known[plain, case.images], strict=True)
-        answers = [(one[1], two[1]) for one, two in pairs if one[0] == two[0]]
-        different = sum(one != two for one, two in answers)
-        return Count(Counter({case: len(answers)}), Counter({case: different}))
-
-
-def compare_all(
-    engines: Mapping[str, Engine], draftings: list[Case], exact: str, length: int
-) -> Count:
-    """Compare each case with the engine that its drafting names, else with the one named ''."""
-    plain = PlainAnswers(engines[""])
-    counts = (
-        plain.compare(engines.get(case.drafting, engines[""]), case, exact, length)
-        for case in draftings
-    )
-    return sum(counts, Count())
+        if (plain, case.images) not in known:
+            known[plain, case.images] = [*script(engines[""].chat(plain), case.images, anew=True)]
+        chat = engines.get(case.drafting, engines[""]).chat(options)
+        pairs = zip(script(chat, case.images, anew=False), known[plain, case.images], strict=True)
+        found[case] = [one[1] == two[1] for one, two in pairs if one[0] == two[0]]
+    return found
 
 
 def check_same_bits(engine: Engine, some: list[Case], length: int) -> None:
     """Hold every answer of the cases to plain decoding's, with exact rows."""
-    count = compare_all({"": engine}, some, "on", length)
-    assert not +count.different
-    assert count.pairs == dict.fromkeys(some, ANSWERS)
+    assert compare_all({"": engine}, some, "on", length) == dict.fromkeys(some, [True] * ANSWERS)
