@@ -11,7 +11,7 @@ from torch import Tensor
 
 from support import scripted
 from support import sequence_helpers as helpers
-from support.transformers_oracle import llama_layer, outputs
+from support.transformers_oracle import decoder_layer, outputs, turns
 from support.vispec_oracle import ViSpec
 
 
@@ -56,8 +56,8 @@ class Reference:
         self.image = [token == helpers.IMAGE for token in tokens]
         if pixels is None:
             self.image = [False] * len(tokens)
-        layered = self.config["kind"] in ("eagle", "msd", "flash")
-        self.layer = llama_layer(self.config, self.tensors) if layered else None
+        layered = self.config["kind"] in ("eagle", "eagle3", "msd", "flash")
+        self.layer = decoder_layer(self.config, self.tensors) if layered else None
 
     @torch.inference_mode()
     def says(self, drafted: list[int]) -> Tensor:
@@ -116,42 +116,19 @@ class Reference:
         return x / size.sqrt() * self.tensors[f"{path}.weight"]
 
     def _eagle3_layer(self, rows: list[Tensor]) -> Tensor:
-        """The layer's outputs [n, H] of rows [n, 2 H], by formulas alone."""
-        stem, heads = "layers.0", self.config["num_attention_heads"]
+        """The outputs [n, H] of rows [n, 2 H] by transformers' modules, which read both halves."""
         embeddings, states = torch.stack(rows).chunk(2, dim=-1)
-        normed = self._normed(f"{stem}.hidden_norm", states)
-        both = torch.cat((self._normed(f"{stem}.input_layernorm", embeddings), normed), dim=-1)
-        residual = normed if self.config.get("norm_before_residual") else states
+        normed = self._normed("layers.0.hidden_norm", states)
+        both = torch.cat((self._normed("layers.0.input_layernorm", embeddings), normed), dim=-1)
+        x = normed if self.config.get("norm_before_residual") else states
+        mask = torch.full((len(rows), len(rows)), float("-inf")).triu(1)[None, None]
+        attend, angles = self.layer.self_attn, self._angles(len(rows))
+        x = x + attend(both[None], position_embeddings=angles, attention_mask=mask)[0][0]
+        return x + self.layer.mlp(self.layer.post_attention_layernorm(x))
 
-        def projected(part: str) -> Tensor:
-            weight = self.tensors[f"{stem}.self_attn.{part}_proj.weight"]
-            split = (both @ weight.T).unflatten(-1, (-1, self._head_size())).transpose(0, 1)
-            return split.repeat_interleave(heads // len(split), 0)
-
-        queries, keys, values = map(projected, "qkv")
-        if f"{stem}.self_attn.q_norm.weight" in self.tensors:
-            queries = self._normed(f"{stem}.self_attn.q_norm", queries)
-            keys = self._normed(f"{stem}.self_attn.k_norm", keys)
-        scores = self._turned(queries) @ self._turned(keys).mT / self._head_size() ** 0.5
-        future = torch.full((len(rows), len(rows)), float("-inf")).triu(1)
-        attended = ((scores + future).softmax(-1) @ values).transpose(0, 1).flatten(1)
-        x = residual + attended @ self.tensors[f"{stem}.self_attn.o_proj.weight"].T
-        inner = self._normed(f"{stem}.post_attention_layernorm", x)
-        gate, up = (inner @ self.tensors[f"{stem}.mlp.{n}_proj.weight"].T for n in ("gate", "up"))
-        return x + (F.silu(gate) * up) @ self.tensors[f"{stem}.mlp.down_proj.weight"].T
-
-    def _head_size(self) -> int:
-        default = self.config["hidden_size"] // self.config["num_attention_heads"]
-        return self.config.get("head_dim", default)
-
-    def _turned(self, x: Tensor) -> Tensor:
-        """Rotary positions: pairs of features i and i + D / 2 turn by column · theta^(-2 i / D)."""
-        half = x.shape[-1] // 2
-        turns = self.config["rope_theta"] ** -(torch.arange(half) / half)
-        angles = torch.arange(x.shape[-2])[:, None] * turns
-        first, second = x[..., :half], x[..., half:]
-        cos, sin = angles.cos(), angles.sin()
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    def _angles(self, count: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of the first `count` slots."""
+        return turns(self.layer, range(count))
 
     def _eagle(self, drafted: list[int]) -> Tensor:
         return self._stepped(self._rows(), drafted)

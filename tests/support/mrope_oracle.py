@@ -6,19 +6,19 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
 from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as qwen2_5_vl
 from transformers.models.qwen3_vl import modeling_qwen3_vl as qwen3_vl
 
 from support.factory_qwen import IMAGE_ID
 from support.heads_oracle import Reference
 from support.qwen_oracle import Oracle
+from support.transformers_oracle import decoder_layer
 
 FAMILIES = {
-    False: (qwen2_5_vl, qwen2_5_vl.Qwen2_5_VLTextConfig, qwen2_5_vl.Qwen2_5_VLRotaryEmbedding),
-    True: (qwen3_vl, qwen3_vl.Qwen3VLTextConfig, qwen3_vl.Qwen3VLTextRotaryEmbedding),
+    False: (qwen2_5_vl.Qwen2_5_VLTextConfig, qwen2_5_vl.Qwen2_5_VLRotaryEmbedding),
+    True: (qwen3_vl.Qwen3VLTextConfig, qwen3_vl.Qwen3VLTextRotaryEmbedding),
 }
-"""Transformers' modules by whether time, row and column take turns."""
+"""Transformers' classes by whether time, row and column take turns."""
 
 
 def read_columns(oracle: Oracle, tokens: list[int], pictures: list[Any]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class QwenReference(Reference):
     ) -> None:
         self.config = json.loads((directory / "config.json").read_text())
         self.tensors = load_file(directory / "model.safetensors")
-        self.target = oracle.model
+        self.target, self.layer = oracle.model, decoder_layer(self.config, self.tensors)
         columns = read_columns(oracle, tokens, pictures)
         self.layers = torch.cat(columns["layers"], dim=-1)
         self.embeddings = columns["layers"][0]
@@ -61,19 +61,16 @@ class QwenReference(Reference):
         self.image = [token == IMAGE_ID for token in tokens]
         self.image_id = IMAGE_ID
 
-    def _turned(self, x: Tensor) -> Tensor:
-        """x [heads, n, D] rotated; slot j stands where the target has column j."""
-        positions, rope = self.positions, self.config["rope_scaling"]
-        later = torch.arange(x.shape[-2]) + positions.max() + 1
-        positions = torch.cat((positions, later.expand(3, -1)), dim=1)[:, : x.shape[-2]]
-        module, text, embedding = FAMILIES[bool(rope.get("mrope_interleaved"))]
-        cos, sin = embedding(self._config(text))(x, positions[:, None])
-        turned: Tensor = module.apply_rotary_pos_emb(x[None], x[None], cos, sin)[0][0]
-        return turned
-
-    def _config(self, kind: Any) -> Any:
+    def _angles(self, count: int) -> Any:
+        """Slot j stands where the target has column j."""
+        own = self.config["rope_scaling"]
+        later = torch.arange(count) + self.positions.max() + 1
+        positions = torch.cat((self.positions, later.expand(3, -1)), dim=1)[:, :count]
         rope = {"rope_type": "default", "rope_theta": self.config["rope_theta"]}
-        rope |= {"mrope_section": self.config["rope_scaling"]["mrope_section"]}
+        rope |= {"mrope_section": own["mrope_section"]}
         names = ("hidden_size", "num_attention_heads", "max_position_embeddings")
+        text, embedding = FAMILIES[bool(own.get("mrope_interleaved"))]
         sizes = {name: self.config[name] for name in names}
-        return kind(**sizes, head_dim=self._head_size(), rope_parameters=rope)
+        size = sizes["hidden_size"] // sizes["num_attention_heads"]
+        config = text(**sizes, head_dim=size, rope_parameters=rope)
+        return embedding(config)(torch.zeros(1), positions[:, None])

@@ -1,11 +1,11 @@
-"""Conversations that nobody wrote: drawn pictures, words in any order, undo, retry, reset."""
+"""Conversations that nobody wrote: noise for pictures, words in any order, undo, retry, reset."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
@@ -29,27 +29,16 @@ def question(draws: Random) -> str:
     return " ".join(words) + draws.choice(["?", ".", ""])
 
 
-def drawn_picture(draws: Random) -> Picture:
-    """Shapes of any colour and size on a ground of any colour, or noise."""
-    size = draws.randint(8, 200), draws.randint(8, 200)
-    if draws.random() < 0.2:
-        return picture_from(Image.frombytes("RGB", size, draws.randbytes(3 * size[0] * size[1])))
-    image = Image.new("RGB", size, _colour(draws))
-    canvas = ImageDraw.Draw(image)
-    for _ in range(draws.randint(0, 5)):
-        (left, right), (top, bottom) = (sorted(draws.choices(range(side), k=2)) for side in size)
-        shape = draws.choice([canvas.rectangle, canvas.ellipse, canvas.line])
-        shape((left, top, right, bottom), fill=_colour(draws))
-    return picture_from(image)
-
-
-def _colour(draws: Random) -> tuple[int, int, int]:
-    return draws.randrange(256), draws.randrange(256), draws.randrange(256)
+def picture(draws: Random) -> Picture:
+    """Noise of any shape."""
+    width, height = draws.randint(8, 200), draws.randint(8, 200)
+    noise = draws.randbytes(3 * width * height)
+    return picture_from(Image.frombytes("RGB", (width, height), noise))
 
 
 def message(draws: Random) -> Message:
     """A question with up to three pictures, before the text or within it."""
-    pictures = [drawn_picture(draws) for _ in range(draws.choice([0, 0, 1, 1, 2, 3]))]
+    pictures = [picture(draws) for _ in range(draws.choice([0, 0, 1, 1, 2, 3]))]
     parts: list[str | Picture] = [*pictures, question(draws)]
     if draws.random() < 0.3:
         draws.shuffle(parts)

@@ -45,32 +45,52 @@ def recorded(target):
     return rows
 
 
-def llama_layer(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Any:
-    """The one decoder layer of a head; it has no first norm where the file has none."""
-    from transformers import LlamaConfig
-    from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+def decoder_layer(config: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Any:
+    """The one decoder layer of a head, Qwen3's where queries and keys are normed.
+
+    It has no first norm where the file has none; an EAGLE-3 head's attention reads twice the width.
+    """
+    from transformers import Qwen3Config
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer
 
     names = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
     sizes = {name: config[name] for name in (*names, "rms_norm_eps")}
-    biased = config.get("qkv_bias", False)
-    shape = LlamaConfig(**sizes, rope_theta=config["rope_theta"], attention_bias=biased)
+    size = config.get("head_dim", sizes["hidden_size"] // sizes["num_attention_heads"])
+    biased, rope = config.get("qkv_bias", False), {"rope_theta": config["rope_theta"]}
+    shape = Qwen3Config(
+        **sizes,
+        head_dim=size,
+        attention_bias=biased,
+        rope_parameters=rope | {"rope_type": "default"},
+    )
     shape._attn_implementation = "eager"
-    layer, stem = LlamaDecoderLayer(shape, 0), "layers.0."
+    layer, stem = Qwen3DecoderLayer(shape, 0), "layers.0."
     given = {k.removeprefix(stem): t for k, t in tensors.items() if k.startswith(stem)}
+    attention = layer.self_attn
+    if "self_attn.q_norm.weight" not in given:
+        attention.q_norm = attention.k_norm = torch.nn.Identity()
+    for part in "qkv":
+        outputs, inputs = given[f"self_attn.{part}_proj.weight"].shape
+        setattr(attention, f"{part}_proj", torch.nn.Linear(inputs, outputs, bias=biased))
     if "input_layernorm.weight" not in given:
         layer.input_layernorm = torch.nn.Identity()
     if biased:
         given["self_attn.o_proj.bias"] = torch.zeros(sizes["hidden_size"])
+    given.pop("hidden_norm.weight", None)
     layer.load_state_dict(given)
     return layer.eval()
 
 
+def turns(layer: Any, places: Sequence[int]) -> Any:
+    """Cosines and sines of rotary positions."""
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
+
+    return Qwen3RotaryEmbedding(layer.self_attn.config)(torch.zeros(1), torch.tensor([[*places]]))
+
+
 def outputs(layer: Any, rows: Sequence[torch.Tensor], places: Sequence[int]) -> torch.Tensor:
     """What a layer makes [n, H] of n rows at their positions, each seeing those before it."""
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
     x = torch.stack([*rows])[None]
     mask = torch.full((len(rows), len(rows)), float("-inf")).triu(1)[None, None]
-    angles = LlamaRotaryEmbedding(layer.self_attn.config)(x, torch.tensor([[*places]]))
-    out = layer(x, attention_mask=mask, position_embeddings=angles)
+    out = layer(x, attention_mask=mask, position_embeddings=turns(layer, places))
     return (out[0] if isinstance(out, tuple) else out)[0]

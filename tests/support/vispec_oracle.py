@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from support.transformers_oracle import llama_layer, outputs
+from support.transformers_oracle import decoder_layer, outputs
 
 
 class ViSpec:
@@ -25,7 +25,7 @@ class ViSpec:
         image: Sequence[int],
     ) -> None:
         """embeddings: [n, H].  states: [n - 1, H].  image: [n] its number, -1 for text."""
-        self._tensors, self._layer = tensors, llama_layer(config, tensors)
+        self._tensors, self._layer = tensors, decoder_layer(config, tensors)
         self._embeddings, self._states = embeddings, states
         self._rows: list[Tensor] = []
         self._places: list[int] = []
