@@ -7,7 +7,9 @@ from pkgutil import resolve_name
 import pytest
 from test_conformance_sampling import SAMPLINGS
 
+from mmspec.chat.options import Options
 from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.drafters.heads.drafter import HeadDrafter
 from support.conformance_cases import PICTURES, TREES, check_like_cold, in_turn, logits, small
 from support.stand_ins import Fault
 
@@ -23,7 +25,7 @@ STATIC, DYNAMIC = TREES["static"], TREES["dynamic"]
 
 def begun(engine, drafting="MT", **named):
     """A chat that has answered one question."""
-    chat = engine.chat(small(engine, drafting, **named))
+    chat = engine.chat(Options(drafting, **{"gamma": 3, "max_new_tokens": 10} | named))
     chat.reply(*FIRST)
     return chat
 
@@ -93,49 +95,64 @@ def check_broken_at_every_call(begin, breaking, step, anew=False):
 METHODS = {
     "target": ("extend", "rewind", "verify", "commit"),
     "drafter": ("extend", "rewind", "draft", "commit"),
+    "head": ("extend", "rewind", "draft", "commit"),
 }
 
 
-CALLS = in_turn([*product(METHODS, ("before",)), *product([*METHODS][::-1], ("after",))])
+CALLS = in_turn(product(("before", "after"), METHODS))
 
 
 @pytest.mark.parametrize(("backend", "call"), CALLS, indirect=["backend"])
-def test_a_fault_at_any_call_leaves_nothing(engine, call, monkeypatch):
+def test_a_fault_at_any_call_leaves_nothing(engine, headed, backend, call, monkeypatch):
     """The second question replaces the first, so that its rewinds remove tokens."""
-    side, after = call[0], call[1] == "after"
-    model, breaking = engine.target.model, Breaking(after)
-    opened = model.open_target(GREEDY) if side == "target" else model.open_branches(1, 320, GREEDY)
+    (when, side), model = call, engine.target.model
+    chosen, drafting = (headed[backend, "flash"], "flash") if side == "head" else (engine, "MTP")
+    breaking, owner = (
+        Breaking(when == "after"),
+        {
+            "target": lambda: type(model.open_target(GREEDY)),
+            "drafter": lambda: type(model.open_branches(1, 320, GREEDY)),
+            "head": lambda: HeadDrafter,
+        }[side](),
+    )
     for name in METHODS[side]:
-        original = getattr(type(opened), name)
-        monkeypatch.setattr(type(opened), name, breaking.around(original))
+        monkeypatch.setattr(owner, name, breaking.around(getattr(owner, name)))
 
     def undone():
-        chat = begun(engine, "MTP", gamma=2, max_new_tokens=5)
+        chat = begun(chosen, drafting, gamma=2, max_new_tokens=5)
         chat.conversation.undo()
         return chat
 
     check_broken_at_every_call(undone, breaking, 1, anew=True)
 
 
-BROKEN = [(FORWARDS, None, 5, 0), (FORWARDS, STATIC, 11, 0), (FORWARDS, DYNAMIC, 11, 1)]
-BROKEN += [(GATHERS, STATIC, 1, 0), (GATHERS, DYNAMIC, 1, 0)]
+BROKEN = [
+    (FORWARDS, "MTP", None, 5, 0),
+    (FORWARDS, "MTP", STATIC, 11, 0),
+    (FORWARDS, "MTP", DYNAMIC, 11, 1),
+    (GATHERS, "MTP", STATIC, 1, 0),
+    (GATHERS, "MTP", DYNAMIC, 1, 0),
+    (FORWARDS, "flash", STATIC, 5, 0),
+    (FORWARDS, "eagle3", None, 5, 1),
+]
+"""What breaks, the drafting and its tree, the steps between broken calls, the temperature."""
 TURNS = [(name, *case, after) for name, (after, case) in in_turn(product((False, True), BROKEN))]
 
 
 @pytest.mark.parametrize(
-    ("backend", "place", "tree", "step", "temperature", "after"),
+    ("backend", "place", "drafting", "tree", "step", "temperature", "after"),
     TURNS,
     indirect=["backend"],
 )
 def test_a_fault_inside_a_forward_leaves_nothing(
-    engine, backend, place, tree, step, temperature, after, monkeypatch
+    engine, headed, backend, place, drafting, tree, step, temperature, after, monkeypatch
 ):
     """Each fault before a call on one backend, and after it on the other."""
     breaking, path = Breaking(after), place.format(backend)
     monkeypatch.setattr(path, breaking.around(resolve_name(path)))
-    sampled = {"sampling": Sampling(temperature), "seed": 5}
-    begin = partial(begun, engine, "MTP", gamma=3, max_new_tokens=8, tree=tree, **sampled)
-    check_broken_at_every_call(begin, breaking, step)
+    named = {"tree": tree, "sampling": Sampling(temperature), "seed": 5, "max_new_tokens": 8}
+    chosen = engine if drafting == "MTP" else headed[backend, drafting]
+    check_broken_at_every_call(partial(begun, chosen, drafting, **named), breaking, step)
 
 
 # Images and turns

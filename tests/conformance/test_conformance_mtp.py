@@ -53,12 +53,6 @@ def drafted(engine, text, gamma, *more):
     return verdict.drafted
 
 
-def test_drafts_are_those_of_transformers_classes(engine, path):
-    oracle = MtpOracle(path)
-    for cut in range(4, len(TEXT)):
-        assert drafted(engine, TEXT[: cut + 1], 4) == oracle.draft(TEXT[: cut + 1], 4)
-
-
 def by_index(path, copy):
     """A copy of a checkpoint whose drafter turns by the index of tokens and visual positions."""
     shutil.copytree(path, copy)
@@ -68,18 +62,19 @@ def by_index(path, copy):
     return copy
 
 
-def test_it_turns_by_the_targets_positions_or_by_a_tokens_index(engine, path, backend, tmp_path):
-    """As `mtp_positions` says; an image has fewer positions than tokens."""
+def test_drafts_are_those_of_transformers_classes(engine, path, backend, tmp_path):
+    """At the target's positions or at a token's index, as `mtp_positions` says."""
     oracle, [picture], found = MtpOracle(path), shown(1, 60, 44), {}
     with load(str(by_index(path, tmp_path / "index")), backend=backend) as other:
         for kind, each in enumerate((engine, other)):
+            assert drafted(each, TEXT, 3) == oracle.draft(TEXT, 3, (), bool(kind))
             image, found[kind] = each.target.features(picture), []
-            for last in range(40, 60, 3):
+            for last in range(40, 60, 4):
                 given = Segment([TEXT, image, [20, last]]).token_ids(IMAGE_ID)
                 ids = drafted(each, TEXT, 3, image, [20, last])
                 assert ids == oracle.draft(given, 3, [picture.image], bool(kind))
                 found[kind].append(ids)
-    assert found[0] != found[1]
+    assert found[0] != found[1]  # an image has fewer positions than tokens
 
 
 def test_it_is_the_default_where_the_checkpoint_has_it(engine, path, backend):
