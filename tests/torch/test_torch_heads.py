@@ -47,8 +47,7 @@ VARIANTS = {
 """What the config of each head says; the first word is its kind."""
 PROMPTS = {
     "text": (1, 20, 21, 22, 23),
-    "one": (1, 20, "image", 21, 22, 23),
-    "three": (1, "image", "image", 20, 21, "image", 22, 23),
+    "images": (1, "image", "image", 20, 21, "image", 22, 23),
 }
 
 
@@ -113,7 +112,7 @@ def test_drawn_chains_come_from_the_heads_own_distributions(variant, target, ori
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in BLOCKS])
 def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, kind, nodes):
     directory = tiny_head(tmp_path / "head", kind, seed=3)
-    segment, pixels = prompt(target, PROMPTS["one"])
+    segment, pixels = prompt(target, PROMPTS["images"])
     sequence, drafter = opened(target, directory, segment, tree=Tree((), 3, nodes))
     for _ in range(2):
         reference = heads_oracle.Reference(directory, original, flat(segment), pixels)
@@ -127,9 +126,9 @@ def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, 
 
 
 @pytest.mark.parametrize("model_type", ["llava", "llama", "qwen2"])
-def test_published_pickles_draft_like_their_conversions(target, tmp_path, model_type):
+def test_published_pickles_draft_like_their_conversions(target, tmp_path, model_type, capsys):
     directory = published(tmp_path / "head", model_type, pickled=True)
-    segment, _ = prompt(target, PROMPTS["one"])
+    segment, _ = prompt(target, PROMPTS["images"])
     first = opened(target, directory, segment)[1].draft(Plan(3), NO_NOISE).ids
     assert main([str(directory)]) == 0
     tensors = load_file(directory / "model.safetensors")
@@ -140,17 +139,8 @@ def test_published_pickles_draft_like_their_conversions(target, tmp_path, model_
     assert again.tolist() == first.tolist()
     with pytest.raises(UsageError, match="no pickled weights"):
         convert(directory)
-
-
-def test_a_conversion_of_nothing_says_what_to_name(capsys):
     assert main([]) == 2
     assert "name the directory of a head" in capsys.readouterr().err
-
-
-def rewritten(directory, change):
-    """Save the pickle again, its tensors changed."""
-    file = directory / "pytorch_model.bin"
-    torch.save(change(torch.load(file, weights_only=True)), file)
 
 
 class Trap:
@@ -173,7 +163,8 @@ class Trap:
 )
 def test_pickles_are_held_to_the_manifest_and_never_run(target, tmp_path, change, said, capsys):
     directory = published(tmp_path / "head", "llava", pickled=True)
-    rewritten(directory, change)
+    file = directory / "pytorch_model.bin"
+    torch.save(change(torch.load(file, weights_only=True)), file)
     with pytest.raises((CheckpointError, UsageError), match=said):
         TorchBackend().load_head(directory, target)
     assert capsys.readouterr().out == ""

@@ -1,5 +1,7 @@
 """Checkpoints in every format, devices, types, and what cannot be had."""
 
+from dataclasses import replace
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -23,10 +25,15 @@ MODELS = {name: card.model for name, card in load_cards().items() if card.model}
 LLAVA_7B = MODELS["llava-1.5-7b"]
 
 
+def few_layers(config):
+    """The model with two language layers, all others like them."""
+    return replace(config, text=replace(config.text, num_hidden_layers=2))
+
+
 @pytest.mark.parametrize("name", ["llava-1.5-13b", "qwen3-vl-4b", "qwen2.5-vl-7b", "smollm2-135m"])
 def test_the_modules_use_exactly_the_manifest_at_full_size(name):
-    """Built and run on the meta device; a missing tensor or a wrong shape raises."""
-    config = MODELS[name]
+    """Two layers on the meta device; a missing tensor or a wrong shape raises."""
+    config = few_layers(MODELS[name])
     weights = meta_weights(config)
     model = TorchModel(weights, config)
     parts = [[0, 0]]
@@ -42,8 +49,7 @@ def test_the_modules_use_exactly_the_manifest_at_full_size(name):
 @pytest.mark.parametrize(
     ("bits", "group", "dtype"),
     [
-        *((2, 64, "float16"), (3, 64, "bfloat16"), (4, 32, "float32")),
-        *((5, 32, "bfloat16"), (6, 64, "float32"), (8, 64, "float16")),
+        *((3, 64, "bfloat16"), (4, 32, "float32"), (8, 64, "float16")),
     ],
 )
 def test_quantized_weights_are_those_mlx_dequantizes(tmp_path, bits, group, dtype):

@@ -99,10 +99,9 @@ def test_of_answers_that_runs_share_each_takes_its_own_samples(data, tmp_path):
     assert few.manifest["the number of conversations (--samples)"] == 3
 
 
-@pytest.mark.parametrize("family_data", ["llava", "qwen3_vl"], indirect=True)
-def test_answers_go_on_after_a_kill(family_data, tmp_path):
+def test_answers_go_on_after_a_kill(answered, tmp_path):
     """Of twelve conversations eight are answered together, of the ninth a kill left a part."""
-    teacher = family_data.teacher
+    teacher = answered("qwen3_vl").teacher
     whole, cut = (
         teacher_data(teacher, tmp_path / name, samples=12, answer_rows=1) for name in "ab"
     )
@@ -279,11 +278,10 @@ def test_a_small_draft_that_sees_is_refused_with_what_to_train(tmp_path, kind):
         read_draft(path, read_config(path), None)
 
 
-@each_qwen
-def test_a_small_text_draft_learns_from_a_qwen(family_data, tmp_path):
+def test_a_small_text_draft_learns_from_a_qwen(answered, tmp_path):
     """Images are a newline each, whatever their number of positions."""
     shape = LlamaShape(layers=1, width=32, heads=2, ffn=64)
-    data = replace(family_data, needs_states=True)
+    data = replace(answered("qwen2_5_vl"), needs_states=True)
     method, budget = MethodSettings(loss="kl", every=10), Budget(steps=6)
     baselines = Baselines(data, shape, method, budget, tmp_path / "out")
     baselines.check(["finetuned"])
