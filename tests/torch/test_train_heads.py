@@ -170,22 +170,6 @@ def test_a_loss_weighs_depths_and_counts_only_what_can_be_judged(data):
     assert head.loss(astray, batch, starts, only).item() == pytest.approx(0, abs=1e-5)
 
 
-def test_the_targets_own_states_are_accepted_to_the_end(data):
-    gamma = 4
-
-    def states(batch, starts):
-        return torch.stack([gather_columns(batch.states, starts.after(d)) for d in range(gamma)])
-
-    method = HeadMethodSettings(gamma=gamma)
-    trainee = new_trainee("msd", HeadShape(), method, data)
-    trainee.module.forward = states
-    score = trainee.score()
-    answers = [answer for record in data.held_out.records() for answer in record.answers]
-    assert score.agreement == [1.0] * gamma
-    assert score.tokens == sum(map(len, answers))
-    assert score.rounds == sum(-(-len(answer) // (gamma + 1)) for answer in answers)
-
-
 METHOD = HeadMethodSettings(rollout=2, gamma=2, noise=0.2, schedule="msd", every=2)
 
 
