@@ -50,9 +50,9 @@ def test_runs_are_the_slots_one_by_one_however_they_are_fed(parts, packed, cuts)
         said, rows, at = said + more, rows + taken, stop
     assert said == expected
     assert outline.rows(slots) == rows
-    pairs = Outline().with_segment(segment)
+    pairs, unpacked = (Outline(apart).with_segment(segment) for apart in (False, True))
     assert list(pairs.runs(0, slots)) == [(0, slots, None)] * bool(slots)
-    assert pairs.rows(slots) == slots
+    assert pairs.rows(slots) == unpacked.rows(slots) == slots
 
 
 def test_rows_in_place_stand_at_their_slots_and_images_at_their_last():
