@@ -78,18 +78,14 @@ def test_a_chat_spells_them_out(open_terminal, evil, picture, tmp_path):
         (f"\x1b[200~/save {saved}\x1b[201~", "saved to"),
         ("/save talk.json", "saved to"),
     ):
-        terminal.type(f"{line}\r")
-        terminal.wait(shown)
-        terminal.wait(PROMPT)
+        terminal.enter(line, shown)
     content = json.loads((tmp_path / "talk.json").read_text())
     (tmp_path / "bad.json").write_text(json.dumps(content | {"version": EVIL, "format": EVIL}))
     (tmp_path / "gone.json").write_text((tmp_path / "talk.json").read_text().replace(".png", ".x"))
     loads = ("/load bad.json", "/load gone.json", "/load talk.json")
     for line in (*loads, "/retry", "/stats", "/nope"):
-        terminal.type(f"{line}\r")
-        terminal.wait(PROMPT)
-    terminal.type("/load ta\t\x15/image im\t\t\x15/system " + "\x16\x1b]0;owned\x16\x07\r")
-    terminal.wait(PROMPT)
+        terminal.enter(line)
+    terminal.enter("/load ta\t\x15/image im\t\t\x15/system " + "\x16\x1b]0;owned\x16\x07")
     terminal.type("/quit\r")
     assert terminal.status() == 0
     assert reached(terminal.screen) == []
@@ -118,13 +114,8 @@ def test_answers_of_a_hub_spell_them_out(at_terminal, tmp_path):
 def test_the_log_of_training_spells_them_out(run, evil, picture, tmp_path):
     """An image is missing. A pipe gets them in the path of the result alone, as everywhere."""
     out, data = tmp_path / f"out {EVIL}", tmp_path / f"lines {EVIL}.jsonl"
-    turns = [
-        ("human", f"<image>\nWhat {EVIL}?"),
-        ("gpt", f"A {EVIL}."),
-        ("human", EVIL),
-        ("gpt", "No."),
-    ]
-    said = [{"from": who, "value": text} for who, text in turns]
+    texts = f"<image>\nWhat {EVIL}?", f"A {EVIL}.", EVIL, "No."
+    said = [{"from": ("human", "gpt")[n % 2], "value": text} for n, text in enumerate(texts)]
     names = [f"gone {EVIL}.png", *[picture.name] * 24]
     lines = [json.dumps({"id": EVIL, "image": name, "conversations": said}) for name in names]
     data.write_text("\n".join(lines))

@@ -57,12 +57,8 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(terminal, tmp_path):
     terminal.wait("half a line")
     terminal.type("\x03")
     terminal.wait(PROMPT)
-    terminal.type("/imag\t red.png\r")
-    terminal.wait("Added image red.png")
-    terminal.wait(IMAGE_PROMPT)
-    terminal.type("/nonsense\r")
-    terminal.wait("unknown command '/nonsense'")
-
+    terminal.enter("/imag\t red.png", "Added image red.png")
+    terminal.enter("/nonsense", "unknown command '/nonsense'")
     terminal.type("\x1b[200~and\nnow?\x1b[201~\r")
     terminal.wait(TEXT)
     terminal.type("\x03")
@@ -146,13 +142,11 @@ def test_enter_forgets_the_oldest_questions_of_a_full_context(open_terminal, nar
     terminal = open_terminal(main, ["chat", red.name, *narrow, "--plain"])
     terminal.wait(PROMPT)
     for line in ("/max-new-tokens 12", "long " * 16, "/max-new-tokens 7000", "two " * 8, ""):
-        terminal.type(f"{line}\r")
-        terminal.wait((r"s in all[\s\S]*" if not line else "") + PROMPT)
+        terminal.enter(line, "" if line else "s in all")
     shown = " ".join(terminal.screen.split())
     assert "Enter forgets the first question, with red.png, and asks again" in shown
     assert "forgot the first question, with red.png; /undo twice" in shown
-    terminal.type("/history\r")
-    assert "long" not in terminal.wait(r"1> two[\s\S]*" + PROMPT)
+    assert "long" not in terminal.enter("/history", "1> two")
     leave(terminal)
 
 

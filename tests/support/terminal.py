@@ -71,6 +71,11 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self.fd, keys.encode())
 
+    def enter(self, line: str, shown: str = "") -> str:
+        """Type a line; what comes up to the prompt after what is to be shown."""
+        self.type(f"{line}\r")
+        return self.wait(shown + r"[\s\S]*?" + PROMPT)
+
     def wait(self, pattern: str) -> str:
         """Read until `pattern` appears after what was waited for last; return what came."""
         deadline = time.monotonic() + PATIENCE
