@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,31 +71,3 @@ def sdk():
             return clients.enter_context(OpenAI(base_url=url, api_key="none", max_retries=0))
 
         yield opened
-
-
-@pytest.fixture(scope="module")
-def window():
-    from support.browser import browser  # needs selenium, which only the page's tests do
-
-    with browser() as it:
-        yield it
-
-
-@pytest.fixture
-def page(window):
-    """The window, empty; afterwards nothing may have been refused by the browser."""
-    window.driver.get("about:blank")
-    window.resize(1000, 900)
-    window.complaints()
-    yield window
-    window.script("sessionStorage.clear()")
-    refused = ("Content Security Policy", "TypeError", "ReferenceError", "TrustedHTML", "Uncaught")
-    assert not [line for line in window.complaints() if any(word in line for word in refused)]
-
-
-@pytest.fixture
-def speaking(page, directory, monkeypatch):
-    """Function that returns a context in which the page of a speaker's server is open."""
-    from support.browser import speaking
-
-    return partial(speaking, page, directory, monkeypatch)

@@ -1,14 +1,15 @@
 """The page at `/` in a real Chromium, used as a person uses it."""
 
+from contextlib import contextmanager
 from io import BytesIO
 
 import pytest
 from PIL import Image
 
-from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from support.bundled import SAMPLES
 from support.live_server import CHAT, image_part, live, png, words
+from support.scripted_engine import scripted_engine
 from support.speaker import Speaker, in_parts
 
 pytestmark = pytest.mark.slow
@@ -21,6 +22,39 @@ PNG = ("shapes.png", "image/png", SHAPES)
 ENTER, ESCAPE, TAB, SHIFT = "\ue007", "\ue00c", "\ue004", "\ue008"
 
 
+@pytest.fixture(scope="module")
+def window():
+    with support.browser() as it:
+        yield it
+
+
+@pytest.fixture
+def page(window):
+    """The window, empty; afterwards nothing may have been refused by the browser."""
+    window.driver.get("about:blank")
+    window.resize(1000, 900)
+    window.complaints()
+    yield window
+    window.script("sessionStorage.clear()")
+    refused = ("Content Security Policy", "TypeError", "ReferenceError", "TrustedHTML", "Uncaught")
+    assert not [line for line in window.complaints() if any(word in line for word in refused)]
+
+
+@pytest.fixture
+def speaking(page, directory, monkeypatch):
+    """Function that returns a context in which the page of a speaker's server is open."""
+
+    @contextmanager
+    def opened(speaker, **options):
+        monkeypatch.setattr("mmspec_server.app.answer", speaker)
+        long = Options(max_new_tokens=5000)
+        with live(lambda: scripted_engine(directory), long, **options) as server:
+            page.open(str(server.client.base_url))
+            yield server
+
+    return opened
+
+
 @pytest.fixture
 def speaker(speaking):
     """Answers on the open page."""
@@ -29,31 +63,30 @@ def speaker(speaking):
         yield speaker
 
 
-def test_a_dropped_image_is_asked_about_tinted_and_raced(page):
+def test_a_dropped_image_is_asked_about_tinted_and_raced(page, mini):
     """The text and the tint are those of the server's own parts; a race has the same text twice."""
-    with live(lambda: load("mini", backend="torch"), Options(max_new_tokens=60, gamma=4)) as server:
-        page.open(str(server.client.base_url))
-        assert page.text("#model") == page.driver.title.split(" · ")[0] == "mini"
-        page.drop(PNG)
-        page.ask("What is in this picture?")
-        look = [image_part(SHAPES), words("What is in this picture?")]
-        asked = [{"role": "user", "content": look}]
-        chunks = server.chunks(asked, mmspec={"details": True})
-        parts = [chunk for chunk in chunks if "drafted" in chunk.get("mmspec", {})]
-        texts = [chunk["choices"][0]["delta"]["content"] for chunk in parts]
-        assert page.answers() == ["".join(texts)]
-        assert "triangle" in page.answers()[0]
-        tinted = "".join(str(e.get_property("textContent")) for e in page.all(".turn .drafted"))
-        drafted = (t for t, each in zip(texts, parts, strict=True) if each["mmspec"]["drafted"])
-        assert tinted.replace(" ", "") == "".join(drafted).replace(" ", "") != ""
-        assert "accepted" in page.text(".turn .figures")
-        assert len(page.all(".question img")) == 1
-        assert page.race().startswith("Same text, ")
-        speeds = [float(each.text) for each in page.all(".speed b")]
-        ratio = float(page.text(".verdict").split()[2])
-        assert ratio == pytest.approx(speeds[1] / speeds[0], abs=0.02, rel=0.05)
-        assert not page.all(".lane:first-child .drafted")
-        assert page.all(".lane:last-child .drafted")
+    page.open(str(mini.client.base_url))
+    assert page.text("#model") == page.driver.title.split(" · ")[0] == "mini"
+    page.drop(PNG)
+    page.ask("What is in this picture?")
+    look = [image_part(SHAPES), words("What is in this picture?")]
+    asked = [{"role": "user", "content": look}]
+    chunks = mini.chunks(asked, mmspec={"details": True})
+    parts = [chunk for chunk in chunks if "drafted" in chunk.get("mmspec", {})]
+    texts = [chunk["choices"][0]["delta"]["content"] for chunk in parts]
+    assert page.answers() == ["".join(texts)]
+    assert "triangle" in page.answers()[0]
+    tinted = "".join(str(e.get_property("textContent")) for e in page.all(".turn .drafted"))
+    drafted = (t for t, each in zip(texts, parts, strict=True) if each["mmspec"]["drafted"])
+    assert tinted.replace(" ", "") == "".join(drafted).replace(" ", "") != ""
+    assert "accepted" in page.text(".turn .figures")
+    assert len(page.all(".question img")) == 1
+    assert page.race().startswith("Same text, ")
+    speeds = [float(each.text) for each in page.all(".speed b")]
+    ratio = float(page.text(".verdict").split()[2])
+    assert ratio == pytest.approx(speeds[1] / speeds[0], abs=0.02, rel=0.05)
+    assert not page.all(".lane:first-child .drafted")
+    assert page.all(".lane:last-child .drafted")
 
 
 def test_a_race_warms_both_up_leaves_the_conversation_and_says_where_texts_differ(page, speaker):

@@ -13,10 +13,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
-from mmspec.chat.options import Options
-from support.live_server import live
-from support.scripted_engine import scripted_engine
-
 PROGRAMS = ("chromium", "chromedriver")
 MISSING = [name for name in PROGRAMS if shutil.which(name) is None]
 SWITCHES = ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
@@ -124,13 +120,3 @@ def browser() -> Iterator[Browser]:
         yield Browser(driver)
     finally:
         driver.quit()
-
-
-@contextmanager
-def speaking(page, directory, monkeypatch, speaker, **options):
-    """Context in which the page of a server of this speaker is open."""
-    monkeypatch.setattr("mmspec_server.app.answer", speaker)
-    long = Options(max_new_tokens=5000)
-    with live(lambda: scripted_engine(directory), long, **options) as server:
-        page.open(str(server.client.base_url))
-        yield server
