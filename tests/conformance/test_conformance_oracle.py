@@ -104,7 +104,9 @@ def test_logits_equal_transformers(ours, theirs, count):
         np.testing.assert_allclose(target.logits(), expected[end - 1], atol=2e-5)
 
 
-@pytest.mark.parametrize("layout", ["hub", "transformers"])
+@pytest.mark.parametrize(
+    ("backend", "layout"), in_turn(["hub", "transformers"]), indirect=["backend"]
+)
 def test_a_llama_alone_equals_generate(backend, tmp_path, layout):
     """Over a prompt of several chunks."""
     sizes = {"seed": 5, "key_value_heads": 2, "positions": 2048}
@@ -155,7 +157,9 @@ def test_an_output_matrix_beside_the_tied_embedding_is_used(tmp_path, backend):
     assert load(str(path), "none", backend=backend).target.model.config.text.tie_word_embeddings
 
 
-@pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize(
+    ("backend", "key"), in_turn(["rope_scaling", "rope_parameters"]), indirect=["backend"]
+)
 def test_llama_3_s_rotary_positions(tmp_path, backend, key):
     path = factory.tiny_llama(tmp_path / "model", seed=6, positions=512)
     rope = SCALED | {"rope_theta": 10_000.0} if key == "rope_parameters" else SCALED

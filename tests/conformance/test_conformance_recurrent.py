@@ -133,7 +133,7 @@ def _allocated(backend, target, draft):
     return before - mx.get_active_memory()
 
 
-DRAFTERS = ["dflash", "dspark", "eagle3", "medusa", "lookup", "eagle3+lookup"]
+DRAFTERS = ["dflash", "dspark", "eagle3+lookup", "medusa", "lookup"]
 
 
 @pytest.mark.parametrize(("backend", "kind"), in_turn(DRAFTERS, others=True), indirect=["backend"])
