@@ -111,17 +111,6 @@ def test_lookup_stands_in_for_a_draft_that_was_looked_for_in_vain(directory):
     assert (chat.answer.drafting, chat.plain) == (PLAIN, True)
 
 
-def test_another_kind_of_draft_length_drafts_another_tree(directory):
-    looking = replace(scripted_engine(directory, draft=None), draftless="lookup")
-    chat = looking.chat(OPTIONS)
-    for gamma in (3, "auto", 3, 5):
-        chat.change(replace(OPTIONS, gamma=gamma))
-        before = chat._drafter
-        check(chat, AGAIN)
-        assert chat._drafter.drafter._tree == looking.tree_of(chat.options, LOOKUP)
-    assert chat._drafter is before
-
-
 AUTO = replace(OPTIONS, gamma="auto", drafting="T")
 
 

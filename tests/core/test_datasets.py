@@ -189,20 +189,16 @@ def test_mmspec_is_asked_by_topic_with_the_image_before_the_first_question(tmp_p
     assert only.name == samples[2].name
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("{", "mmspec.jsonl:1: not JSON"),
-        ('{"id": "1"}', "mmspec.jsonl:1: image is missing"),
-        ("", "there is no sample in it"),
-    ],
-)
-def test_what_is_wrong_with_mmspec_is_named(tmp_path, content, message):
-    with pytest.raises(UsageError, match=r"there is no test/mmspec\.jsonl or mmspec\.jsonl"):
-        suite_samples(f"mmspec={tmp_path}", 16)
-    (tmp_path / "mmspec.jsonl").write_text(content)
-    with pytest.raises(UsageError, match=message):
-        suite_samples(f"mmspec={tmp_path}", 16)
+def test_what_is_wrong_with_mmspec_is_named(tmp_path):
+    def refused(message):
+        with pytest.raises(UsageError, match=message):
+            suite_samples(f"mmspec={tmp_path}", 16)
+
+    refused(r"there is no test/mmspec\.jsonl or mmspec\.jsonl")
+    (tmp_path / "mmspec.jsonl").write_text("")
+    refused("there is no sample in it")
+    (tmp_path / "mmspec.jsonl").write_text('{"id": "1"}')
+    refused("mmspec.jsonl:1: image is missing")
 
 
 def test_a_file_names_images_beside_it(tmp_path):

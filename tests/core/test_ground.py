@@ -4,11 +4,11 @@ import json
 import os
 import re
 import socket
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from unicodedata import category
 
 import pytest
 
@@ -166,16 +166,9 @@ def test_a_pointer_of_git_lfs_is_named_as_such(tmp_path, name):
 
 
 def test_no_control_character_passes_but_newline_and_tab():
-    everything = "".join(map(chr, range(0x110000)))
-    passed = [c for c in visible(everything) if unicodedata.category(c) == "Cc"]
+    passed = [c for c in visible("".join(map(chr, range(0x3000)))) if category(c) == "Cc"]
     assert set(passed) == {"\n", "\t"}
-
-
-def test_escapes_read_as_terminals_show_them():
     assert visible("a\x1b[31mb\rc\x07\x9b\u202e") == r"a^[[31mb^Mc^G\x9b\u202e"
-
-
-def test_one_line_has_one_line():
     assert one_line(" a\n\tb\x1b  ") == "a b^["
 
 
