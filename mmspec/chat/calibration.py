@@ -21,8 +21,8 @@ from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.measurement_file import M, MeasurementFile, read_measurement
 
-FORMAT = 4
-"""Version of the calibration file's layout; files of other versions are ignored."""
+FORMAT = 5
+"""Version of the files and of the forwards that they measure; files of others are ignored."""
 EXACTNESS = "exactness"
 """Folder of the files about exact decoding."""
 WEIGHTS = (".safetensors", ".bin")

@@ -19,7 +19,7 @@ def rng():
     return torch.Generator().manual_seed(0)
 
 
-@pytest.mark.parametrize(("outputs", "inputs"), [(96, 64), (768, 256), (1024, 128)])
+@pytest.mark.parametrize(("outputs", "inputs"), [(96, 64), (768, 256), (1024, 512)])
 @pytest.mark.parametrize("rows", [1, 2, 4, 6, 40, 600])
 def test_every_layout_multiplies_as_linear_does(rng, outputs, inputs, rows):
     weight, x = (torch.randn(n, inputs, generator=rng) for n in (outputs, rows))
@@ -33,6 +33,25 @@ def test_every_layout_multiplies_as_linear_does(rng, outputs, inputs, rows):
         torch.testing.assert_close(each(x), expected, atol=1e-4, rtol=1e-5)
         summed = each.add(x, other.clone())
         torch.testing.assert_close(summed, expected + other, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="oneDNN has no bfloat16 on this CPU"
+)
+@pytest.mark.parametrize("outputs", [512, 1024])
+@pytest.mark.parametrize("rows", [1, 3, 4, 40])
+def test_units_for_16_bits_add_in_float32_and_round_once(rng, monkeypatch, outputs, rows):
+    monkeypatch.setattr(products, "relative_time", lambda _: 0.5)
+    weight, x, to = (
+        torch.randn(n, m, generator=rng).bfloat16()
+        for n, m in ((outputs, 512), (rows, 512), (rows, outputs))
+    )
+    matrix = products.product(weight)
+    assert isinstance(matrix, OneDnnMatrix)
+    exact = F.linear(x.float(), weight.float())
+    close = partial(torch.testing.assert_close, atol=1e-3, rtol=2**-7)
+    close(matrix(x).float(), exact)
+    close(matrix.add(x, to.clone()).float(), exact + to, atol=0.2)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
