@@ -13,15 +13,13 @@ from itertools import accumulate
 
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
-from mmspec.draft_length.acceptance import DECAY, MAX_AUTO_GAMMA, Acceptance, Reliability
+from mmspec.draft_length.acceptance import DECAY, MAX_AUTO_GAMMA, MEMORY, Acceptance, Reliability
 from mmspec.draft_length.cost_curves import Costs
 from mmspec.draft_length.rank_model import tree_tokens
 from mmspec.draft_length.round_costs import PLAIN, Candidate, RoundCosts
 
 TOKEN = 0.5
 """Plain rounds that a drafted token or block is presumed to cost uncalibrated; 1 is 3 % slower."""
-TRIALS = 40
-"""Rounds between trials of a token more or less than the best; real texts lose 0.3 % with 60."""
 SHARE = 0.004
 """Plain rounds that drafting may lose for each decoded token: 0.8 % at most from 128 tokens on."""
 
@@ -89,7 +87,7 @@ class AdaptiveDraftLength:
         gammas = range(self._longest + 1)
         guess = {k: 1 + TOKEN * (min(k, 1) if drafts_blocks else k) for k in gammas}
         curves = {0: costs} | dict(trees or {}) if costs else {0: lambda _: guess}
-        self._costs = RoundCosts(curves, self._longest, TRIALS if costs else 0)
+        self._costs = RoundCosts(curves, self._longest, MEMORY if costs else 0)
         self._trees = curves.keys() - {0}
         self._drafts_as_opened, self._nodes = trees is None, nodes
         self._drafts_blocks = drafts_blocks
@@ -124,9 +122,9 @@ class AdaptiveDraftLength:
         if best == PLAIN:  # the budget may have grown enough for a trial
             trials = [draft for draft in rates if draft.gamma and not draft.nodes]
             return max(filter(self._covers, trials), key=rates.__getitem__, default=PLAIN)
-        trial, place = divmod(self._rounds, TRIALS)
+        trial, place = divmod(self._rounds, MEMORY)
         beside = best._replace(gamma=best.gamma + (-1 if trial % 2 else 1))
-        return beside if place >= TRIALS - 2 and beside in rates and self._covers(beside) else best
+        return beside if place >= MEMORY - 2 and beside in rates and self._covers(beside) else best
 
     def _covers(self, draft: Candidate, times: int = 1) -> bool:
         """True if the budget covers that so many drafts are rejected."""

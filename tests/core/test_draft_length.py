@@ -85,7 +85,7 @@ def test_a_longer_context_changes_the_length_at_once(cheap):
         for context, each in ((100, cheap), (5000, Machine(1.0, 0.05, 0.9)))
     }
     length = AdaptiveDraftLength(partial(at_context, curves))
-    for _ in range(50):
+    for _ in range(60):
         length.observe(cheap.round(length.choose(50, 100).gamma))
     assert max(length.choose(50, 100).gamma for _ in range(3)) >= 6  # not a trial
     assert length.choose(50, 5000).gamma <= 1
