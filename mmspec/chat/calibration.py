@@ -21,7 +21,7 @@ from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.measurement_file import M, MeasurementFile, read_measurement
 
-FORMAT = 5
+FORMAT = 6
 """Version of the files and of the forwards that they measure; files of others are ignored."""
 EXACTNESS = "exactness"
 """Folder of the files about exact decoding."""

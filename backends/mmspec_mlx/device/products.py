@@ -10,6 +10,8 @@ FEW = 8
 """The most rows for which a matrix is multiplied in blocks."""
 SMALL = 10**6
 """Number of multiplications below which OpenBLAS does not pack a product's operands."""
+LARGEST_IN_CACHE = 2**19
+"""Number of elements of the largest matrix that is copied: a larger one is read from memory."""
 LARGEST_IN_BLOCKS = 2**20
 """Number of elements of the largest matrix that is stored twice, whole and in blocks."""
 
@@ -82,13 +84,13 @@ class LinearLayer:
 
 
 def plain(weight: mx.array) -> Plain:
-    """Store a float weight [out, in]; a small one is copied into the order a CPU's BLAS prefers."""
-    return Plain(mx.contiguous(weight.T) if _is_small(weight) else weight.T)
+    """Store a float weight [out, in]; in a cache, a CPU's BLAS prefers the order [in, out]."""
+    return Plain(mx.contiguous(weight.T) if _is_small(weight, LARGEST_IN_CACHE) else weight.T)
 
 
 def for_few_rows(matrix: Matrix) -> Matrix:
     """Return the matrix with additional blocks, if that is faster on a CPU."""
-    if not isinstance(matrix, Plain) or not _is_small(matrix.transpose):
+    if not isinstance(matrix, Plain) or not _is_small(matrix.transpose, LARGEST_IN_BLOCKS):
         return matrix
     width, out = matrix.transpose.shape
     largest = SMALL // (FEW * width)
@@ -98,6 +100,6 @@ def for_few_rows(matrix: Matrix) -> Matrix:
     return ColumnBlocks(matrix, mx.contiguous(parts)) if count > 1 else matrix
 
 
-def _is_small(matrix: mx.array) -> bool:
+def _is_small(matrix: mx.array, most: int) -> bool:
     on_cpu = mx.default_device() == mx.Device(mx.cpu)
-    return on_cpu and matrix.dtype == mx.float32 and matrix.size <= LARGEST_IN_BLOCKS
+    return on_cpu and matrix.dtype == mx.float32 and matrix.size <= most
