@@ -52,13 +52,11 @@ def peer_lines() -> Iterator[str]:
     """The ends of the lines of programs: plain decoding, then lookup."""
     programs: dict[tuple[float, str], list[str]] = {}
     for line in read("peers_smollm2"):
-        program = line["llama.cpp's bits"], line["program"].partition(",")[0]
+        program = line["bits"], line["program"].partition(",")[0]
         cells = [spread(line, "tokens_per_second", 1), spread(line, "times_first", 2)]
         programs.setdefault(program, []).extend(cells)
-    own = (4, "mmspec torch")
-    for program, cells in programs.items():
-        if program != own:
-            yield " | ".join(["", *cells]) + " |" * (5 - len(cells))
+    for cells in programs.values():
+        yield " | ".join(["", *cells]) + " |" * (5 - len(cells))
 
 
 def head_lines() -> Iterator[str]:

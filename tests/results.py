@@ -112,7 +112,7 @@ def peers(folder: Path) -> Iterator[Line]:
 
 
 def peers_smollm2(folder: Path) -> Iterator[Line]:
-    """Two short and two long prompts to SmolLM2; llama.cpp has its weights in 32 and in 4 bits."""
+    """Two short and two long prompts to SmolLM2, in float32; then two programs in 4 bits."""
     directory, python = (os.environ[f"MMSPEC_{name}"] for name in ("SMOLLM2", "LLAMA_CPP"))
     copy, questions = folder / "float32", folder / "prompts.jsonl"
     if not questions.exists():
@@ -123,14 +123,15 @@ def peers_smollm2(folder: Path) -> Iterator[Line]:
         long = [line for line in lines if len(line) > 500]
         questions.write_text("\n".join([*short[:2], *long[:2]]), encoding="utf-8")
     options = "--draft none --device cpu --threads 1 --exact off --max-new-tokens 48 --repeats 3"
+    four_bits = "--dtype bfloat16 --quantize int4-32"
     for bits, model, programs in (
-        ("32", str(copy), "torch,mlx,transformers,mlx-lm,llama.cpp"),
-        ("4", directory, "torch,llama.cpp"),
+        ("32", str(copy), "--peers torch,mlx,transformers,mlx-lm,llama.cpp"),
+        ("4", directory, f"--peers torch,llama.cpp {four_bits}"),
     ):
         where = ("--model", model, "--prompts", str(questions), "--llama-cpp", python)
-        command = f"bench peers {options} --peers {programs}"
+        command = f"bench peers {options} {programs}"
         for line in peer_lines(measured(folder / f"{bits}.json", command, *where)):
-            yield {"llama.cpp's bits": bits} | line
+            yield {"bits": bits} | line
 
 
 def peer_lines(report: Mapping[str, Any]) -> Iterator[Line]:

@@ -110,7 +110,7 @@ def test_answers_are_compared_with_the_same_programs_plain_ones(compared):
 def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path, pair_paths):
     target, draft = map(str, pair_paths)
     head = str(tiny_head(tmp_path / "eagle3", "eagle3"))
-    plain, drafted = peer_methods(["vllm"], [], "auto", "auto", {})
+    plain, drafted = peer_methods(["vllm"], [], "auto", "auto", "none", {})
     asked = script_io.Task(target, head, "cpu", "float32", {}, 3, {})
     assert task_of(plain, asked, str(tmp_path)).draft is None
     theirs = task_of(drafted, asked, str(tmp_path))

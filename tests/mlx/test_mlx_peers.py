@@ -7,7 +7,7 @@ from mmspec_bench.compare.run_mlx import load_mlx_lm
 from mmspec_bench.compare.run_mmspec import load_mmspec
 from mmspec_bench.compare.script_io import Clock, Task
 
-PLAIN = {"backend": "mlx", "drafting": "none", "gamma": 5, "exact": "auto"}
+PLAIN = {"backend": "mlx", "quantize": "none", "drafting": "none", "gamma": 5, "exact": "auto"}
 QUESTION = [{"text": "what is this?"}]
 
 

@@ -14,7 +14,7 @@ from mmspec_bench.compare.runner import question_of
 from mmspec_bench.compare.script_io import Clock, Task
 from mmspec_bench.prompts import world_prompts
 
-PLAIN = {"backend": "torch", "drafting": "none", "gamma": 5, "exact": "auto"}
+PLAIN = {"backend": "torch", "quantize": "none", "drafting": "none", "gamma": 5, "exact": "auto"}
 
 
 def task(path, draft=None, **options):

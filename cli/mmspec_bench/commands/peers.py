@@ -10,6 +10,7 @@ import click
 
 from mmspec.chat.options import Gamma
 from mmspec.checkpoints.config import read_config
+from mmspec.checkpoints.quantization import read_scheme
 from mmspec.diagnostics.prompts import Prompt, read_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import LOOKUP
@@ -49,6 +50,7 @@ NOTE = (
 @DRAFT
 @DEVICE
 @click.option("--dtype", default="float32", metavar="NAME", help="Of all peers.")
+@click.option("--quantize", default="none", metavar="SCHEME", help="Of mmspec on PyTorch.")
 @click.option("--peers", default=",".join(PEERS), metavar="LIST", help="Who is measured.")
 @click.option("--mlx-vlm", metavar="PYTHON", help="The Python of mlx-vlm's own environment.")
 @click.option("--vllm", metavar="PYTHON", help="The Python of vLLM's own environment.")
@@ -69,6 +71,7 @@ def peers(
     draft: str,
     device: str,
     dtype: str,
+    quantize: str,
     peers: str,
     mlx_vlm: str | None,
     vllm: str | None,
@@ -96,7 +99,8 @@ def peers(
     name, directory, drafts = resolve_pair(model, draft, "torch")
     drafting = drafting or ("M" if read_config(directory).vision else LOOKUP.spec)
     pythons = {"mlx-vlm": mlx_vlm, "vllm": vllm, "llama.cpp": llama_cpp}
-    methods = peer_methods(split(peers), split(drafting), gamma, exact, pythons)
+    read_scheme(quantize)
+    methods = peer_methods(split(peers), split(drafting), gamma, exact, quantize, pythons)
     sets = _prompts(directory, prompts, count)
     counts = {label: len(group) for label, group in sets.items()}
     results: list[PeerResult] = []

@@ -45,6 +45,7 @@ def peer_methods(
     draftings: Sequence[str],
     gamma: Gamma,
     exact: str,
+    quantize: str,
     pythons: Mapping[str, str | None],
 ) -> list[PeerMethod]:
     """All methods of the named peers, with Pythons by peer; raises UsageError for wrong values."""
@@ -57,8 +58,8 @@ def peer_methods(
     lengths = [None] if gamma == "auto" else [None, gamma]
     length = SPECULATIVE_TOKENS if gamma == "auto" else gamma  # vLLM adapts no length
     by_peer = {
-        "torch": _mmspec("torch", draftings, gamma, exact),
-        "mlx": _mmspec("mlx", draftings, gamma, exact),
+        "torch": _mmspec("torch", quantize, draftings, gamma, exact),
+        "mlx": _mmspec("mlx", "none", draftings, gamma, exact),
         "transformers": [
             PeerMethod("transformers, plain", transformers),
             *(_with_draft("transformers, assistant_model", transformers, n) for n in lengths),
@@ -86,14 +87,16 @@ def peer_methods(
     ]
 
 
-def _mmspec(backend: str, draftings: Sequence[str], gamma: Gamma, exact: str) -> list[PeerMethod]:
+def _mmspec(
+    backend: str, quantize: str, draftings: Sequence[str], gamma: Gamma, exact: str
+) -> list[PeerMethod]:
     methods = []
     for drafting in ("none", *draftings):
         name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
         options: dict[str, Any] = {"drafting": drafting, "gamma": gamma, "exact": exact}
         Options(**options).require_drafting()  # refuses what its process would, before any starts
         script, drafts = "run_mmspec.load_mmspec", drafting not in WITHOUT_MODEL
-        options |= {"backend": backend}
+        options |= {"backend": backend, "quantize": quantize}
         methods.append(PeerMethod(f"mmspec {backend}, {name}", script, drafts, options))
     return methods
 

@@ -9,9 +9,10 @@ from mmspec_bench.compare.script_io import Clock, Program, Question, Task
 
 
 def load_mmspec(task: Task) -> Program:
-    """Load this project.  Options: `backend`, `drafting`, `gamma`, `exact`."""
+    """Load this project.  Options: `backend`, `quantize`, `drafting`, `gamma`, `exact`."""
     decoding = dict(task.options)
-    places = {"device": task.device, "dtype": task.dtype, "backend": decoding.pop("backend")}
+    places = {name: decoding.pop(name) for name in ("backend", "quantize")}
+    places |= {"device": task.device, "dtype": task.dtype}
     options = Options(**decoding, max_new_tokens=task.max_tokens)
     engine = load(task.model, task.draft or "none", options=options, ready=False, **places)
     model, backend = engine.target.model, engine.backend
