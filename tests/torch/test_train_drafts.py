@@ -127,6 +127,11 @@ def test_the_four_baselines_come_from_one_another(data, tmp_path):
     same.check(BASELINES)
     with pytest.raises(errors.UsageError, match="pretrained is a finished draft of other sizes"):
         replace(same, shape=replace(TINY, layers=2)).check(BASELINES[1:])
+    with pytest.raises(errors.UsageError, match=r"method.rate is .* this draft is finished"):
+        replace(same, method=replace(CE, rate=0.5)).check(BASELINES)
+    other = replace(data, settings=replace(data.settings, answers="dataset"))
+    with pytest.raises(errors.UsageError, match=r"data.--answers is .* this draft is finished"):
+        replace(same, data=other).check(BASELINES)
 
 
 def test_an_interrupted_draft_ends_at_the_same_weights(data, tmp_path, monkeypatch):

@@ -34,6 +34,7 @@ from mmspec_train.drafts.draft_model import DraftModel, image_positions, read_dr
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.run.log import Log
 from mmspec_train.run.loop import Phase
+from mmspec_train.run.run_manifest import check_manifest
 from mmspec_train.settings import (
     BASELINES,
     Budget,
@@ -46,6 +47,8 @@ from mmspec_train.settings import (
 PROJECTOR_SHARE = 0.1
 """Share of the training budget that the projector's phase gets."""
 
+FINISHED = "this draft is finished: give another --out, or the options of before"
+"""The remedy that an error names if a finished draft has other options."""
 PLANS: dict[str, tuple[str | None, bool, Sequence[str]]] = {
     "pretrained": (None, False, ["pretraining"]),
     "finetuned": ("pretrained", False, ["tuning"]),
@@ -170,6 +173,9 @@ class Baselines:
             require_llava(target)
             image_positions(target, self.method.pool)
         text = llama_of_shape(self.shape, target.text.vocab_size)
+        options = {"method": asdict(self.method), "data": self.data.origin}
+        for folder in (self.out / name for name in PLANS):
+            check_manifest(folder / REPORT_FILE, options, FINISHED)
         if self.source:
             read_draft(self.source, target, self.method.pool)
             self.data.teacher.check_vocabulary(self.source)
