@@ -59,9 +59,9 @@ def _row(card: dict[str, Any]) -> list[str]:
 @BACKEND
 @with_screen(JSON)
 def show(screen: Screen, name: str, backend: str) -> None:
-    """Show a model's card, or what a directory or repository on this machine holds.
+    """Show a model's card, or the model in a directory or repository on this machine.
 
-    `memory` is that of the weights, in bytes.
+    `memory` is the size of the weights by number of bits; with --json in bytes.
     """
     card, backend = load_cards().get(name), reader(backend)
     model = describe(card, backend) if card else describe_directory(resolve(name, backend))

@@ -48,8 +48,8 @@ def train() -> None:
 def target(**options: Any) -> None:
     """Let a Llama see: join it with a LLaVA's tower and train the projector, then the Llama too.
 
-    It learns from the synthetic world. An interrupted run continues when repeated, and a finished
-    one with a larger budget.
+    It learns from the synthetic world. The same command continues an interrupted run, one with a
+    larger budget a finished run.
     """
     _refuse_two_budgets()
 
@@ -72,11 +72,11 @@ def target(**options: Any) -> None:
 )
 @options_of(DataSettings, Budget, HeadShape, HeadMethodSettings, RunSettings)
 def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> None:
-    """Train a head for a target, on the target's own answers unless --answers is set.
+    """Train a head for a target, on the target's own answers or, by --answers, on the data's.
 
     --kind draft instead trains an existing small model, --student. The target's answers and hidden
-    states are computed first and stored in --answers-dir, which several heads can share. An
-    interrupted run continues when repeated. The head is written to --out.
+    states are computed first and stored in --answers-dir, which several heads can share. The
+    same command continues an interrupted run. The result is written to --out.
     """
     if (kind == "draft") != bool(student):
         raise click.UsageError("give --student with --kind draft, and with no other kind")

@@ -139,7 +139,7 @@ class Options:
 
     @property
     def model_drafting(self) -> str:
-        """`drafting` without lookup beside a model; empty for the default."""
+        """`drafting` without a final `+lookup`; empty if none was named."""
         return (self.drafting or "").removesuffix(AND_LOOKUP)
 
     @property

@@ -30,7 +30,7 @@ class Quantization:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A decoder and, if it sees images, a tower; `dtype` is the one that the file names."""
+    """Config of a decoder and, if it sees images, its tower; `dtype`: the type in config.json."""
 
     family: Family
     text: TextConfig

@@ -283,10 +283,10 @@ class Backend(Protocol):
         """Reset the device's peak counter, if it has one."""
 
     def set_threads(self, count: int | None) -> None:
-        """Compute with this many CPU threads in the whole process; None: all cores but one.
+        """Compute with this many CPU threads in the whole process.
 
-        None changes nothing where the environment names a number. Raises UsageError for more than
-        the cores, BackendError if the framework chooses itself.
+        None: the environment's number, else all cores but one. Raises UsageError for more threads
+        than cores, BackendError if the framework alone chooses the number.
         """
 
     def describe(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""A Gated DeltaNet layer between its projections, for every backend.
+"""The part of a Gated DeltaNet layer between its projections, for every backend.
 
 Shape letters: n rows, C channels of the convolution, W columns that it reads; G heads of keys, g
-heads of values for each, K width of keys, V of values.
+heads of values per head of keys, K width of keys, V of values.
 """
 
 from functools import partial

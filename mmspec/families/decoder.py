@@ -178,7 +178,7 @@ def rope_block(text: Block) -> Block:
 
 
 def read_sections(rope: Block, default: Sequence[int]) -> tuple[int, ...]:
-    """Numbers of frequencies for time, row and column.  Raises CheckpointError."""
+    """How many frequencies turn by time, by row and by column.  Raises CheckpointError."""
     kind = tuple[Section, Section, Section]
     sections: tuple[int, ...] = rope.read("mrope_section", kind, default)
     return sections

@@ -164,7 +164,7 @@ def prompts(name: str) -> list[str]:
 
 
 def sentence(text: str) -> str:
-    """Capitalise the first letter and end with a full stop."""
+    """Capitalise the first letter, and add a full stop if there is no mark at the end."""
     end = "" if text.endswith((".", "!", "?")) else "."
     return text[0].upper() + text[1:] + end
 

@@ -91,7 +91,7 @@ class Weights:
         return lambda x: mx.fast.rms_norm(x, ones, eps) * weight
 
     def for_few_rows(self, matrix: Matrix) -> Matrix:
-        """Lay a matrix out for products with few rows; see `mmspec_mlx.device.products`."""
+        """Return a matrix laid out for inputs of few rows; see `mmspec_mlx.device.products`."""
         layout = for_few_rows(matrix)
         for array in layout.arrays:
             self._evaluate(array)

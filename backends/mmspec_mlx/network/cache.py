@@ -104,7 +104,7 @@ class Cache:
         return mx.concatenate(parts, axis=1).flatten(1)
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
-        """Move `columns`, ascending numbers from `start` or later, to `start` onwards."""
+        """Move the columns numbered `columns`, ascending and none below `start`, to `start` on."""
         index = mx.array(list(columns))
         self._copies = start, [mx.take(layer, index, axis=2) for layer in self._layers]
         device_io.start(*self._copies[1])

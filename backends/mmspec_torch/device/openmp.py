@@ -18,7 +18,7 @@ WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 def short_waits(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
     """Let OpenMP, if it is loaded in the block, wait actively for SPINS turns only.
 
-    What the user set stands, and the environment is as it was after the block: other programs that
+    A user's own setting stands.  After the block the environment is as before: other programs that
     this process starts are no concern of ours.
     """
     if any(name in environment for name in WAITING):

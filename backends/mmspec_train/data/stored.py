@@ -278,8 +278,8 @@ class ConversationBatches(StoredConversations):
 def pick_source(sources: int, seed: int, step: int, progress: float) -> int:
     """Return the index of the source of a step's batch: of two sources, 1 has the images.
 
-    Its probability is 0 in the first half of the EPOCHS, then grows by equal steps to 1. It is the
-    same in every run for the same arguments.
+    Source 1 has probability 0 in the first half of the EPOCHS, which then grows by equal steps to
+    1. The choice is the same in every run for the same arguments.
     """
     epoch, half = min(EPOCHS, 1 + int(progress * EPOCHS)), EPOCHS // 2
     share = max(0.0, (epoch - half) / (EPOCHS - half)) if sources > 1 else 0.0

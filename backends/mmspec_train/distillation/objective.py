@@ -44,7 +44,7 @@ class DraftStarts:
         return (self.columns - 1).clamp(min=0)
 
     def after(self, depth: int) -> Tensor:
-        """The columns [B, A] that the drafts reach at `depth`; 0 where the answer has ended."""
+        """The columns [B, A] before the guesses at `depth`; 0 where the answer has ended."""
         return torch.where(self.alive[depth], self.columns + depth, 0)
 
     def restrict(self, batch: Batch) -> Batch:

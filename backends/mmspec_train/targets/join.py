@@ -1,4 +1,4 @@
-"""A LLaVA of a Llama and another LLaVA's tower: joined, and written for any program."""
+"""Joins a Llama and a LLaVA's tower into a LLaVA, and writes it as every program reads it."""
 
 from pathlib import Path
 from typing import Any

@@ -6,9 +6,9 @@ DRAFT   = a draft's name, repository or directory; needed if several drafts can 
 SHAPE   = nodes of a dynamic tree, perhaps with its width (20, 30w5; default 60w10), or the
           children of each level of a static one (3x2x1)
 LETTERS = one or more of M, T, C, P; P may be followed by its positions, as in P36
-KIND    = that of the head given as a draft, such as msd
+KIND    = the kind of the head given as a draft, such as msd
 WEIGHTS = one number per letter, as in MTC:2,1,1
-RULE    = auto | pool | drop | run: for a view that is longer than the draft's positions
+RULE    = auto | pool | drop | run: for a view with more positions than the draft has
 """
 
 import re

@@ -29,7 +29,7 @@ class HeadState:
 
 
 class HeadDrafter:
-    """Implements `contract.Drafter` for one branch, which reads the target's hidden states."""
+    """Implements `contract.Drafter` for a head, which reads the target's hidden states."""
 
     def __init__(
         self,

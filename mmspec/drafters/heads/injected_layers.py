@@ -26,7 +26,7 @@ class Sight(NamedTuple):
 
 
 class InjectedLayers(ABC, Generic[A]):
-    """Decoder layers with a cache of context: rows whose keys and values every layer has."""
+    """Decoder layers with a cache of context: rows of which each layer makes keys and values."""
 
     def __init__(self, decoder: Any) -> None:
         """decoder: of the layers, with the backend's caches and rotary positions."""
