@@ -40,6 +40,8 @@ class TorchBackend:
         dtype: 'auto' is bfloat16 if 4-bit weights have a kernel on the device.
         """
         place, scheme = find_device(device), read_scheme(quantize)
+        if place.type == "cuda" and place.index is not None:
+            torch.cuda.set_device(place)  # which counters, waits and reports mean
         config = stored_config(directory)
         kernel = scheme is not None and scheme.group and has_kernel(place)
         kind = find_dtype(dtype, place, "bfloat16" if kernel else config.dtype)

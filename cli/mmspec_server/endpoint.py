@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from mmspec.ground.errors import (
+    BackendError,
     ContextError,
     DraftError,
     ImageError,
@@ -75,7 +76,7 @@ def api_error(error: Exception) -> ApiError:
     log.error("%s at %s:%s", name, place.filename, place.lineno)
     if isinstance(error, RecursionError):
         return ApiError(400, "the request is nested too deeply: nest its tools or schema less")
-    if isinstance(error, DraftError):  # it names tokens, and no path
+    if isinstance(error, DraftError | BackendError):  # they name tokens or memory, and no path
         return ApiError(500, str(error))
     if isinstance(error, MmspecError):
         return ApiError(

@@ -136,7 +136,7 @@ def _answer(message: Fields, form: CallForm | None) -> str:
 def _call(call: Fields) -> Call:
     function = call.block("function")
     try:
-        arguments = parse_json(function.text("arguments").encode())
+        arguments = parse_json((function.text("arguments") or "{}").encode())
     except ValueError:
         arguments = None
     if not isinstance(arguments, dict):

@@ -68,8 +68,9 @@ class Server(uvicorn.Server):
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens on an address; raises UsageError if another program does."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = host == "::" and socket.has_dualstack_ipv6()  # IPv4 too, as `addresses` says
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family, dualstack_ipv6=both)
     except OSError as error:
         reason = str(error.strerror or error).partition(" (while")[0]
         raise UsageError(f"--host {host} --port {port}: {reason}; choose another") from error

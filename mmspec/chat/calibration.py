@@ -4,8 +4,11 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
+import sys
 from collections.abc import Container, Mapping
 from dataclasses import asdict
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -161,7 +164,12 @@ def _machine() -> str:
     return f"{platform.machine()} {_processor()} x{os.cpu_count()}"
 
 
+@cache
 def _processor() -> str:
+    if sys.platform == "darwin":  # where `platform` says arm of every chip
+        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        chip = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        return chip.strip() or platform.processor()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -60,6 +60,7 @@ class DeltaNet(Generic[A]):
         self._weights = DeltaNetWeights[Any](*floats)
         self._order = framework.count(CHUNK)
         self._advance: Advance[A] = framework.compile(partial(advance, xp))
+        framework.settle(self._order, *self._weights)  # another thread may decode
 
     def __call__(self, projections: Any, memory: DeltaMemory[A]) -> Any:
         """The outputs [n, G g V] of rows, before the last projection, in the type of the input.

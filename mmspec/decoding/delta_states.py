@@ -148,4 +148,8 @@ class DeltaStates(Generic[A]):
         """Forget the latest rows, which stay; returns the arrays of the states."""
         for memory in self._memories.values():
             memory.restart(memory.last)
+        return self.latest()
+
+    def latest(self) -> list[A]:
+        """The arrays of the latest states."""
         return [part for memory in self._memories.values() for part in memory.last[1:]]

@@ -55,10 +55,13 @@ class Rows(Generic[A]):
         """Move the rows of `columns`, ascending from `start` or later, to `start` onwards."""
         index = self._framework.integers(columns)
         self._rows[start : start + len(columns)] = self._framework.pick(self._rows, index)
+        self._framework.start(self._rows)  # the next answer may be another thread's
 
-    def settle(self) -> None:
-        """Wait until all writes are computed, in a framework that computes lazily."""
-        self._framework.settle(self._rows)
+    @property
+    def array(self) -> A:
+        """All rows, also those beyond the last column."""
+        rows: A = self._rows
+        return rows
 
 
 class StoredStates(NamedTuple, Generic[A]):

@@ -249,8 +249,12 @@ class TargetSequence(ABC, Generic[A]):
         return self._feeding.feed(self, x, Columns(start, ancestry, start, depth, None, len(x)))
 
     def _settle_states(self) -> None:
-        for rows in self._store.all() if self._store else ():
-            rows.settle()
+        """Wait for what no logits need; else only this thread could compute it (MLX)."""
+        arrays = [rows.array for rows in self._store.all()] if self._store else []
+        if states := self._cache.states:
+            arrays += states.latest()
+        if arrays:
+            self._framework.settle(*arrays)
 
     def _store_embeddings(self, x: A, start: int) -> A:
         """Store x for a head, because feeding may overwrite it; returns x itself."""

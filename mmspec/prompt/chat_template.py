@@ -52,6 +52,11 @@ class ChatTemplate:
         self.file = file
         self._tokens = dict(tokens or {})
 
+    @property
+    def reads_thinking(self) -> bool:
+        """Whether a prompt can say if the answer may think."""
+        return THINKING in self.source
+
     def render(
         self,
         messages: Sequence[tuple[str, Content]],
@@ -65,7 +70,7 @@ class ChatTemplate:
         thinking: whether answers may think; None leaves it to the template.  Raises UsageError for
         a template that cannot be told.
         """
-        if thinking is not None and THINKING not in self.source:
+        if thinking is not None and not self.reads_thinking:
             raise UsageError(
                 "`thinking` changes nothing here: the model's chat template does not read "
                 f"{THINKING}; leave it out"

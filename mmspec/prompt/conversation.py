@@ -161,7 +161,7 @@ class Conversation:
         texts = [self.system] if self.system else []
         for turn in self.turns:
             for message in turn.messages:
-                images = [f"![{image.name}]({_link(image, folder)})" for image in message.pictures]
+                images = [_shown(image, folder) for image in message.pictures]
                 words = [part for part in message.parts if isinstance(part, str)]
                 lines = "\n\n".join([*images, *words]).splitlines()
                 texts.append("\n".join(f"> {line}".rstrip() for line in lines))
@@ -196,8 +196,10 @@ class Conversation:
         return conversation
 
 
-def _link(picture: Picture, folder: Path) -> str:
-    """The address of a picture's file in a page that is in `folder`."""
+def _shown(picture: Picture, folder: Path) -> str:
+    """A picture in a page that is in `folder`; its name alone if it has no file, as pasted ones."""
+    if not picture.from_file:
+        return f"[{picture.name}]"
     file = expand_home(picture.name)
     path = str(file) if file.is_absolute() else os.path.relpath(file.resolve(), folder.resolve())
-    return quote(path, errors="surrogateescape")
+    return f"![{picture.name}]({quote(path, errors='surrogateescape')})"

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 from PIL import Image
 
+from mmspec.chat.loaded_model import LoadedModel
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec_cli.terminal import dialogue
 from mmspec_terminal.render import Screen
@@ -161,6 +162,18 @@ def test_an_interrupted_retry_says_that_the_old_answer_stays(run, pair, monkeypa
     monkeypatch.setattr(dialogue, "stream", second_interrupted)
     talk = run("chat", *pair, stdin="hi\n/retry\n")
     assert (talk.status, "the answer from before stays" in talk.err) == (130, True)
+
+
+def test_a_question_that_ends_before_its_prompt_was_made_was_not_asked(chat, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LoadedModel, "chunks", interrupted)
+    talk = chat("hi red.png", as_json=False)
+    assert (talk.status, talk.err.splitlines()[-2:]) == (
+        130,
+        ["stopped: nothing was asked", "mmspec: interrupted"],
+    )
 
 
 def test_remarks_go_nowhere_where_stderr_is_closed(chat, monkeypatch):

@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 
 def test_a_full_context_offers_what_fits_and_the_offers_work(chat, narrow):
     lines = ["/max-new-tokens 12", "long " * 20, "/max-new-tokens 7000", "long " * 8]
@@ -11,6 +13,17 @@ def test_a_full_context_offers_what_fits_and_the_offers_work(chat, narrow):
     assert [offer.split()[0] for offer in offers] == ["/max-new-tokens", "/drop", "/reset"]
     for offer in offers:
         assert len(chat(*lines, offer, lines[-1], models=narrow).ids) == 2
+
+
+@pytest.mark.parametrize(("words", "makes_room"), [(37, True), (42, False)])
+def test_a_question_is_offered_to_be_dropped_only_if_that_makes_room(
+    chat, narrow, words, makes_room
+):
+    """The system text stays when all questions are forgotten."""
+    lines = ["/max-new-tokens 4", "one", "long " * words]
+    settings = {"models": narrow, "more": ["--system", "be kind " * 8]}
+    assert ("/drop 1 f" in chat(*lines, **settings).err) == makes_room
+    assert len(chat(*lines, "/drop 1", lines[-1], **settings).ids) == 1 + makes_room
 
 
 def test_an_answer_ends_with_the_context_and_the_number_that_was_asked_stays(chat, narrow):

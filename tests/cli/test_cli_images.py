@@ -44,6 +44,7 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("is red.png, red.png, brown?", "is, brown?", ["red.png"] * 2),
         ("![a cat](red.png) f(a,,b)  c", "f(a,,b)  c", ["red.png"]),
         ("what's 'red.png'? don't guess", "what's? don't guess", ["red.png"]),
+        ('red.png in "' + r"\\ 1 & " * 40, 'in "' + r"\\ 1 & " * 39 + r"\\ 1 &", ["red.png"]),
     ],
 )
 def test_paths_are_taken_out(here, message, text, names):
@@ -206,11 +207,12 @@ def test_a_pasted_image_goes_with_the_question_and_is_saved(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
     programs(wl_paste=f"cat '{red}'")
-    lines = "/paste\nwhich?\n/save talk.json\n/load talk.json\n/images\nwhy?"
+    lines = "/paste\nwhich?\n/save talk.md\n/save talk.json\n/load talk.json\n/images\nwhy?"
     out = [json.loads(line) for line in run("chat", *pair, "--json", stdin=lines).out.splitlines()]
     alone = json.loads(run("generate", red, "--prompt", "which?", *pair, "--json").out)
     assert out[0]["token_ids"] == alone["token_ids"]
-    assert [row["image"] for row in out[3]["images"]] == ["clipboard"]
+    assert [row["image"] for row in out[4]["images"]] == ["clipboard"]
+    assert "> [clipboard]\n" in (tmp_path / "talk.md").read_text()
 
 
 def piped(monkeypatch, content: bytes) -> None:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, nullcontext
 import pytest
 
 from mmspec_cli.chat import read_pipe
+from mmspec_terminal.render import Screen
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +53,18 @@ def test_a_conversation_is_kept_for_its_owner_alone_and_without_what_is_undone(c
     assert questions(file) == ["three"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
+def test_an_answer_that_ends_with_the_terminal_is_kept(chat, state, monkeypatch):
+    def ended(*_):
+        raise SystemExit(129)
+
+    monkeypatch.setattr(Screen, "piece", ended)
+    with pytest.raises(SystemExit):
+        chat("one", as_json=False)
+    (file,) = state.iterdir()
+    assert questions(file) == ["one"]
+    assert json.loads(file.read_text())["turns"][0]["answer_text"]
 
 
 def test_the_last_conversation_goes_on_in_its_file_with_its_model(chat, state, pair, monkeypatch):

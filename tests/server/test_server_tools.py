@@ -90,6 +90,9 @@ def test_answers_without_calls_are_whole(server: Live, caller):
 def test_the_model_sees_tools_calls_and_results(server: Live, caller):
     message = server.chat(ASKED, tools=TOOLS).json()["choices"][0]["message"]
     result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "rain"}
+    without = {"type": "function", "function": {"name": "weather", "arguments": ""}}
+    bare = {"role": "assistant", "tool_calls": [without]}
+    assert server.chat([*ASKED, bare, result], tools=TOOLS).status_code == 200
     assert server.chat([*ASKED, message, result], tools=TOOLS).status_code == 200
     tokenizer = server.service.engine.target.tokenizer
     parts = [part for chunk in caller.asked[-1][0].chunks for part in chunk.parts]

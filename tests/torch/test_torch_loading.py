@@ -13,7 +13,7 @@ from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.manifest import hub_name
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
-from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.errors import BackendError, CheckpointError, UsageError
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.device.weights import read_tensor
 from mmspec_torch.model import TorchModel
@@ -78,3 +78,14 @@ def test_a_device_that_is_not_there_and_a_file_cut_after_its_header_are_named(tm
     last = max(sources.values(), key=lambda source: source.tensor.end)
     with pytest.raises(CheckpointError, match=r"model\.safetensors ends inside"):
         read_tensor(last, torch.float32)
+
+
+def test_a_full_device_in_an_answer_is_an_error_and_no_fault(llava_path, monkeypatch):
+    target = helpers.target(TorchBackend().load(llava_path, device="cpu"), helpers.TEXT)
+
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(target, "_forward", full)
+    with pytest.raises(BackendError, match="memory is full: use fewer or smaller images"):
+        target.logits()

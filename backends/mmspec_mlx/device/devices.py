@@ -29,7 +29,7 @@ def describe_memory() -> dict[str, int]:
 
 def _memory_bytes() -> int:
     """The GPU memory in bytes that the system recommends for one program."""
-    information: dict[str, Any] = dict(mx.device_info())
+    information: dict[str, Any] = dict(mx.device_info(mx.Device(mx.gpu)))
     return int(information["max_recommended_working_set_size"])
 
 

@@ -88,6 +88,7 @@ class Weights:
     def heads_norm(self, weight: mx.array, eps: float) -> Linear:
         """The root-mean-square norm of heads [..., g, D] with a weight [g, D]."""
         ones = mx.ones(weight.shape[-1], weight.dtype)
+        mx.eval(ones, weight)  # another thread cannot evaluate what this one left
         return lambda x: mx.fast.rms_norm(x, ones, eps) * weight
 
     def for_few_rows(self, matrix: Matrix) -> Matrix:
@@ -102,7 +103,7 @@ class Weights:
         part = self._take(name)
         if isinstance(part, QuantizedMatrix):
             return self._fuse([part])
-        return Plain(self._evaluate(part).T)
+        return Plain(self._evaluate(part.T))
 
     def _take(self, name: str) -> mx.array | QuantizedMatrix:
         source = self._sources.pop(name)

@@ -48,6 +48,7 @@ class MlxTowerParts(CheckpointParts):
     def convolution(self, weight: str, *shape: int, bias: str = "") -> Map:
         """Take a convolution whose stride is its width, as a product with patches."""
         matrix = self.tensor(weight).reshape(shape[0], -1).T
+        mx.eval(matrix)  # another thread cannot evaluate what this one left
         if not bias:
             return lambda x: x @ matrix
         offset = self.tensor(bias)

@@ -1,6 +1,7 @@
 """PyTorch's functions that decoding needs, as a `Framework`.  V vocabulary."""
 
 from functools import partial
+from typing import Any
 
 import array_api_compat.torch as xp
 import torch
@@ -11,6 +12,7 @@ from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampler, Sampling
+from mmspec.ground.errors import BackendError
 from mmspec_torch.device.device_io import to_host, upload
 
 
@@ -18,6 +20,18 @@ class TorchDraft(DeviceDraft[Tensor]):
     """A drafted chain or tree; only this backend's targets can verify it."""
 
     __slots__ = ()
+
+
+class Inference(torch.inference_mode):
+    """Inference mode; a full device is a BackendError, not a fault."""
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, torch.OutOfMemoryError):
+            raise BackendError(
+                "the device's memory is full: use fewer or smaller images, a shorter "
+                "conversation, or `quantize=int4`"
+            ) from error
 
 
 def framework(device: torch.device) -> Framework[Tensor]:
@@ -41,7 +55,7 @@ def framework(device: torch.device) -> Framework[Tensor]:
         settle=lambda *_: None,
         compile=lambda formula: formula,
         to_host=to_host,
-        inference=torch.inference_mode,
+        inference=Inference,
     )
 
 

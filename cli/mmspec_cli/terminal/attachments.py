@@ -33,9 +33,9 @@ _NAME = re.compile(r"\w[\w .()+-]{0,254}")
 # quotes protect characters; a quote within a word, as in don't, is a letter.
 _OPENS = r"""(?<![^ \t\r\n"'/])"""
 _CURLY = rf"{_OPENS}[\u201c\u201e]([^\u201c-\u201e]+)[\u201c\u201d]"  # as text editors write quotes
-_PIECE = re.compile(
-    rf"""{_OPENS}"((?:\\["\\$`]|[^"])+)"|{_OPENS}'([^']+)'|{_CURLY}|\\(.)|([^ \t\r\n])"""
-)
+# A backslash is read in one way alone: else a quote that stays open takes exponential time.
+_DOUBLE = r"""((?:[^"\\]|\\["\\$`]|\\(?!["\\$`]))+\\?|\\)"""
+_PIECE = re.compile(rf"""{_OPENS}"{_DOUBLE}"|{_OPENS}'([^']+)'|{_CURLY}|\\(.)|([^ \t\r\n])""")
 _WORD = re.compile(rf"(?<![^ \t\r\n])(?:{re.sub(r'[(](?![?])', '(?:', _PIECE.pattern)})+")
 
 _PROTECTING = re.compile(rf"[\"'\\\u201c\u201e]|{FILE_URL}")

@@ -11,7 +11,7 @@ import click
 
 from mmspec.chat.answer import Stream
 from mmspec.chat.chat import Chat
-from mmspec.ground.errors import CheckpointError, ContextError, MmspecError, UsageError, WriteError
+from mmspec.ground.errors import CheckpointError, ContextError, UsageError, WriteError
 from mmspec.ground.settings import next_seed
 from mmspec.prompt.conversation import Conversation
 from mmspec.prompt.images import Picture
@@ -136,12 +136,13 @@ class Dialogue:
         turns = len(self.chat.conversation.turns)
         try:
             self._show(self.chat.ask(attachments.text, images))
-        except MmspecError as error:
-            if len(self.chat.conversation.turns) == turns:  # else it failed within the answer
-                self.next_images = earlier_images
-            if isinstance(error, ContextError) and self.is_interactive:
+        except ContextError as error:
+            if self.is_interactive:
                 self._offer(message, error)
             raise
+        finally:
+            if len(self.chat.conversation.turns) == turns:  # nothing was asked, also by Ctrl-C
+                self.next_images = earlier_images
 
     def _offer(self, message: str, error: ContextError) -> None:
         """Let Enter forget the oldest questions and ask again; raises ContextError with that."""
@@ -192,7 +193,11 @@ class Dialogue:
         engine = load_or_pull(loading, self.screen, ask=self.is_interactive)
         chat = engine.chat(self.chat.options)
         chat.speculate = self.chat.speculate
-        chat.resume(engine.target.translate(self.chat.conversation))
+        conversation = engine.target.translate(self.chat.conversation)
+        if conversation.thinking is not None and not engine.target.template.reads_thinking:
+            self.screen.note(f"{name} has no setting for --thinking: it is left out")
+            conversation = replace(conversation, thinking=None)
+        chat.resume(conversation)
         self.chat.close()
         self.chat = chat
         if self.store:
@@ -215,7 +220,9 @@ class Dialogue:
             earlier = self._undo_stack[-1]
             self.chat.models.target.require_sight(earlier.conversation.pictures)
             self._undo_stack.pop()
-            self.chat.conversation, self.file = earlier.conversation, earlier.file
+            thinking = self.chat.conversation.thinking  # as the model that answers now reads it
+            self.chat.conversation = replace(earlier.conversation, thinking=thinking)
+            self.file = earlier.file
             if self.store:
                 self.store.file = earlier.store_file
             self.notice("brought back the conversation before")
@@ -242,6 +249,9 @@ class Dialogue:
             except ContextError as error:
                 offers = room_offers(self.chat, error.excess)
                 raise ContextError(f"{error}; {offers}", error.excess) from error
+            except BaseException:  # a signal, a lost terminal or a fault in mid-answer
+                self._keep()
+                raise
             if self.screen.as_json:
                 self.screen.json(answer_report(self.chat))
             else:
@@ -253,8 +263,10 @@ class Dialogue:
     def _remark(self, first_token: float | None) -> None:
         """Show how the answer ended, notes that were not shown before, and its cost."""
         screen, answer, details = self.screen, self.chat.answer, self.setup.details
-        if not answer.rounds and not answer.beginning and self.chat.conversation.turns[-1].answer:
-            screen.note("stopped: the answer from before stays")
+        turns = self.chat.conversation.turns
+        if not answer.rounds and not answer.beginning and (not turns or turns[-1].answer):
+            reason = "the answer from before stays" if turns else "nothing was asked"
+            screen.note(f"stopped: {reason}")
             return
         screen.note(*ending(self.chat, ENDINGS))
         for note in remarks(answer, details=details):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mmspec.chat.chat import Chat
 from mmspec.chat.draft_selection import TYPICAL_ANSWER
-from mmspec.prompt.conversation import Turn
+from mmspec.prompt.conversation import Message, Turn
 
 
 def first_questions(turns: Sequence[Turn]) -> str:
@@ -31,10 +31,15 @@ def room_offers(chat: Chat, excess: int) -> str:
 def to_forget(chat: Chat, excess: int) -> list[tuple[int, int]]:
     """The fewest questions that free `excess` positions, and how many they free; [] if none do."""
     conversation, turns = chat.conversation, chat.conversation.turns
-    total = chat.positions(conversation)
+    question = Turn(Message("user", ("",)))  # with it system text and template stay in each count
+
+    def positions(number: int) -> int:
+        return chat.positions(replace(conversation, turns=[*turns[number:], question]))
+
+    total = positions(0)
 
     def count_positions(number: int) -> int:
-        return total - chat.positions(replace(conversation, turns=turns[number:]))
+        return total - positions(number)
 
     numbers = range(1, len(turns) + 1)
     # Few are counted, for each renders a conversation.

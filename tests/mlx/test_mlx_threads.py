@@ -1,0 +1,36 @@
+"""Any thread may answer: MLX computes an array only in the thread that described it."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from PIL import Image
+
+import mmspec
+from support.factory_qwen import ALL_MAKERS
+
+QUESTIONS = "what is it?", "what is it, and what is that?"
+
+
+def answers(engine: mmspec.Engine, **options: object) -> list[list[int]]:
+    """Token ids of two answers of one chat, each computed by a thread of its own."""
+    chat = engine.chat(mmspec.Options(max_new_tokens=8, gamma=3, **options))
+    ids = []
+    for question, images in zip(QUESTIONS, ([Image.new("RGB", (64, 64), "red")], []), strict=True):
+        with ThreadPoolExecutor(1) as thread:
+            ids.append([*thread.submit(chat.reply, question, *images).result().token_ids])
+    return ids
+
+
+@pytest.mark.parametrize("kind", ALL_MAKERS)
+def test_what_a_model_loads_is_computed_by_the_thread_that_loads_it(kind, tmp_path):
+    path = ALL_MAKERS[kind](tmp_path / kind)
+    engine = mmspec.load(path, "none", backend="mlx", device="cpu", ready=False)
+    assert answers(engine, drafting="lookup") == answers(engine, drafting="none")
+
+
+@pytest.mark.parametrize("draft", ["mini-draft", "mini-eagle3", "mini-dspark", "mini-medusa"])
+def test_what_an_answer_leaves_is_computed_by_its_thread(draft):
+    engine = mmspec.load("mini", draft, backend="mlx", device="cpu", ready=False)
+    tree = mmspec.Tree()
+    plain = answers(engine, drafting="none")
+    assert answers(engine) == answers(engine, tree=tree) == plain
