@@ -24,8 +24,10 @@ CONTEXT = 64
 """Tokens before the rounds."""
 TOKEN = 5
 GAMMAS = (0, 1, 2, 4, MAX_AUTO_GAMMA)
-REPEATS = 4
-"""Rounds of each draft; the least time counts, for what disturbs only makes slower."""
+PASSES = 4
+"""Times that all drafts are tried in turn, so that a slow moment is not one draft's alone."""
+REPEATS = 2
+"""Rounds of each draft in a pass; the least time counts, for what disturbs only makes slower."""
 SECONDS = 1.0
 """After so long no other draft is tried: a chat begins soon with slow models too."""
 
@@ -58,7 +60,7 @@ def _least_times(
     """
     least: dict[int, tuple[float, float]] = {}
     start = perf_counter()
-    for gamma in GAMMAS:
+    for gamma in GAMMAS * PASSES:
         for _ in range(REPEATS):
             before = [clock() for clock in clocks]
             draft = drafter.draft(Plan(gamma, gamma), NO_NOISE) if gamma else None
