@@ -120,8 +120,8 @@ class AdaptiveDraftLength:
         best = max([PLAIN, *safe], key=rates.__getitem__)
         self.pace = rates[best]
         if best == PLAIN:  # the budget may have grown enough for a trial
-            trials = [draft for draft in rates if draft.gamma and not draft.nodes]
-            return max(filter(self._covers, trials), key=rates.__getitem__, default=PLAIN)
+            trials = filter(self._covers, filter(self._can_pay, rates))
+            return max(trials, key=rates.__getitem__, default=PLAIN)
         trial, place = divmod(self._rounds, MEMORY)
         beside = best._replace(gamma=best.gamma + (-1 if trial % 2 else 1))
         return beside if place >= MEMORY - 2 and beside in rates and self._covers(beside) else best
@@ -129,6 +129,10 @@ class AdaptiveDraftLength:
     def _covers(self, draft: Candidate, times: int = 1) -> bool:
         """True if the budget covers that so many drafts are rejected."""
         return times * (self._costs.of(draft) - 1) <= self._budget
+
+    def _can_pay(self, draft: Candidate) -> bool:
+        """True if a chain would pay if it were accepted whole."""
+        return not draft.nodes and draft.gamma + 1 > self._costs.of(draft)
 
     def pays(self, chances: Sequence[float], pace: float = 1.0) -> int:
         """The number of first nodes that gain most; 0 if none that the budget covers gains.

@@ -54,6 +54,15 @@ def test_a_clock_that_shows_no_time_ends_no_answer(cheap):
         length.observe(replace(round_, cost_seconds=float(turn % 7 == 0)))
 
 
+def test_a_draft_that_costs_more_than_all_its_tokens_bring_is_not_tried():
+    dear = Machine(row=0.1, draft=1.0, acceptance=0.9)
+    length = AdaptiveDraftLength(dear.calibration())
+    for _ in range(600):
+        gamma = length.choose(50, 100).gamma
+        assert not gamma
+        length.observe(dear.round(gamma))
+
+
 @pytest.mark.parametrize("calibrated", [True, False])
 def test_a_draft_that_becomes_slow_is_given_up_although_its_tokens_are_right(cheap, calibrated):
     """From the hundredth round on every draft takes eight times as long as before."""
