@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from mmspec.prompt.chat_template import ChatTemplate
+
 
 def test_a_full_context_offers_what_fits_and_the_offers_work(chat, narrow):
     lines = ["/max-new-tokens 12", "long " * 20, "/max-new-tokens 7000", "long " * 8]
@@ -68,6 +70,15 @@ def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_pat
     answers = result.answers
     assert [answer["model"] for answer in answers] == [target, draft]
     assert answers[1]["prompt_tokens"] > answers[0]["prompt_tokens"]
+
+
+def test_a_model_without_a_setting_for_thinking_goes_on_without_it(chat, pair_paths, monkeypatch):
+    draft = str(pair_paths[1])
+    reads = property(lambda template: not template.file.startswith(draft))
+    monkeypatch.setattr(ChatTemplate, "reads_thinking", reads)
+    result = chat("one", f"/model {draft}", "two", more=["--thinking", "off"])
+    assert f"{draft} has no setting for --thinking: it is left out" in result.err
+    assert len(result.ids) == 2, result.err
 
 
 def test_a_model_that_cannot_go_on_changes_nothing(chat, llama_path):
