@@ -58,7 +58,7 @@ def prepare_text(engine: Engine, text: str) -> RequestPrompt:
     if ids[:1] != tokenizer.prefix:
         ids = [*tokenizer.prefix, *ids]
     # Not a user's question, which has to say something.
-    chunks, question = [Chunk("prompt", tuple(ids))], Message("text", (text,))
+    chunks, question = [Chunk(tuple(ids))], Message("text", (text,))
     room = _room(engine, chunks, "prompt")
     return RequestPrompt(Conversation(), question, chunks, room, ids[-CONTEXT_TOKENS:])
 

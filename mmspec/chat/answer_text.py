@@ -90,7 +90,9 @@ class AnswerText:
         count = 0
         for run, is_drafted in zip(runs, (True, False), strict=True):
             for tokens in [[token] for token in run] if is_by_token else [run]:
-                self._note_starts(round_.likelihoods[count : count + len(tokens)])
+                likelihoods = round_.likelihoods[count : count + len(tokens)]
+                start = self._length + (len(self._stream.tail) if likelihoods else 0)
+                self._likelihoods += [(start, likelihood) for likelihood in likelihoods]
                 self._add(self._stream.push(tokens), is_drafted=is_drafted)
                 count += len(tokens)
                 if self.is_over:
@@ -107,10 +109,6 @@ class AnswerText:
         pieces = self._release(len(self._letters))
         likelihoods = tuple(likelihood for _, likelihood in self._likelihoods)
         return [*pieces, Piece("", "", likelihoods)] if likelihoods else pieces
-
-    def _note_starts(self, likelihoods: Sequence[Likelihood]) -> None:
-        start = self._length + (len(self._stream.tail) if likelihoods else 0)
-        self._likelihoods += [(start, likelihood) for likelihood in likelihoods]
 
     def _add(self, text: str, *, is_drafted: bool) -> None:
         """Read text of one origin."""

@@ -234,7 +234,9 @@ class Chat:
             self._prepare_images("vision", models.draft.features, images)
         if answer.drafting == PLAIN:
             return None
-        key = answer.drafting, *_opening_options(options)
+        is_auto = options.gamma == "auto"  # which may have another tree
+        rest = options.sampling, options.adaptive, options.tree, options.overflow, is_auto
+        key = answer.drafting, *rest
         if self._drafter is None or self._drafter_key != key:
             is_first = self._drafter is None or self._drafter.drafting == LOOKUP
             if models.head and is_first and answer.drafting != LOOKUP:
@@ -309,9 +311,3 @@ class Chat:
             return median_low(self._plain_rounds)
         calibration = self.models.calibration(self.models.exact_rows(self.options.exact))
         return at_context(calibration.target, self._session.target.length).get(1)
-
-
-def _opening_options(options: Options) -> tuple[object, ...]:
-    """What a drafter is opened with beside its views: an automatic length may have another tree."""
-    is_auto = options.gamma == "auto"
-    return options.sampling, options.adaptive, options.tree, options.overflow, is_auto

@@ -194,7 +194,7 @@ class Session:
                 yield rounds.round
         finally:
             ids = tuple(takewhile(lambda token: token not in stop, token_ids))
-            answer = Chunk("answer", ids)
+            answer = Chunk(ids, is_answer=True)
             self._track.add(answer, starts[0] + len(ids))
             if open_drafter:
                 open_drafter.track.add(answer, starts[1] + len(ids))

@@ -72,7 +72,7 @@ class AcrossReport:
     @property
     def exit_code(self) -> int:
         """The command's exit status: 0 if everything passed, else 1."""
-        return 0 if self.passed else 1
+        return int(not self.passed)
 
     def as_dict(self) -> dict[str, Any]:
         """The report as a JSON-serializable object."""

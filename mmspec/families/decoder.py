@@ -23,8 +23,6 @@ Epsilon = Annotated[float, Range(1e-30, 1.0)]
 RotaryBase = Annotated[float, Range(1.0, 1e15)]
 LLAMA_3 = "llama3"
 """The name of Llama 3's scaled rotary positions."""
-Section = Annotated[int, Range(0, 1_000_000)]
-"""A number of rotary frequencies."""
 ROPE_TYPES = "rope_type", "type"
 """Keys of the kind of rotary positions, of transformers 5 and before."""
 TokenId = Annotated[int, Range(-(2**31), 2**31)]
@@ -177,27 +175,32 @@ def rope_block(text: Block) -> Block:
     return text.block("rope_parameters" if text.get("rope_parameters") else "rope_scaling")
 
 
-def read_sections(rope: Block, default: Sequence[int]) -> tuple[int, ...]:
-    """How many frequencies turn by time, by row and by column.  Raises CheckpointError."""
-    kind = tuple[Section, Section, Section]
-    sections: tuple[int, ...] = rope.read("mrope_section", kind, default)
+def _sections(rope: Block, default: Sequence[int]) -> tuple[int, ...]:
+    """How many frequencies turn by time, by row and by column."""
+    count = Annotated[int, Range(0, 1_000_000)]
+    sections: tuple[int, ...] = rope.read("mrope_section", tuple[count, count, count], default)
     return sections
 
 
 def chunked_axes(text: Block, head_dim: int, default: Sequence[int]) -> tuple[int, ...]:
     """What turns each frequency of a head, in chunks.  Raises CheckpointError."""
     rope = rope_block(text)
-    axes = axes_in_chunks(read_sections(rope, default))
+    axes = _in_chunks(_sections(rope, default))
     if len(axes) != head_dim // 2:
         raise rope.error("mrope_section", f"three numbers of sum {head_dim // 2}")
     return axes
 
 
 def interleaved_axes(text: Block, count: int, default: Sequence[int]) -> tuple[int, ...]:
-    """What turns each of `count` frequencies, interleaved.  Raises CheckpointError."""
+    """What turns each of `count` frequencies, interleaved.  Raises CheckpointError.
+
+    Row and column take every third frequency, from the second and third on, as far as their
+    sections reach; time has all others.
+    """
     rope = rope_block(text)
     rope.only("mrope_interleaved", (True,), True)
-    return axes_in_turn(count, read_sections(rope, default))
+    reach = [3 * section for section in _sections(rope, default)]
+    return tuple(index % 3 if index < reach[index % 3] else 0 for index in range(count))
 
 
 def optional_axes(text: Block, head_dim: int) -> tuple[int, ...]:
@@ -219,20 +222,10 @@ def optional_axes(text: Block, head_dim: int) -> tuple[int, ...]:
 def describe_axes(axes: Sequence[int]) -> dict[str, object]:
     """The `rope_scaling` from which `optional_axes` reads these axes."""
     sections = [axes.count(axis) for axis in range(3)]
-    is_interleaved = tuple(axes) != axes_in_chunks(sections)
+    is_interleaved = tuple(axes) != _in_chunks(sections)
     return {"rope_type": "default", "mrope_section": sections, "mrope_interleaved": is_interleaved}
 
 
-def axes_in_turn(count: int, sections: Sequence[int]) -> tuple[int, ...]:
-    """For each of `count` frequencies, what turns it: 0 time, 1 row, 2 column.
-
-    Row and column take every third frequency, from the second and third on, as far as their
-    sections reach; time has all others.
-    """
-    reach = [3 * section for section in sections]
-    return tuple(index % 3 if index < reach[index % 3] else 0 for index in range(count))
-
-
-def axes_in_chunks(sections: Sequence[int]) -> tuple[int, ...]:
+def _in_chunks(sections: Sequence[int]) -> tuple[int, ...]:
     """For each frequency, what turns it: first those of time, then of row, then of column."""
     return tuple(axis for axis, size in enumerate(sections) for _ in range(size))

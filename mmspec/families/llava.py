@@ -54,11 +54,6 @@ class LlavaVision:
         return self.image_size // self.patch_size
 
     @property
-    def rows(self) -> int:
-        """Number of rows of the tower's output: the class token and all patches."""
-        return self.side**2 + 1
-
-    @property
     def layers(self) -> int:
         """Number of the tower's layers up to the one whose output is used."""
         layer = self.feature_layer
@@ -102,7 +97,8 @@ class LlavaTower:
         width, size, path = config.hidden_size, config.patch_size, "vision_tower.embeddings"
         self._class = parts.tensor(f"{path}.class_embedding", width)
         self._patches = parts.convolution(PATCHES, width, config.num_channels, size, size)
-        self._places = parts.tensor(f"{path}.position_embedding.weight", config.rows, width)
+        rows = config.side**2 + 1  # the class token's and the patches'
+        self._places = parts.tensor(f"{path}.position_embedding.weight", rows, width)
         self._norm = parts.layer_norm("vision_tower.pre_layrnorm", width, config.layer_norm_eps)
         self._layers = [_layer(config, parts, index) for index in range(config.layers)]
         first = parts.linear(width, text_width, "multi_modal_projector.linear_1")

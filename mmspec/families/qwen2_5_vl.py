@@ -4,22 +4,20 @@ Shape letters: P patches of one image, N visual positions, W windows of S patche
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mmspec.families.decoder import TextConfig, Width
+from mmspec.families.clip_images import CLIP
+from mmspec.families.decoder import TextConfig, Width, chunked_axes
 from mmspec.families.grid import PlaneGrid
-from mmspec.families.qwen_images import QwenImages, qwen2_images, read_qwen_images
+from mmspec.families.qwen_images import QwenImages, read_qwen_images
 from mmspec.families.qwen_vision import EPSILON, Patches, QwenTower, QwenVision, qwen_family
-from mmspec.families.text_families import QWEN2_SIZES, read_qwen2_vl
+from mmspec.families.text_families import QWEN2_SIZES, read_qwen2
 from mmspec.families.tower import Array, Attend, TowerParts, full_attention, mlp, swiglu
 from mmspec.ground.json_file import Block, Range
-
-Rate = Annotated[int, Range(0, 100)]
 
 WINDOWS = 4
 """Windows along a side of a square picture, where one is drawn for the tower."""
@@ -34,7 +32,7 @@ class Qwen25VLVision(QwenVision):
     """Side in pixels of a window; patches attend to those of their window alone."""
     fullatt_block_indexes: tuple[Annotated[int, Range(0, 1000)], ...] = (7, 15, 23, 31)
     """Layers whose patches attend to the whole image."""
-    tokens_per_second: Rate = 4
+    tokens_per_second: Annotated[int, Range(0, 100)] = 4
     """Rotary positions in time of a second."""
 
     @property
@@ -58,8 +56,9 @@ class Qwen25VLVision(QwenVision):
         return int(np.float32(moment) * np.float32(self.tokens_per_second * step))
 
     def preprocessing(self, directory: Path) -> QwenImages:
-        """Qwen's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
-        return read_qwen_images(directory, self, qwen2_images(self.cell))
+        """As it was published, or with a checkpoint's settings.  Raises CheckpointError."""
+        images = QwenImages(self.cell, 4 * self.cell**2, 16384 * self.cell**2, values=CLIP)
+        return read_qwen_images(directory, self, replace(images, clips=images))
 
     def tower(self, parts: TowerParts, text: TextConfig) -> "Qwen25VLTower":
         """Take the tower and its merger."""
@@ -83,26 +82,19 @@ class Qwen25VLTower(QwenTower):
         config, parts = self._config, self._parts
         positions, rotate, x = self._begin(pixels)
         full = full_attention(parts)
-        in_windows = _window_attention(parts, windows(positions, config.window))
+        in_windows = _window_attention(parts, positions, config.window)
         for index, layer in enumerate(self._layers):
             attend = full if index in config.fullatt_block_indexes else in_windows
             x = layer(x, attend, rotate)
         return self._merge(self._norm(x).reshape(-1, config.merged_size))
 
 
-class Windows(NamedTuple):
-    """Squares of patches that attend to each other; those at the edges may have fewer."""
+def _windows(positions: Patches, side: int) -> tuple[NDArray[Any], ...]:
+    """The windows of an image's patches, of which those at the edges may have fewer.
 
-    patches: NDArray[np.int64]
-    """[W, S] numbers of the patches of each window, after the last of them 0."""
-    is_patch: NDArray[np.bool_]
-    """[W, S] true where a window has a patch."""
-    back: NDArray[np.int64]
-    """[P] the index of each patch among the W * S."""
-
-
-def windows(positions: Patches, side: int) -> Windows:
-    """The windows of an image's patches; side: that of a window in patches."""
+    side: that of a window in patches.  Returns [W, S] the numbers of each window's patches, after
+    the last of them 0; [W, S] true where there is a patch; [P] its index among the W * S.
+    """
     rows, columns = (positions // side).T
     numbers = rows * (columns.max() + 1) + columns
     sizes = np.bincount(numbers)
@@ -110,14 +102,12 @@ def windows(positions: Patches, side: int) -> Windows:
     is_patch = np.arange(sizes.max()) < sizes[:, None]
     index = np.zeros(is_patch.shape, dtype=np.int64)
     index[is_patch] = order
-    back = np.empty_like(order)
-    back[order] = np.flatnonzero(is_patch)
-    return Windows(index, is_patch, back)
+    return index, is_patch, np.flatnonzero(is_patch)[np.argsort(order)]
 
 
-def _window_attention(parts: TowerParts, windows: Windows) -> Attend:
+def _window_attention(parts: TowerParts, positions: Patches, side: int) -> Attend:
     """Attention of every row to those of its window."""
-    patches, is_patch, back = map(parts.upload, windows)
+    patches, is_patch, back = map(parts.upload, _windows(positions, side))
 
     def attend(*heads: Array) -> Array:
         query, key, value = (rows[patches] for rows in heads)
@@ -139,6 +129,13 @@ TEXT = replace(
     rope_theta=1e6,
 )
 """Transformers' sizes of a Qwen2.5-VL's decoder whose config names none."""
+SECTIONS = (16, 24, 24)
+"""Frequencies that turn by time, row and column if the config names none."""
+
+
+def _text(block: Block) -> TextConfig:
+    text = read_qwen2(block, TEXT, ("default", "mrope"))
+    return replace(text, rotary_axes=chunked_axes(block, text.head_dim, SECTIONS))
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen25VLVision:
@@ -148,5 +145,4 @@ def _vision(vision: Block, text: TextConfig) -> Qwen25VLVision:
     return config
 
 
-_read_text = partial(read_qwen2_vl, defaults=TEXT)
-QWEN2_5_VL = qwen_family("qwen2_5_vl", "moments", _read_text, _vision, 151655, is_flat=True)
+QWEN2_5_VL = qwen_family("qwen2_5_vl", "moments", _text, _vision, 151655, is_flat=True)

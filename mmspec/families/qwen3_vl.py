@@ -7,13 +7,13 @@ letters: P patches of one image, N visual positions, H width of the decoder, L l
 from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mmspec.families.decoder import Layers, TextConfig, Width, interleaved_axes
-from mmspec.families.qwen_images import QwenImages, qwen3_images, read_qwen_images
+from mmspec.families.qwen_images import QwenImages, read_qwen_images
 from mmspec.families.qwen_vision import EPSILON, Patches, QwenTower, QwenVision, Small, qwen_family
 from mmspec.families.text_families import QWEN3_SIZES, read_qwen3
 from mmspec.families.tower import Array, Map, TowerParts, cast, full_attention, mlp
@@ -47,8 +47,9 @@ class Qwen3VLVision(QwenVision):
         return self.side * self.patch_size // self.cell * self.cell
 
     def preprocessing(self, directory: Path) -> QwenImages:
-        """Qwen's preprocessing with a checkpoint's settings.  Raises CheckpointError."""
-        return read_qwen_images(directory, self, qwen3_images(self.cell))
+        """As it was published, or with a checkpoint's settings.  Raises CheckpointError."""
+        clips = QwenImages(self.cell, 4096, 24576 * self.cell**2, together=True)
+        return read_qwen_images(directory, self, QwenImages(self.cell, clips=clips))
 
     def tower(self, parts: TowerParts, text: TextConfig) -> "Qwen3VLTower":
         """Take the tower and its mergers."""
@@ -81,8 +82,7 @@ class Qwen3VLTower(QwenTower):
 
     def _embed(self, positions: Patches) -> Array:
         """The position embeddings [P, D] of patches at these positions."""
-        near = neighbours(positions, self._config.side)
-        rows, shares = self._parts.upload(near.rows), self._parts.upload(near.shares)
+        rows, shares = map(self._parts.upload, _neighbours(positions, self._config.side))
         return (self._embeddings[rows] * shares[..., None]).sum(axis=1)
 
 
@@ -95,22 +95,16 @@ def _merger(config: Qwen3VLVision, parts: TowerParts, path: str, norm: int, out:
     return lambda x: merge(normalise(x.reshape(-1, norm)).reshape(-1, width))
 
 
-class Neighbours(NamedTuple):
-    """The embeddings that make a patch's position embedding, by bilinear interpolation."""
+def _neighbours(positions: Patches, side: int) -> tuple[NDArray[Any], ...]:
+    """The embeddings that make each patch's position embedding, by bilinear interpolation.
 
-    rows: NDArray[np.int64]
-    """[P, 4] rows of the table of embeddings, which is a square grid."""
-    shares: NDArray[np.float32]
-    """[P, 4] the share of each."""
-
-
-def neighbours(positions: Patches, side: int) -> Neighbours:
-    """The position embeddings near the patches of an image; side: that of the embeddings' grid."""
+    Returns [P, 4] rows of the table of embeddings, a grid of this side, and [P, 4] their shares.
+    """
     down, down_share = _nearest(positions[:, 0], side)
     across, across_share = _nearest(positions[:, 1], side)
     index = down[:, :, None] * side + across[:, None]
     shares = down_share[:, :, None] * across_share[:, None]
-    return Neighbours(index.reshape(-1, 4), shares.reshape(-1, 4))
+    return index.reshape(-1, 4), shares.reshape(-1, 4)
 
 
 def _nearest(index: NDArray[np.int64], side: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -95,17 +95,6 @@ class QwenImages:
         return replace(self, limit=inf).size(width, height) > self.size(width, height)
 
 
-def qwen2_images(cell: int) -> QwenImages:
-    """Qwen2.5-VL's preprocessing as it was published, of images and of each frame of a clip."""
-    images = QwenImages(cell, 4 * cell**2, 16384 * cell**2, values=CLIP)
-    return replace(images, clips=images)
-
-
-def qwen3_images(cell: int) -> QwenImages:
-    """Qwen3-VL's preprocessing as it was published."""
-    return QwenImages(cell, clips=QwenImages(cell, 4096, 24576 * cell**2, together=True))
-
-
 # What settings mean that lack keys: the defaults of transformers' processors.
 _IMAGES = QwenImages(28, 4 * 28**2, 1280 * 28**2, values=CLIP)
 _QWEN2_FRAMES = replace(_IMAGES, least=128 * 28**2, largest=768 * 28**2)
@@ -133,11 +122,6 @@ def _read(block: Block, tower: QwenVision, defaults: QwenImages) -> QwenImages:
     block.only("temporal_patch_size", (tower.temporal_patch_size,), 2)
     block.only("do_resize", (True,), True)
     values = read_values(block, defaults.values)
-    return QwenImages(tower.cell, *_areas(block, defaults), values=values)
-
-
-def _areas(block: Block, defaults: QwenImages) -> tuple[int, int]:
-    """The least and the largest area: of `size`, or the older `min_pixels` and `max_pixels`."""
     size = block.block("size")
     least = size.integer("shortest_edge", defaults.least, 1, MOST)
     largest = size.integer("longest_edge", defaults.largest, 1, MOST)
@@ -146,4 +130,4 @@ def _areas(block: Block, defaults: QwenImages) -> tuple[int, int]:
         largest = block.integer("max_pixels", largest, 1, MOST)
     if least > largest:
         raise block.error("size", "a shortest_edge of at most longest_edge")
-    return least, largest
+    return QwenImages(tower.cell, least, largest, values)

@@ -6,14 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mmspec.families.decoder import (
-    LLAMA_3,
-    Heads,
-    TextConfig,
-    chunked_axes,
-    divide_width,
-    read_sizes,
-)
+from mmspec.families.decoder import LLAMA_3, Heads, TextConfig, divide_width, read_sizes
 from mmspec.families.family import ImageTokens, text_family
 from mmspec.ground.json_file import Block
 
@@ -41,8 +34,6 @@ QWEN2_SIZES = replace(
 """Those of a Qwen2."""
 QWEN3_SIZES = replace(QWEN2_SIZES, qkv_bias=False, qk_norm=True)
 """Those of a Qwen3."""
-SECTIONS = (16, 24, 24)
-"""Qwen2's frequencies that turn by time, row and column if the config names none."""
 QWEN_IMAGE = ImageTokens("<|image_pad|>", "<|vision_start|>", "<|vision_end|>")
 
 
@@ -59,13 +50,6 @@ def read_qwen2(
     """Read a Qwen2 decoder's sizes."""
     text.only("use_sliding_window", (False,), False)
     return read_sizes(text, _null_as_heads(text, divide_width(text, defaults)), rope)
-
-
-def read_qwen2_vl(text: Block, defaults: TextConfig) -> TextConfig:
-    """Read a Qwen2 decoder with chunked M-RoPE."""
-    config = read_qwen2(text, defaults, ("default", "mrope"))
-    axes = chunked_axes(text, config.head_dim, SECTIONS)
-    return replace(config, rotary_axes=axes)
 
 
 def read_qwen3(

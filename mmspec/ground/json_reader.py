@@ -2,13 +2,9 @@
 
 The annotations are the only description of a format, and msgspec does the checking:
 
-    Count = Annotated[int, Range(0, 1_000_000)]
-
     @dataclass(frozen=True)
     class Answer:
-        token_ids: list[Count]
-        text: str
-        seconds: dict[str, Annotated[float, Range(0, 1e9)]]
+        token_ids: list[Annotated[int, Range(0, 1_000_000)]]
         kind: Literal["stop", "length"] = "stop"
 
     read_value(Answer, parse_json(text))
@@ -105,7 +101,8 @@ _NAMES = {
 def _mismatch(value: Any, message: str) -> MismatchError:
     """The error in which msgspec's message becomes a sentence with the wrong value."""
     match = _MESSAGE.fullmatch(message)
-    text, path = (match["text"], match["path"] or "") if match else (message, "")
+    assert match  # as any text does
+    text, path = match["text"], match["path"] or ""
     requirement, place = _requirement(text), ""
     for name, index, entry in _STEP.findall(path):
         if entry and len(value) > 1:  # the path has no names of an object's entries: show it whole
@@ -115,7 +112,7 @@ def _mismatch(value: Any, message: str) -> MismatchError:
         value = value[key]
     if field := _FIELD.fullmatch(text):
         return MismatchError(MISSING, "there", f"{place}.{field[1]}")
-    if match and match["key"]:
+    if match["key"]:
         requirement = f"an object with each key {requirement}"
     return MismatchError(value, requirement, place)
 

@@ -1,6 +1,7 @@
 """Chat templates: render a conversation as the text format that a model was trained on."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -75,69 +76,61 @@ class ChatTemplate:
                 "`thinking` changes nothing here: the model's chat template does not read "
                 f"{THINKING}; leave it out"
             )
-        variables = [
-            {"role": role, "content": list(content) if role in self._part_roles else _flat(content)}
-            for role, content in messages
-        ]
-        return self._run(variables, generation_prompt, tools, thinking)
+        return self._run(
+            [self._message(*message) for message in messages], generation_prompt, tools, thinking
+        )
+
+    def _message(self, role: str, content: Content) -> dict[str, Any]:
+        takes_parts = role in self._part_roles
+        return {"role": role, "content": list(content) if takes_parts else _flat(content)}
 
     def tool_texts(self, tool: Tool, name: str, arguments: Tool) -> tuple[str, str]:
         """What it writes of a tool before a question, and of a call in place of an answer."""
-        question = {"role": "user", "content": [_part("")] if "user" in self._part_roles else ""}
-        call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-        takes_parts = "assistant" in self._part_roles
-        answer = {"role": "assistant", "content": [_part(_PROBE)] if takes_parts else _PROBE}
-        text = self._run([question, answer], generation_prompt=False, tools=[tool])
+        text = self.render([_QUESTION, _answer(_PROBE)], generation_prompt=False, tools=[tool])
         description, _, end = text.partition(_PROBE)
-        call_message = {"role": "assistant", "content": "", "tool_calls": [call]}
-        whole = self._run([question, call_message], generation_prompt=False, tools=[tool])
+        call = {"type": "function", "function": {"name": name, "arguments": arguments}}
+        answer = {"role": "assistant", "content": "", "tool_calls": [call]}
+        question = self._message(*_QUESTION)
+        whole = self._run([question, answer], generation_prompt=False, tools=[tool])
         return description, whole.removeprefix(description).removesuffix(end)
-
-    def without_space(self, prompt: str) -> str:
-        """A prompt without the space before its answer, which is the answer's first token's."""
-        space = self.before_answer
-        return prompt.removesuffix(space) if space.isspace() else prompt
 
     def earlier_text(self, answer: str) -> str:
         """What it writes of an answer before a later question; some leave its thoughts out."""
-        before, _, after = self._render_earlier(_PROBE).partition(_PROBE)
-        return self._render_earlier(answer).removeprefix(before).removesuffix(after)
-
-    def _render_earlier(self, answer: str) -> str:
-        question = ("user", [_part("")])
-        return self.render([question, ("assistant", [_part(answer)]), question])
+        probe, text = (
+            self.render([_QUESTION, _answer(text), _QUESTION]) for text in (_PROBE, answer)
+        )
+        before, _, after = probe.partition(_PROBE)
+        return text.removeprefix(before).removesuffix(after)
 
     @cached_property
-    def before_answer(self) -> str:
-        """What it writes between its prompt for an answer and the answer, such as a space.
+    def space_before_answer(self) -> str:
+        """The space that it writes between its prompt and the answer, whose first token has it too.
 
-        Raises CheckpointError for a template that drops answers.
+        Empty if it writes none.  Raises CheckpointError for a template that drops answers.
         """
-        question, answer = ("user", [_part("")]), ("assistant", [_part(_PROBE)])
-        text = self.render([question, answer], generation_prompt=False)
+        text = self.render([_QUESTION, _answer(_PROBE)], generation_prompt=False)
         before, probe, _ = text.partition(_PROBE)
         if not probe:
             raise CheckpointError(f"the chat template in {self.file} drops answers")
-        return before.removeprefix(self.render([question]))
+        space = before.removeprefix(self.render([_QUESTION]))
+        return space if space.isspace() else ""
 
     @cached_property
     def _part_roles(self) -> frozenset[str]:
-        """Roles whose content the template takes as parts; of the others it takes a string."""
+        """Roles whose content the template takes as parts; of the others it takes a string.
+
+        It takes parts if it writes a part's text, and not the whole part.
+        """
         roles = frozenset[str]()
         for role, conversation in _PROBES.items():
-            if self._takes_parts(role, conversation, roles):
-                roles |= {role}
+            contents = {name: [_part("x")] if name in roles else "x" for name in conversation}
+            contents[role] = [_part(_PROBE)]
+            messages = [{"role": name, "content": contents[name]} for name in conversation]
+            with suppress(CheckpointError, UsageError):
+                text = self._run(messages)
+                if _PROBE in text and _PROBE_KEY not in text:
+                    roles |= {role}
         return roles
-
-    def _takes_parts(self, role: str, conversation: Sequence[str], roles: frozenset[str]) -> bool:
-        """True if the template writes a part's text, not the part.  roles: known to take parts."""
-        contents = {name: [_part("x")] if name in roles else "x" for name in conversation}
-        contents[role] = [_part(_PROBE)]
-        try:
-            text = self._run([{"role": name, "content": contents[name]} for name in conversation])
-        except (CheckpointError, UsageError):
-            return False
-        return _PROBE in text and _PROBE_KEY not in text
 
     def _run(
         self,
@@ -206,6 +199,13 @@ def _printable(error: Exception) -> str:
 
 def _part(text: str) -> Mapping[str, str]:
     return {"type": "text", "text": text, _PROBE_KEY: ""}
+
+
+def _answer(text: str) -> tuple[str, Content]:
+    return "assistant", [_part(text)]
+
+
+_QUESTION: tuple[str, Content] = ("user", [_part("")])
 
 
 def _flat(content: Content) -> str:

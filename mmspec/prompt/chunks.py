@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Literal
 
 from mmspec.ground.tokens import NO_TOKEN, common_prefix
 from mmspec.prompt.chat_template import ChatTemplate, Content
@@ -26,13 +25,8 @@ THOUGHTS_END = "</think>"
 class Chunk:
     """Tokens and pictures that one side adds; a Picture stands for all positions of its image."""
 
-    kind: Literal["prompt", "answer"]
     content: tuple[int | Picture, ...]
-
-    @property
-    def is_answer(self) -> bool:
-        """True for the tokens of an answer."""
-        return self.kind == "answer"
+    is_answer: bool = False
 
     @property
     def parts(self) -> tuple[tuple[int, ...] | Picture, ...]:
@@ -55,7 +49,7 @@ class Chunk:
 
 def join(chunks: Iterable[Chunk]) -> Chunk:
     """One chunk of the tokens and pictures of several."""
-    return Chunk("prompt", tuple(chain.from_iterable(chunk.content for chunk in chunks)))
+    return Chunk(tuple(chain.from_iterable(chunk.content for chunk in chunks)))
 
 
 def pictures(chunks: Iterable[Chunk]) -> Iterator[Picture]:
@@ -72,8 +66,8 @@ def render(
 ) -> list[Chunk]:
     """The conversation as chunks, prompt and answer in turn; an open turn ends with its prompt.
 
-    most: tokens of text after which no turn follows.  Raises CheckpointError for a template that
-    drops or repeats answers or images.
+    Its clips are for models that see moments.  most: tokens of text after which no turn follows.
+    Raises CheckpointError for a template that drops or repeats answers or images.
     """
     if not conversation.turns:
         return []
@@ -84,21 +78,21 @@ def render(
     tools = [*map(placeholders.protect_all, conversation.tools)]
     text = template.render(messages, tools=tools, thinking=conversation.thinking)
     *prompts, question = placeholders.between_answers(text, len(before))
-    texts = [*map(template.without_space, prompts), question]
+    texts = [*(prompt.removesuffix(template.space_before_answer) for prompt in prompts), question]
     chunks, tokens = list[Chunk](), 0
     for turn, literal in zip(turns, texts, strict=True):
         if tokens > most:
             break
-        visuals = placeholders.visuals(turn.pictures)
+        visuals = [moment for picture in turn.pictures for moment in picture.moments]
         parts = tuple(placeholders.parts(literal, len(visuals)))
         ids = tokenizer.encode_parts(parts, continues=bool(chunks))
         if not chunks and ids[:1] != tokenizer.prefix:
             ids = tokenizer.prefix + ids
         iterator = iter(visuals)
         content = tuple(next(iterator) if id == NO_TOKEN else id for id in ids)
-        chunks.append(Chunk("prompt", content))
+        chunks.append(Chunk(content))
         if turn.answer is not None:
-            chunks.append(Chunk("answer", turn.answer))
+            chunks.append(Chunk(turn.answer, is_answer=True))
         tokens += len(ids) - len(visuals) + len(turn.answer or ())
     return chunks
 
@@ -119,8 +113,8 @@ def answer_ids(text: str, template: ChatTemplate, tokenizer: Tokenizer) -> tuple
     They are those that the model would generate, unless it wrote the text in other tokens. Raises
     CheckpointError for a template that drops answers.
     """
-    space = template.before_answer
-    literal = space + text if space.isspace() and not text.startswith(space) else text
+    space = template.space_before_answer
+    literal = text if text.startswith(space) else space + text
     return tuple(tokenizer.encode_parts([literal], continues=True)) if text else ()
 
 

@@ -157,7 +157,9 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
         formats = (*FORMATS, "HEIF")
     if kind := other_kind(head, name):
         raise ImageError(f"{label}: {kind}")
-    _check_file(source, label)
+    size = source.getbuffer().nbytes if isinstance(source, BytesIO) else source.stat().st_size
+    if size > MAX_FILE:
+        raise _too_large(label, f"a file of {size:,} bytes may take {{}} to open", 2 * size)
     with named_errors(label, name), _open_image(source, formats, label) as image:
         _check_size(image, label)
         image.load()
@@ -165,13 +167,6 @@ def _read(source: Path | BytesIO, head: bytes, label: str, name: str) -> Picture
         if upright_image is not image:
             image.close()  # frees its pixels
         return _picture(upright_image, name)
-
-
-def _check_file(source: Path | BytesIO, label: str) -> None:
-    """Raise ImageError for a file of which reading takes too much memory."""
-    size = source.getbuffer().nbytes if isinstance(source, BytesIO) else source.stat().st_size
-    if size > MAX_FILE:
-        raise _too_large(label, f"a file of {size:,} bytes may take {{}} to open", 2 * size)
 
 
 @contextmanager

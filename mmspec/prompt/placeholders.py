@@ -49,7 +49,7 @@ class Placeholders:
     def picture(self, picture: Picture) -> str:
         """The text that stands for a picture within a text of the template's input."""
         tokens = self._tokenizer.image_tokens
-        if not picture.frames or tokens.clip == "images":
+        if not picture.frames:
             return IMAGE_MARK
         moments = (
             f"<{moment.clip_place.time:.1f} seconds>{IMAGE_MARK}"
@@ -58,12 +58,6 @@ class Placeholders:
             for moment in picture.moments
         )
         return f"{tokens.before}{''.join(moments)}{tokens.after}"
-
-    def visuals(self, pictures: Sequence[Picture]) -> list[Picture]:
-        """The pictures in the order of their places in a prompt: of a clip, its moments."""
-        if self._tokenizer.image_tokens.clip == "images":
-            return list(pictures)
-        return [moment for picture in pictures for moment in picture.moments]
 
     def answer(self, turn: int) -> str:
         """The text that stands for the answer of turn number `turn` in the template's input."""

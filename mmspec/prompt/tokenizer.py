@@ -133,7 +133,14 @@ class Tokenizer:
     def _encode(self, parts: Sequence[str | int]) -> list[int]:
         special_ids = iter([part for part in parts if isinstance(part, int)])
         texts = (_MARK if isinstance(part, int) else part.replace(_MARK, "") for part in parts)
-        text = _unicode("".join(texts))
+        text = "".join(texts)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            wrong = text[error.start : error.end]
+            raise UsageError(
+                f"{wrong!r} in the text is not UTF-8, so nothing was sent: {ENCODING_REMEDY}"
+            ) from error
         with tokenizer_errors(self._file):
             ids = self._backend.encode(text, add_special_tokens=False).ids
         return [next(special_ids) if id == self._mark_id else id for id in ids]
@@ -222,7 +229,11 @@ class Tokenizer:
     def _special_pattern(self) -> re.Pattern[str]:
         tokens = [token for token in self._added_tokens.values() if token.special and token.content]
         tokens.sort(key=lambda token: len(token.content), reverse=True)
-        return re.compile("|".join(map(_pattern_of, tokens)) or "(?!)")
+        patterns = [  # with the spaces that it absorbs
+            r"\s*" * token.lstrip + f"({re.escape(token.content)})" + r"\s*" * token.rstrip
+            for token in tokens
+        ]
+        return re.compile("|".join(patterns) or "(?!)")
 
 
 def shared_vocabulary(target: Tokenizer, draft: Tokenizer) -> int:
@@ -250,22 +261,3 @@ def byte_letters() -> dict[str, int]:
     unprintable = [byte for byte in range(256) if byte not in printable]
     letters = {chr(byte): byte for byte in printable}
     return letters | {chr(256 + place): byte for place, byte in enumerate(unprintable)}
-
-
-def _pattern_of(token: "AddedToken") -> str:
-    """A regular expression for a special token in a text, including the spaces that it absorbs."""
-    left = r"\s*" if token.lstrip else ""
-    right = r"\s*" if token.rstrip else ""
-    return f"{left}({re.escape(token.content)}){right}"
-
-
-def _unicode(text: str) -> str:
-    """`text` itself; raises UsageError if it contains bytes that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        wrong = text[error.start : error.end]
-        raise UsageError(
-            f"{wrong!r} in the text is not UTF-8, so nothing was sent: {ENCODING_REMEDY}"
-        ) from error
-    return text

@@ -65,8 +65,9 @@ def read_names(directory: Path, image: ImageTokens = LLAVA_IMAGE) -> Names:
 def special_tokens(directory: Path) -> dict[str, str]:
     """The texts of special tokens by name, such as bos_token; CheckpointError for a broken file."""
     settings = _settings(directory)
-    texts = ((key, _content(settings, key)) for key in settings.values if key.endswith("_token"))
-    return {key: text for key, text in texts if text}
+    tokens = ((key, token) for key, token in settings.values.items() if key.endswith("_token"))
+    texts = {key: _content(token, key, settings.file) for key, token in tokens}
+    return {key: text for key, text in texts.items() if text}
 
 
 @contextmanager
@@ -147,8 +148,7 @@ def _extra_tokens(directory: Path) -> list[str]:
     keys = ("additional_special_tokens", "extra_special_tokens")
     lists = (settings.get(key) for key in keys)
     entries = (entry for entries in lists if isinstance(entries, list) for entry in entries)
-    texts = (_content(Block({"token": entry}, settings.file), "token") for entry in entries)
-    return [text for text in texts if text]
+    return [text for entry in entries if (text := _content(entry, "token", settings.file))]
 
 
 def tokenizer_file(directory: Path) -> Path:
@@ -171,13 +171,12 @@ def _settings(directory: Path) -> Block:
     return Block(settings, directory / "tokenizer_config.json")
 
 
-def _content(settings: Block, key: str) -> str | None:
+def _content(token: object, key: str, file: Path) -> str | None:
     """A token's text, stored as a string or as an object with "content"; None for a setting."""
-    token = settings.get(key)
     content = token.get("content") if isinstance(token, dict) else token
     if not isinstance(content, str):
         return None
-    text: str = Block({key: content}, settings.file).read(key, TokenText, None)
+    text: str = Block({key: content}, file).read(key, TokenText, None)
     return text
 
 

@@ -17,14 +17,14 @@ from support.conformance_cases import PICTURES, TREES, small
 
 BRANCHES = [Branch("M"), Branch("T"), Branch("C"), Branch("P", 4)]
 CHUNKS = [
-    Chunk("prompt", (1, 20, 21, PICTURES[0], 22, 30)),
+    Chunk((1, 20, 21, PICTURES[0], 22, 30)),
     Chunk("answer", (40, 41, 42, 43)),
-    Chunk("prompt", (50, PICTURES[1], 51, PICTURES[2], 52, 53)),
+    Chunk((50, PICTURES[1], 51, PICTURES[2], 52, 53)),
     Chunk("answer", (60, 61)),
-    Chunk("prompt", (70, 71, 72)),
+    Chunk((70, 71, 72)),
 ]
 """Two turns with images between them lengthen the rows unevenly, twice."""
-OTHER = Chunk("prompt", (50, PICTURES[3], 51, 52))
+OTHER = Chunk((50, PICTURES[3], 51, 52))
 
 
 def target_of(engine, views, chunks):
@@ -178,8 +178,8 @@ def test_an_answer_that_says_the_image_token_is_fed_again_as_text(engine, views)
 def test_caches_that_grow_keep_what_they_hold(engine, views):
     """They grow by 256 columns: fed in two parts around that, and at once."""
     text, rest = tuple(20 + at % 90 for at in range(200)), tuple(range(30, 90))
-    parts = [Chunk("prompt", (*text, PICTURES[0], 5, 6)), Chunk("answer", rest)]
-    whole = [Chunk("prompt", (*text, PICTURES[0], 5, 6, *rest))]
+    parts = [Chunk((*text, PICTURES[0], 5, 6)), Chunk(rest, is_answer=True)]
+    whole = [Chunk((*text, PICTURES[0], 5, 6, *rest))]
     logits = [target_of(engine, views, chunks).logits() for chunks in (parts, whole)]
     np.testing.assert_allclose(*logits, atol=1e-5)
     drafters = [drafter_of(engine, views, chunks) for chunks in (parts, whole)]

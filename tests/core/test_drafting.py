@@ -21,7 +21,7 @@ from support.scripted_engine import SEES, picture
 
 M, T, C, P = Branch("M"), Branch("T"), Branch("C"), Branch("P", 4)
 ONE, TWO = picture(1), picture(2)
-CHUNK = Chunk("prompt", (1, 5, ONE, 6, TWO, 7, 8))
+CHUNK = Chunk((1, 5, ONE, 6, TWO, 7, 8))
 CAPTIONS = {ONE: [30, 31, 32], TWO: [40]}
 
 

@@ -15,9 +15,9 @@ M = Branch("M")
 VOCABULARY = 11
 NEWLINE = 8
 A, B = picture(1), picture(2)
-SEEN = Chunk("prompt", (1, 5, A, 6, 7))
-OTHER = Chunk("prompt", (1, 5, B, 6, 7))
-MORE = Chunk("prompt", (4, 4, 4))
+SEEN = Chunk((1, 5, A, 6, 7))
+OTHER = Chunk((1, 5, B, 6, 7))
+MORE = Chunk((4, 4, 4))
 
 
 VIEWS = Views(
@@ -76,7 +76,7 @@ def greedy(opened, count):
 
 
 def said(tokens):
-    return Chunk("answer", tuple(tokens))
+    return Chunk(tuple(tokens), is_answer=True)
 
 
 @pytest.mark.parametrize("word", ["", "M", "MT", "MTCP"])
@@ -114,7 +114,7 @@ ASKED += [(1, A, 6, 7), (1, 5, 6, 7), (A, 1, 5), (1, 5, B, 6, 7)]
 
 @pytest.mark.parametrize("content", ASKED)
 def test_of_another_prompt_only_what_differs_is_fed(content):
-    opened, chunk = session(""), Chunk("prompt", content)
+    opened, chunk = session(""), Chunk(content)
     prefill(opened, SEEN)
     answer(opened)
     fed, target = opened.target.fed, items(VIEWS.segment(SEEN, M))
@@ -132,8 +132,8 @@ def test_where_bits_depend_on_how_a_prompt_is_cut_chunks_are_fed_whole():
     opened = Session(ScriptedTarget(), VIEWS, M, whole_chunks=True)
     prefill(opened, SEEN, MORE)
     fed = opened.target.fed
-    assert opened.cached_tokens((SEEN, Chunk("prompt", (4, 4, 5)))) == 20 - 1
-    prefill(opened, SEEN, Chunk("prompt", (4, 4, 5)))
+    assert opened.cached_tokens((SEEN, Chunk((4, 4, 5)))) == 20 - 1
+    prefill(opened, SEEN, Chunk((4, 4, 5)))
     assert opened.target.fed == fed + 3
 
 
@@ -162,7 +162,7 @@ def test_a_stop_token_is_not_held_as_part_of_the_answer():
 
 
 def test_long_prompts_come_in_pieces_that_can_be_dropped_between():
-    long = Chunk("prompt", (*(i % 7 for i in range(2 * PREFILL_TOKENS + 5)), A, 6))
+    long = Chunk((*(i % 7 for i in range(2 * PREFILL_TOKENS + 5)), A, 6))
     steps = [each.done for each in session("").prefill([long])]
     assert steps == [512, 1024, 1029, 1045, 1046]
     for dropped in range(1, 6):
