@@ -42,9 +42,6 @@ from mmspec_server.settings import ServerSettings
 READERS = 4
 """Threads that read messages and images: few, for each keeps the memory that its images took."""
 
-SEED_BITS = 32
-"""Bits of a seed that the server draws; a JSON number of any client holds them."""
-
 FOLDER = Path(__file__).parent / "page"
 
 POLICY = (
@@ -95,10 +92,6 @@ class Service:
         name = self.engine.target.name
         return Path(name).resolve().name if Path(name).is_dir() else name
 
-    async def health(self, _: Request) -> Response:
-        """`/health`: the server can answer."""
-        return JSONResponse({"status": "ok", "model": self.model})
-
     async def show_metrics(self, _: Request) -> Response:
         """`/metrics`: counts in Prometheus' text format."""
         text = self.metrics.text(
@@ -106,14 +99,19 @@ class Service:
         )
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
-    async def list_models(self, _: Request) -> Response:
-        """`/v1/models`: the one model that is loaded."""
-        return JSONResponse({"object": "list", "data": [self._card()]})
-
-    async def show_model(self, request: Request) -> Response:
-        """`/v1/models/{id}`."""
-        self._check_model(request.path_params["id"])
-        return JSONResponse(self._card())
+    async def show_models(self, request: Request) -> Response:
+        """`/v1/models` and `/v1/models/{id}`: the one model that is loaded."""
+        path = request.path_params
+        self._check_model(path.get("id", self.model))
+        note = bundled_note(self.engine.target.name)  # on what the bundled one knows
+        card = {
+            **({"mmspec": {"note": note}} if note else {}),
+            "id": self.model,
+            "object": "model",
+            "created": self.created,
+            "owned_by": "mmspec",
+        }
+        return JSONResponse(card if path else {"object": "list", "data": [card]})
 
     def answer_route(
         self, address: str, read: Callable[[Fields, Options], ChatRequest], reply: type[Reply]
@@ -127,7 +125,7 @@ class Service:
                 fields, defaults = read_json(body), self.options
                 self._check_model(fields.text("model", self.model))
                 if not self.has_seed:
-                    defaults = replace(defaults, seed=randbits(SEED_BITS))
+                    defaults = replace(defaults, seed=randbits(32))  # any client's numbers hold it
                 request = read(fields, defaults)
                 loop = asyncio.get_running_loop()
                 request, prompt = await loop.run_in_executor(self._readers, self._prepare, request)
@@ -139,17 +137,6 @@ class Service:
             return JSONResponse(await whole(http_request, writer, job))
 
         return Route(address, endpoint, methods=["POST"])
-
-    def _card(self) -> dict[str, Any]:
-        """The model as `/v1/models` lists it; of the bundled one with what it knows."""
-        note = bundled_note(self.engine.target.name)
-        return {
-            **({"mmspec": {"note": note}} if note else {}),
-            "id": self.model,
-            "object": "model",
-            "created": self.created,
-            "owned_by": "mmspec",
-        }
 
     def _check_model(self, name: str) -> None:
         """Raise ApiError for the name of a model that is not loaded."""
@@ -175,8 +162,7 @@ class Service:
             reason = f"{request.param}: {count} of them; the model has {positions} positions"
             raise ApiError(400, reason, request.param, "context_length_exceeded")
         # As many images as the limit and the context allow.
-        fitting = positions // max(config.image_tokens, 1)
-        most = min(self.settings.max_images, fitting)
+        most = min(self.settings.max_images, positions // max(config.image_tokens, 1))
         calls = self._call_form if request.speaks_of_tools else None
         messages = read_conversation(request, self.reader, most, calls, self.settings.system)
         return request, prepare(self.engine, messages, request.param)
@@ -194,16 +180,12 @@ class Service:
         """The answer's events, on the decoding thread."""
         try:
             for event in answer(self.cache, prompt, request.options, plain=request.plain):
+                if isinstance(event, Answer):
+                    self.metrics.answer(event.statistics)
                 # An event wakes the replies' thread, which takes time from this one.
-                is_needed = True
-                match event:
-                    case Answer():
-                        self.metrics.answer(event.statistics)
-                    case Piece():
-                        is_needed = bool(event.text or event.likelihoods)
-                    case Prefilled():
-                        is_needed = request.details
-                yield event if is_needed else None
+                is_empty = isinstance(event, Piece) and not (event.text or event.likelihoods)
+                is_unwanted = isinstance(event, Prefilled) and not request.details
+                yield None if is_empty or is_unwanted else event
         finally:
             if self.settings.isolate:
                 self.engine.forget()
@@ -226,10 +208,10 @@ def create_app(service: Service) -> Starlette:
         Route("/", lambda _: FileResponse(FOLDER / "index.html", headers=HEADERS)),
         Mount(f"{PAGE}samples", PageFiles(packages=[("mmspec_models", "samples")])),
         Mount(PAGE, PageFiles(directory=FOLDER)),
-        Route("/health", service.health),
+        Route("/health", lambda _: JSONResponse({"status": "ok", "model": service.model})),
         Route("/metrics", service.show_metrics),
-        Route("/v1/models", service.list_models),
-        Route("/v1/models/{id:path}", service.show_model),
+        Route("/v1/models", service.show_models),
+        Route("/v1/models/{id:path}", service.show_models),
         service.answer_route("/v1/chat/completions", read_chat, Completion),
         service.answer_route("/v1/completions", read_text, TextCompletion),
         service.answer_route("/v1/responses", read_responses, ResponseReply),

@@ -24,7 +24,7 @@ ANSWER_REFUSALS = {
     "audio": "left out: answers are text",
     "logit_bias": "left out: it would change what the model says",
 }
-"""Fields that change the answer and cannot be obeyed, and what to do."""
+"""Fields that change the answer and cannot be obeyed, and what to do; for all addresses."""
 
 TOOL_REFUSAL = {"tools": "left out: tools are called at /v1/chat/completions"}
 
@@ -32,13 +32,11 @@ TEXT_REFUSALS = TOOL_REFUSAL | {
     "suffix": "left out: a text is continued at its end",
     "echo": "false or left out: the prompt is not repeated",
 }
-"""Fields of a text's continuation that cannot be obeyed, and what to do."""
 
 RESPONSE_REFUSALS = TOOL_REFUSAL | dict.fromkeys(
     ("previous_response_id", "conversation", "prompt", "background"),
     "left out: nothing is stored, so send the whole conversation",
 )
-"""Fields that need what is not stored, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +75,7 @@ class ChatRequest:
 
 
 def read_chat(fields: Fields, defaults: Options) -> ChatRequest:
-    """A request to `/v1/chat/completions`; options that it does not name are the server's.
-
-    Raises ApiError for values out of range and for what cannot be done.
-    """
+    """A request to `/v1/chat/completions`; `defaults` are the options that it does not name."""
     logprobs = _read_logprobs(fields, "logprobs: true", is_on=fields.flag("logprobs"))
     request = _read_completion(fields, defaults, logprobs)
     tools, choice = _read_tools(fields), fields.get("tool_choice", "auto")
@@ -155,18 +150,14 @@ def read_responses(fields: Fields, defaults: Options) -> ChatRequest:
     request = _read_common(fields, replace(defaults, max_new_tokens=most, logprobs=logprobs))
     instructions, form = fields.text("instructions", ""), fields.block("text").block("format")
     first = [Fields({"role": "system", "content": instructions})] if instructions else []
-    messages = [*first, *_read_input(fields)]
-    return replace(request, messages=messages, param="input", form=_read_form(form, form))
-
-
-def _read_input(fields: Fields) -> Sequence[Fields]:
-    if isinstance(fields.get("input"), str):
-        return [Fields({"role": "user", "content": fields.text("input")})]
-    items = fields.blocks("input")
+    text = fields.get("input")
+    is_text = isinstance(text, str)
+    items = [Fields({"role": "user", "content": text})] if is_text else fields.blocks("input")
     for item in items:
         if item.get("type", "message") != "message":
             raise item.error("type", "message: no tools are called")
-    return items
+    messages = [*first, *items]
+    return replace(request, messages=messages, param="input", form=_read_form(form, form))
 
 
 def _read_common(fields: Fields, defaults: Options) -> ChatRequest:
@@ -207,10 +198,7 @@ def _read_form(form: Fields, holder: Fields) -> Fields | None:
 
 
 def _read_logprobs(fields: Fields, switch: str, *, is_on: bool) -> int | None:
-    """The number of likeliest tokens to report; None if log-probabilities are not on.
-
-    switch: the field and value that turn them on.
-    """
+    """The number of likeliest tokens to report; None unless `switch`, a field's value, is on."""
     count = fields.integer("top_logprobs", 0, 0, MOST_LOGPROBS)
     if count and not is_on:
         raise fields.error("top_logprobs", f"left out without {switch}")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.chat.session import Prefilled
-from mmspec.prompt.tool_calls import Call, CallForm
+from mmspec.prompt.tool_calls import Call
 from mmspec_server.decoding import Event, Waiting
 from mmspec_server.endpoint import ApiError
 from mmspec_server.replies import Entry, Reply, server_event
@@ -60,10 +60,13 @@ class Completion(Reply):
         return ""
 
     def _delta(self, piece: Piece) -> str:
-        """The event of more text; with details, of drafted and of own text apart."""
-        tokens, parts = self.read(piece), [(piece.accepted, True), (piece.own, False)]
-        if self.form:
-            parts = self._before_calls(piece, self.form)
+        """The event of more text that begins no call; with details, drafted and own text apart."""
+        tokens, start, before = self.read(piece), self._cursor, len(self._text)
+        self._text += piece.text
+        end = self._cursor = self.form.beginning(self._text) if self.form else len(self._text)
+        first, _ = piece.split(max(end - before, 0))
+        backlog = self._text[start : min(before, end)]
+        parts = [(backlog, False), (first.accepted, True), (first.own, False)]
         parts = [part for part in parts if part[0]]
         if not self.request.details or not parts:
             return self._chunk({"content": "".join(text for text, _ in parts)}, tokens)
@@ -72,23 +75,16 @@ class Completion(Reply):
             for place, (text, is_drafted) in enumerate(parts)
         )
 
-    def _before_calls(self, piece: Piece, form: CallForm) -> list[tuple[str, bool]]:
-        """The texts of which it is known now that they begin no call, and if they were drafted."""
-        before, self._text = len(self._text), self._text + piece.text
-        start, self._cursor = self._cursor, max(form.beginning(self._text), self._cursor)
-        first, _ = piece.split(max(self._cursor - before, 0))
-        backlog = self._text[start : min(before, self._cursor)]
-        return [(backlog, False), (first.accepted, True), (first.own, False)]
-
     def _end(self, answer: Answer) -> str:
         """The events after the last text."""
         calls, reason = self._ending(answer)
-        tail, self.form, last = Piece("", answer.text[self._cursor :]), None, ""
+        last = ""
         if calls:
             deltas = [{"index": number, **call} for number, call in enumerate(calls)]
             last = self._chunk({"tool_calls": deltas})
-        elif self._text and tail.own:
-            last = self._delta(tail)
+        elif self._cursor < len(self._text):
+            self.form = None
+            last = self._delta(Piece("", ""))
         last += self._chunk({}, reason=reason, mmspec=self.extension(answer))
         if self.request.include_usage:
             usage = self.usage(answer, "prompt", "completion")
@@ -148,20 +144,18 @@ class TextCompletion(Completion):
     def _choice(
         self, _kind: str, body: Mapping[str, Any], tokens: Sequence[Entry], reason: str | None
     ) -> dict[str, Any]:
-        logprobs = self._logprobs(tokens) if tokens else None
-        return {"text": body.get("content", ""), "logprobs": logprobs, "finish_reason": reason}
-
-    def _logprobs(self, tokens: Sequence[Entry]) -> dict[str, Any]:
         texts = [token["token"] for token in tokens]
         offsets = [*accumulate(map(len, texts), initial=self._offset)]
         self._offset = offsets.pop()
         likeliest = (token["top_logprobs"] for token in tokens)
-        return {
+        logprobs = {
             "tokens": texts,
             "token_logprobs": [token["logprob"] for token in tokens],
             "top_logprobs": [{top["token"]: top["logprob"] for top in tops} for tops in likeliest],
             "text_offset": offsets,
         }
+        text = body.get("content", "")
+        return {"text": text, "logprobs": logprobs if tokens else None, "finish_reason": reason}
 
 
 def _call(call: Call) -> dict[str, Any]:

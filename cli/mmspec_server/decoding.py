@@ -50,14 +50,14 @@ class Job:
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | BaseException | None] = asyncio.Queue()
         self._has_left, self._is_sent = Flag(), Flag()
-        self.seconds = 0.0
-        self.future: Future[None] = thread.submit(self._run, work)
+        self.future: Future[float] = thread.submit(self._run, work)
+        """Its result is the seconds that the generator took."""
 
     def post(self, event: Event | BaseException | None) -> None:
         """Add an event, an error to raise, or the end; on any thread."""
         self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
-    def _run(self, work: Generator[Event | None]) -> None:
+    def _run(self, work: Generator[Event | None]) -> float:
         start, end = perf_counter(), None
         try:
             with closing(work):
@@ -70,14 +70,11 @@ class Job:
                         break
         except BaseException as error:  # noqa: BLE001 - raised where the events are awaited
             end = error
-        self.seconds = perf_counter() - start
         self.post(end)
+        return perf_counter() - start
 
     async def events(self, silence: float) -> AsyncIterator[Event | None]:
-        """The events as they come; None whenever `silence` seconds have passed without one.
-
-        Raises what the generator raised.
-        """
+        """The events, or the generator's error; None after `silence` seconds without either."""
         while True:
             try:
                 async with asyncio.timeout(silence):
@@ -116,7 +113,7 @@ class DecodingQueue:
         """Number of jobs that run or wait."""
         for job in self._jobs:
             if job.future.done() and not job.future.cancelled():
-                self._seconds += WEIGHT * (job.seconds - self._seconds)
+                self._seconds += WEIGHT * (job.future.result() - self._seconds)
         self._jobs = [job for job in self._jobs if not job.future.done()]
         return len(self._jobs)
 
@@ -126,14 +123,11 @@ class DecodingQueue:
 
     @contextmanager
     def admission(self) -> Iterator[None]:
-        """Context in which a request is read, which takes the place of one that waits.
-
-        Raises ApiError at the end, and if too many do; it tells when half of them should be done.
-        """
+        """Context in which a request is read, in the place of one that waits; or ApiError."""
         if self._is_closing:
             raise _closing_error()
         if self.jobs + self._admissions > self._most_waiting:
-            seconds = max(1, ceil(self._seconds * self._most_waiting / 2))
+            seconds = max(1, ceil(self._seconds * self._most_waiting / 2))  # for half of them
             reason = f"{self._most_waiting} requests wait already: try again in {seconds} s"
             raise ApiError(429, reason, code="queue_full", headers={"Retry-After": str(seconds)})
         self._admissions += 1
@@ -169,10 +163,9 @@ def _closing_error() -> ApiError:
 
 
 class ConversationCache:
-    """Chats in the order of their use; used on the decoding thread alone.
+    """Chats, the least recently used first, on the decoding thread alone.
 
-    Prompts are compared by tokens and image content, so a stateless request costs only what it does
-    not share. Answers do not depend on what is cached.
+    Prompts are compared by tokens and image content. Answers do not depend on what is cached.
     """
 
     def __init__(self, engine: Engine, count: int, size: int) -> None:
@@ -187,10 +180,7 @@ class ConversationCache:
 
     @contextmanager
     def chat(self, options: Options, prompt: RequestPrompt) -> Iterator[Chat]:
-        """Context with a chat before its question, from the cache if one begins alike.
-
-        At its end, also by an error, the chat is kept; the least recently used ones leave.
-        """
+        """Context with a chat before its question, from the cache if one begins alike."""
         sizes = [self._shared_tokens(chat, options, prompt.chunks) for chat in self._chats]
         if any(sizes):
             chat = self._chats.pop(sizes.index(max(sizes)))
@@ -201,15 +191,11 @@ class ConversationCache:
         try:
             yield chat
         finally:
-            self._keep(chat)
-
-    def _keep(self, chat: Chat) -> None:
-        if chat.held_tokens:
-            self._chats.append(chat)
-        sizes = [chat.cache_bytes for chat in self._chats]
-        while len(sizes) > self._count or sum(sizes) > self._size:
-            del self._chats[0], sizes[0]
-        self.bytes = sum(sizes)
+            self._chats += [chat] if chat.held_tokens else []
+            sizes = [each.cache_bytes for each in self._chats]
+            while len(sizes) > self._count or sum(sizes) > self._size:
+                del self._chats[0], sizes[0]
+            self.bytes = sum(sizes)
 
     def _shared_tokens(self, chat: Chat, options: Options, chunks: Sequence[Chunk]) -> int:
         """How many tokens a chat serves: most of those it holds, or its last prompt again."""
@@ -225,9 +211,8 @@ class ConversationCache:
 def answer(
     cache: ConversationCache, prompt: RequestPrompt, options: Options, *, plain: bool = False
 ) -> Generator[Event]:
-    """Generate the answer, of at most as many tokens as the model has positions left.
+    """Generate the answer, whose text is that of `mmspec generate`, within the model's positions.
 
-    Its text is that of `mmspec generate` for the same messages and options.
     plain: draft nothing; the caches are those of drafted answers.
     """
     fitting = replace(options, max_new_tokens=min(options.max_new_tokens, prompt.room))

@@ -11,15 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from mmspec.ground.errors import (
-    BackendError,
-    ContextError,
-    DraftError,
-    ImageError,
-    MmspecError,
-    PluginError,
-    UsageError,
-)
+from mmspec.ground import errors
 from mmspec.ground.json_file import JsonObject, Length
 from mmspec.ground.json_reader import MismatchError, abbreviate, parse_json
 
@@ -30,7 +22,6 @@ NOWHERE = (
     "there is no such address: POST /v1/chat/completions, /v1/completions or /v1/responses, or GET "
     "/v1/models, /metrics, /health or /"
 )
-"""The error for an address that does not exist."""
 
 log = logging.getLogger("mmspec.server")
 
@@ -69,16 +60,16 @@ def api_error(error: Exception) -> ApiError:
         takes = f"this address takes {headers.get('Allow', 'GET')}"
         reason = NOWHERE if error.status_code == 404 else takes
         return ApiError(error.status_code, reason, headers=headers)
-    if isinstance(error, UsageError | ImageError | ContextError):
+    if isinstance(error, errors.UsageError | errors.ImageError | errors.ContextError):
         return ApiError(400, str(error))
     place = traceback.extract_tb(error.__traceback__)[-1]
-    name = error.place if isinstance(error, PluginError) else type(error).__name__
+    name = error.place if isinstance(error, errors.PluginError) else type(error).__name__
     log.error("%s at %s:%s", name, place.filename, place.lineno)
     if isinstance(error, RecursionError):
         return ApiError(400, "the request is nested too deeply: nest its tools or schema less")
-    if isinstance(error, DraftError | BackendError):  # they name tokens or memory, and no path
+    if isinstance(error, errors.DraftError | errors.BackendError):  # of tokens or memory, no path
         return ApiError(500, str(error))
-    if isinstance(error, MmspecError):
+    if isinstance(error, errors.MmspecError):
         return ApiError(
             500, "the model's files or a plug-in cannot serve this request: see the server's log"
         )
@@ -91,25 +82,20 @@ async def read_body(request: Request, limit: int, seconds: float) -> bytes:
     if kind != "application/json":
         raise ApiError(415, f"Content-Type is {kind[:60]!r}: it must be application/json")
     try:
+        size, length, body = int(request.headers.get("content-length", 0)), 0, bytearray()
         async with asyncio.timeout(seconds):
-            return await _read_stream(request, limit)
+            if size <= READ_FACTOR * limit:
+                async for part in request.stream():
+                    length += len(part)
+                    size = max(size, length)
+                    if length > READ_FACTOR * limit:
+                        break
+                    body += part if size <= limit else b""
     except TimeoutError as error:
         reason = f"the body did not arrive within {seconds:g} seconds"
         raise ApiError(408, reason, headers={"Connection": "close"}) from error
     except ClientDisconnect as error:
         raise ApiError(400, "the client left before its body had arrived") from error
-
-
-async def _read_stream(request: Request, limit: int) -> bytes:
-    size, body = int(request.headers.get("content-length", 0)), bytearray()
-    if size <= READ_FACTOR * limit:
-        length = 0
-        async for part in request.stream():
-            length += len(part)
-            size = max(size, length)
-            if length > READ_FACTOR * limit:
-                break
-            body += part if size <= limit else b""
     if size <= limit:
         return bytes(body)
     reason = f"the body is larger than {limit} bytes: send fewer or smaller images"
@@ -129,10 +115,7 @@ def read_json(body: bytes) -> "Fields":
 
 @dataclass(frozen=True)
 class Fields(JsonObject):
-    """A JSON object of a request; `path` leads to it, such as 'messages[0].'.
-
-    A field that nobody reads is ignored. Methods raise ApiError for a value that is not allowed.
-    """
+    """A JSON object of a request, at `path`, such as 'messages[0].'; its methods raise ApiError."""
 
     values: Mapping[str, Any]
     path: str = ""

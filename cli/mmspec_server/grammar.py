@@ -5,7 +5,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,16 +29,12 @@ WRAPPING = re.compile(r"^(at \d+\(\d+\): )?(failed to compile JSON schema: )?| \
 """What llguidance writes around its reason: places in a grammar, and the grammar."""
 
 LIMITS = LLParserLimits(max_grammar_size=50_000, max_items_in_row=50_000, step_max_items=500_000)
-"""Symbols of a grammar, and choices that it has after a token and within one: no more than symbols,
-and ten times as many, so that a schema which is too large is refused before the answer, and not
-where its choices come.
-"""
+"""Symbols of a grammar, and choices after a token and within one: as many, and ten times as many,
+so that a schema which is too large is refused before the answer, not where its choices come."""
 
 MOST_LEVELS, STACK_BYTES = 20_000, 2**28
-"""Schemas within each other, along references, and the stack of the thread that compiles them.
-
-llguidance calls itself for each, and the process ends where its stack does: half of it is enough.
-"""
+"""Schemas within each other, along references, and the stack of the thread that compiles them:
+llguidance calls itself for each, and the process ends where its stack does. Half is enough."""
 
 
 class Grammars:
@@ -50,10 +46,7 @@ class Grammars:
         self._lock = threading.Lock()
 
     def json(self, schema: Mapping[str, Any], param: str) -> OpenConstraint:
-        """What opens a constraint to JSON texts of a schema.
-
-        Raises ApiError, naming the field `param`, for a schema that cannot be enforced.
-        """
+        """What opens a constraint to JSON texts of a schema; ApiError if it cannot be enforced."""
         if (levels := _levels(schema)) > MOST_LEVELS:
             reason = f"{levels} schemas may lie within each other, {MOST_LEVELS} are allowed"
             raise _refusal(param, f"{reason}: nest less, or use fewer `$ref`s")
@@ -62,16 +55,19 @@ class Grammars:
     def calls(self, form: CallForm, tools: Sequence[Tool], most: int | None) -> OpenConstraint:
         """What opens a constraint to calls of tools, one at least, each with its own arguments.
 
-        most: 1 for one call; None for any number.  Raises ApiError for parameters of a tool that
-        cannot be enforced.
+        most: 1 for one call; None for any number.  Raises ApiError for a tool as `json` does.
         """
-        for tool in tools:  # each alone, so that one which no text obeys is refused before a call
-            self.json(_parameters(tool["function"]), "tools")
+        functions = []
+        for tool in tools:
+            function, schema = tool["function"], tool["function"].get("parameters")
+            schema = schema if isinstance(schema, dict) else {"type": "object"}
+            self.json(schema, "tools")  # alone, so that one which no text obeys is refused now
+            start = f'{{"name": {_text(function["name"])}, "{form.key}": '
+            functions.append(f"{_text(start)} {_object(schema)} {_text('}')}")
         several = "" if most else f"({_text(SEPARATOR)} call)*"
         before, after = self._with_tokens(form.before), self._with_tokens(form.after)
-        functions = " | ".join(_call_pattern(tool["function"], form.key) for tool in tools)
-        grammar = f"start: call {several}\ncall: {before} ({functions}) {after}"
-        return self._constraint(grammar, "tools")
+        call = f"{before} ({' | '.join(functions)}) {after}"
+        return self._constraint(f"start: call {several}\ncall: {call}", "tools")
 
     def _with_tokens(self, text: str) -> str:
         """A text in Lark's notation; parts that are tokens of their own are named by their ids."""
@@ -83,27 +79,22 @@ class Grammars:
 
     def _constraint(self, lark: str, param: str) -> OpenConstraint:
         matcher = self._matcher(LLMatcher.grammar_from_lark(lark))
-
-        def open_constraint() -> GrammarConstraint:
-            return GrammarConstraint(matcher.deep_copy(), self._size)
-
         trial = matcher.deep_copy()
         trial.consume_tokens(trial.compute_ff_tokens())  # without a choice: a text may have no end
         try:
             GrammarConstraint(trial, self._size).mask()
         except UsageError as error:
             raise _refusal(param, f"{error}; {KEYWORDS_PAGE} lists what is allowed") from error
-        return open_constraint
+        return lambda: GrammarConstraint(matcher.deep_copy(), self._size)
 
     def _matcher(self, grammar: str) -> LLMatcher:
         """A grammar's matcher, built on a thread of its own with a large stack."""
         with ThreadPoolExecutor(1, "grammar") as thread:
             with self._lock:  # of several threads one reads the vocabulary and sets the size
-                vocabulary, before = self._vocabulary, threading.stack_size(STACK_BYTES)
+                build = partial(LLMatcher, self._vocabulary, log_level=0, limits=LIMITS)
+                before = threading.stack_size(STACK_BYTES)
                 try:
-                    future = thread.submit(
-                        LLMatcher, vocabulary, grammar, log_level=0, limits=LIMITS
-                    )
+                    future = thread.submit(build, grammar)
                 finally:
                     threading.stack_size(before)
             return future.result()
@@ -168,18 +159,6 @@ def _reason(error: str) -> str:
 
 def _refusal(param: str, reason: str) -> ApiError:
     return ApiError(400, f"{param} cannot be enforced: {reason}", param, "invalid_value")
-
-
-def _call_pattern(function: Mapping[str, Any], key: str) -> str:
-    """A function's name and arguments, as a call writes them."""
-    arguments = _object(_parameters(function))
-    start = f'{{"name": {json.dumps(function["name"], ensure_ascii=False)}, "{key}": '
-    return f"{_text(start)} {arguments} {_text('}')}"
-
-
-def _parameters(function: Mapping[str, Any]) -> Mapping[str, Any]:
-    schema = function.get("parameters")
-    return schema if isinstance(schema, dict) else {"type": "object"}
 
 
 def _text(text: str) -> str:

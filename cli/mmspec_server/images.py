@@ -1,7 +1,4 @@
-"""Opens the images of a request, within limits that are checked before they are decoded.
-
-Images are fetched from allowed domains alone, at addresses that were checked to be public.
-"""
+"""Opens the images of a request, within limits that are checked before they are decoded."""
 
 import base64
 import binascii
@@ -15,14 +12,14 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException
 from io import BytesIO
-from ipaddress import IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv6Network, ip_address
 from math import inf
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from urllib.parse import SplitResult, unquote, unquote_to_bytes, urljoin, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
 
 from PIL import Image
 
@@ -33,14 +30,10 @@ from mmspec_server.endpoint import ApiError
 from mmspec_server.settings import ServerSettings
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
-MEGA = 10**6
 FILE_BYTES = 20 * 2**20
 """Bytes of an image's file at most."""
 CACHE_PIXELS = 2**26
 """Pixels, of four bytes each, of the pictures that a reader holds."""
-
-_UNKNOWN_TYPES = ("", "application/octet-stream")
-"""Types of data: URLs whose writer did not know that of the image."""
 
 PORTS = {"http": 80, "https": 443}
 REDIRECTS = 3
@@ -48,20 +41,19 @@ REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 PART = 65536
 """Bytes read at a time."""
 
-NAT64 = IPv6Network("64:ff9b::/96")
-"""IPv6 addresses that gateways translate to IPv4 ones (RFC 6052)."""
+TRANSLATED = IPv6Network("64:ff9b::/96"), IPv6Network("2002::/16")
+"""IPv6 addresses that gateways translate to IPv4 ones (RFC 6052, RFC 3056)."""
 
 
 def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -> bytes:
     """The content at `url`, at most `limit` bytes; raises ImageError.
 
-    domains: exact host names, without their subdomains; every redirect is checked like the first
-    address.  seconds: for all of it, redirects included.
+    domains: exact host names, also of redirects.  seconds: for all of it, redirects included.
     """
     deadline = monotonic() + seconds
     try:
         for _ in range(REDIRECTS + 1):
-            content = _get(_check(url, domains), limit, deadline)
+            content = _get(url, domains, limit, deadline)
             if isinstance(content, bytes):
                 return content
             url = urljoin(url, content)
@@ -70,26 +62,24 @@ def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -
     raise ImageError(f"it redirects more than {REDIRECTS} times")
 
 
-def _check(url: str, domains: Sequence[str]) -> SplitResult:
+def _get(url: str, domains: Sequence[str], limit: int, deadline: float) -> bytes | str:
+    """The content of one address, or where it redirects to."""
     parts = urlsplit(url)
-    port = PORTS.get(parts.scheme)
+    host, port = parts.hostname or "", PORTS.get(parts.scheme)
     if port is None or parts.port not in (None, port) or parts.username or parts.password:
         raise ImageError("give an http or https address without a port or a user")
-    if (parts.hostname or "").lower() not in domains:
+    if host not in domains:
         raise ImageError("its domain is not allowed: see --allow-url")
-    return parts
-
-
-def _get(parts: SplitResult, limit: int, deadline: float) -> bytes | str:
-    """The content of one address, or where it redirects to."""
-    host, port = parts.hostname or "", PORTS[parts.scheme]
+    records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(record[4][0]) for record in records]
+    if not all(map(is_public, addresses)):
+        raise ImageError("its address is not public")
     with closing(HTTPConnection(host, port)) as connection:
         seconds = _seconds_until(deadline)
-        connection.sock = socket.create_connection((_address(host, port), port), seconds)
+        connection.sock = stream = socket.create_connection((addresses[0], port), seconds)
         if parts.scheme == "https":  # to a server whose certificate is the host's
             context = ssl.create_default_context()
-            connection.sock = context.wrap_socket(connection.sock, server_hostname=host)
-        stream = connection.sock
+            connection.sock = stream = context.wrap_socket(stream, server_hostname=host)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", target, headers={"Accept": "image/*"})
         with connection.getresponse() as reply:
@@ -97,37 +87,21 @@ def _get(parts: SplitResult, limit: int, deadline: float) -> bytes | str:
                 return reply.getheader("Location", "")
             if reply.status != 200:
                 raise ImageError(f"its server answered with status {reply.status}")
-            return _read(reply, stream, limit, deadline)
-
-
-def _address(host: str, port: int) -> str:
-    """The first address of a host, of which all are public now."""
-    records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(record[4][0]) for record in records]
-    if not all(map(is_public, addresses)):
-        raise ImageError("its address is not public")
-    return addresses[0]
+            content = bytearray()
+            while len(content) <= limit:
+                stream.settimeout(_seconds_until(deadline))
+                part = reply.read1(PART)
+                if not part:
+                    return bytes(content)
+                content += part
+    raise ImageError(f"it is larger than {limit} bytes")
 
 
 def is_public(address: str) -> bool:
     """True for an address on the internet: not private, loopback, link-local, shared or special."""
     ip = ip_address(address.partition("%")[0])
-    if isinstance(ip, IPv6Address):
-        if ip.sixtofour or ip.teredo or ip in NAT64:
-            return False
-        ip = ip.ipv4_mapped or ip
-    return ip.is_global and not ip.is_multicast
-
-
-def _read(reply: HTTPResponse, stream: socket.socket, limit: int, deadline: float) -> bytes:
-    content = bytearray()
-    while len(content) <= limit:
-        stream.settimeout(_seconds_until(deadline))
-        part = reply.read1(PART)
-        if not part:
-            return bytes(content)
-        content += part
-    raise ImageError(f"it is larger than {limit} bytes")
+    is_translated = any(ip in network for network in TRANSLATED)
+    return ip.is_global and not ip.is_multicast and not is_translated
 
 
 def _seconds_until(deadline: float) -> float:
@@ -195,7 +169,7 @@ class ImageReader:
             pixels = inf
         except Exception as error:  # damaged data makes decoders raise anything
             raise ImageError(f"it is not an image in {', '.join(FORMATS)}") from error
-        if pixels > self._settings.max_pixels * MEGA:
+        if pixels > self._settings.max_pixels * 1e6:
             reason = f"it has more than {self._settings.max_pixels:g} million pixels"
             raise ImageError(f"{reason}: make it smaller; --max-pixels allows more")
 
@@ -206,7 +180,8 @@ def _decode_data_url(url: str) -> bytes:
     kind, *parameters = head[len("data:") :].lower().split(";")
     if not comma:
         raise ImageError("a data: URL has a comma before its data: data:image/png;base64,…")
-    if not kind.strip().startswith("image/") and kind.strip() not in _UNKNOWN_TYPES:
+    is_unknown = kind.strip() in ("", "application/octet-stream")  # to the URL's writer
+    if not (is_unknown or kind.strip().startswith("image/")):
         raise ImageError(f"a data: URL of {kind[:60]!r}: send an image, such as image/png")
     content = unquote_to_bytes(data.strip())
     if parameters[-1:] != ["base64"]:
@@ -215,15 +190,11 @@ def _decode_data_url(url: str) -> bytes:
     try:
         return base64.b64decode(content + b"=" * (-len(content) % 4), validate=True)
     except binascii.Error as error:
-        reason = "what follows base64, in the data: URL is not base64"
-        raise ImageError(reason) from error
+        raise ImageError("what follows base64, in the data: URL is not base64") from error
 
 
 def read_file(root: Path, url: str, most: int) -> bytes:
-    """The first `most` bytes of the file that a `file:` URL names, absolute or relative to `root`.
-
-    Raises ImageError unless it is a regular file inside `root`, links resolved.
-    """
+    """First `most` bytes of the regular file that `url` names, inside `root`, links resolved."""
     try:
         path = (root / unquote(urlsplit(url).path)).resolve(strict=True)
         path.relative_to(root.resolve(strict=True))  # a ValueError outside

@@ -84,10 +84,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """ASGI middleware that refuses a request before its body is read, or passes it on.
-
-    Every exception becomes a reply in JSON.
-    """
+    """ASGI middleware that refuses a request unread, or passes it on; its errors become replies."""
 
     app: ASGIApp
     settings: ServerSettings
@@ -122,9 +119,8 @@ class Guard:
         """True unless a Host header could come from a page whose name was bound to this address."""
         host = self.settings.host.lower()
         name, *own_names = map(name_in, (header, *self.settings.allow_host))
-        if is_loopback(host):
-            return is_loopback(name) or name in own_names
-        return is_address(name) or name in (*own_names, host, "localhost")
+        is_own = is_loopback if is_loopback(host) else is_address
+        return is_own(name) or name in (*own_names, host, "localhost")
 
     def _has_key(self, authorization: str) -> bool:
         """True if a request shows the key, or none is needed."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mmspec.chat.engine import Engine
-from mmspec.ground.json_reader import parse_json
+from mmspec.ground.json_reader import parse_json, read_value
 from mmspec.prompt.chunks import Chunk, pictures
 from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.images import Picture
@@ -34,10 +35,7 @@ class RequestPrompt:
 
 
 def prepare(engine: Engine, conversation: Conversation, param: str) -> RequestPrompt:
-    """The prompt of a conversation whose earlier answers are texts without tokens.
-
-    Raises ApiError, naming the field `param`, if the model has no room for an answer.
-    """
+    """The prompt of a conversation, whose earlier answers are texts; ApiError if it is too long."""
     target, last = engine.target, conversation.turns[-1]
     if last.question.is_empty:
         raise ApiError(400, f"{param}: the last is empty: give a text or an image", param)
@@ -82,16 +80,14 @@ def read_conversation(
 ) -> Conversation:
     """The conversation of a request, whose answers are texts without tokens; the last is open.
 
-    calls: how answers write calls; None if the model has no tools.  system: of a request that
-    brings none.  Images are counted before one is decoded.  Raises ApiError.
+    calls: how answers write calls.  system: of a request that brings none.
     """
-    param = request.param
-    images = sum(map(_images, request.messages))
+    param, contents = request.param, [message.get("content") for message in request.messages]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    images = sum(isinstance(part, dict) and part.get("type") in IMAGES for part in parts)
     if images > most_images:
         raise ApiError(400, f"{param}: {images} images, at most {most_images} are allowed", param)
-    systems: list[str] = []
-    turns: list[Turn] = []
-    inputs: list[Message] = []
+    systems, turns, inputs = list[str](), list[Turn](), list[Message]()
     for message in request.messages:
         match message.text("role"):
             case "system" | "developer":
@@ -114,12 +110,6 @@ def read_conversation(
     return Conversation(text, turns, request.tools, request.thinking)
 
 
-def _images(message: Fields) -> int:
-    content = message.get("content")
-    parts = content if isinstance(content, list) else []
-    return sum(isinstance(part, dict) and part.get("type") in IMAGES for part in parts)
-
-
 def _turn(inputs: list[Message], answer: str = "") -> Turn:
     *earlier, question = inputs or [Message("user", ())]
     return Turn(question, None, answer, tuple(earlier))
@@ -136,11 +126,9 @@ def _answer(message: Fields, form: CallForm | None) -> str:
 def _call(call: Fields) -> Call:
     function = call.block("function")
     try:
-        arguments = parse_json((function.text("arguments") or "{}").encode())
-    except ValueError:
-        arguments = None
-    if not isinstance(arguments, dict):
-        raise function.error("arguments", "the text of a JSON object")
+        arguments = read_value(dict[str, Any], parse_json(function.text("arguments") or "{}"))
+    except ValueError as error:
+        raise function.error("arguments", "the text of a JSON object") from error
     return Call(function.text("name"), arguments)
 
 

@@ -124,10 +124,7 @@ class EventStream(StreamingResponse):
 
 
 async def stream(reply: Reply, events: AsyncIterator[Event | None]) -> AsyncIterator[str]:
-    """The texts to send: those of the events as they come, and comments where none comes.
-
-    The events before the first text come with it.
-    """
+    """The texts to send: of the events, the first with the start, and comments where none comes."""
     start = reply.start()
     try:
         async for event in events:

@@ -17,12 +17,6 @@ CUT_SECONDS = 5.0
 CONNECTIONS = 256
 """Open connections; uvicorn answers more with status 503."""
 
-EVERYWHERE = ("0.0.0.0", "::")
-"""Hosts that mean every address of the machine."""
-
-ELSEWHERE = ("192.0.2.1", 9)
-"""An address of the block that RFC 5737 keeps for examples, so of no network."""
-
 
 class Server(uvicorn.Server):
     """Ends the running answer, or cuts it, before its connections close."""
@@ -82,9 +76,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 def addresses(host: str, port: int) -> list[str]:
     """The addresses to open: this machine's own, then that of the network if it reaches it."""
-    if host not in EVERYWHERE:
+    if host not in ("0.0.0.0", "::"):
         return [f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
-        probe.connect(ELSEWHERE)
+        probe.connect(("192.0.2.1", 9))  # of no network: RFC 5737 keeps it for examples
         return [f"http://{address}:{port}" for address in ("127.0.0.1", probe.getsockname()[0])]
     return [f"http://127.0.0.1:{port}"]

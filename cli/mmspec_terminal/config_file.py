@@ -87,8 +87,8 @@ def _defaults(
 
 def _parts(root: click.Context, group: click.Group) -> dict[str, click.Command]:
     """The commands of a group by name, all imported."""
-    parts = {name: group.get_command(root, name) for name in group.list_commands(root)}
-    return {name: part for name, part in parts.items() if part}
+    names = group.list_commands(root)
+    return {name: part for name in names if (part := group.get_command(root, name))}
 
 
 def _options(root: click.Context, command: click.Command) -> dict[str, click.Parameter]:

@@ -51,7 +51,9 @@ def draw_for_query(
 
 
 def draw_query(kind: str, rng: Narrator, split: Split) -> tuple[Drawing, Query]:
-    """Choose a question about a picture of a kind, "scene", "chart" or "word", and draw both."""
+    """Choose a question about a "scene", a "chart" or a "word", or of "presence", and draw both."""
+    if kind == "presence":
+        return draw_for_query(rng, split, pictures.two_apart, questions.presence_query)
     if kind == "scene":
         return draw_for_query(rng, split, *rng.choices(SCENE_QUERIES, SCENE_WEIGHTS)[0])
     if kind == "chart":

@@ -21,8 +21,6 @@ from mmspec_world.wording import (
     thing_slots,
 )
 
-BY_SHAPE = "{shape}: {colour}, {place}"
-"""Colour and place of a thing by its shape: "star: red, top left"."""
 SIDES = ("left of", "right of", "above", "below")
 
 
@@ -82,7 +80,8 @@ def relation_query(rng: Narrator, scene: Scene) -> Query | None:
     to = "to the " if side.endswith("of") else ""
     answer_fact = fact("relation", side, SIDES, "relation", **shapes)
     query = _query(rng, "relation", answer_fact, **shapes, side=side, to=to)
-    places = "; ".join(BY_SHAPE.format(**thing.traits) for thing in (first, second))
+    traits = [thing.traits for thing in (first, second)]
+    places = "; ".join("{shape}: {colour}, {place}".format(**each) for each in traits)
     return replace(query, needs_reasoning=True, steps=sentence(places))
 
 

@@ -20,7 +20,6 @@ class Content(Protocol):
 
 
 K = TypeVar("K", bound=Content)
-R = TypeVar("R", bound=random.Random)
 
 
 def seed_of(*parts: object) -> int:
@@ -35,7 +34,7 @@ def split_of(key: str) -> Split:
     return "held-out" if int.from_bytes(digest, "big") % HELD_OUT_ONE_IN == 0 else "train"
 
 
-def draw_in_split(split: Split, make: Callable[[R], K], rng: R) -> K:
+def draw_in_split(split: Split, make: Callable[[random.Random], K], rng: random.Random) -> K:
     """Return the first content from `make` that belongs to the split."""
     while split_of((content := make(rng)).key) != split:
         pass

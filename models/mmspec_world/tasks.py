@@ -27,13 +27,8 @@ ANY_DRAWING = (
 
 
 def question(kind: str, rng: Narrator, split: Split) -> Script:
-    """Ask one question about a picture; kind: of `draw_query`, or "presence"."""
-    if kind == "presence":
-        drawing, query = dialogues.draw_for_query(
-            rng, split, pictures.two_apart, questions.presence_query
-        )
-    else:
-        drawing, query = dialogues.draw_query(kind, rng, split)
+    """Ask one question about a picture; kind: of `draw_query`."""
+    drawing, query = dialogues.draw_query(kind, rng, split)
     prefix = prompts("reasoned")[0] if rng.random() < 0.5 else ""
     return _one_turn(drawing, prefix + query.question, rng.explain(query), (query.fact,))
 
@@ -89,11 +84,8 @@ def _text_only_scene(rng: Narrator, split: Split) -> Script:
         split, rng.choice((pictures.few_things, pictures.two_apart, pictures.many_things)), rng
     )
     queries = dialogues.queries_about(rng, scene, 4)
-    queries += [
-        query
-        for query in (questions.presence_query(rng, scene), questions.puzzle_query(rng, scene))
-        if query
-    ]
+    others = questions.presence_query(rng, scene), questions.puzzle_query(rng, scene)
+    queries += filter(None, others)
     rng.shuffle(queries)
     queries = [query for query in queries if query.fact.category != "background"]
     turns = [JudgedTurn(query.question, rng.conclude(query)) for query in queries]
