@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import click
@@ -91,18 +92,20 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
             raise click.UsageError("--plan computes a head: leave out --student")
         from mmspec_train.heads.plan import plan
 
-        head = choose(HeadShape, options), choose(HeadMethodSettings, options), common[0]
-        click.echo("\n".join(plan(gpu, kind, head, common[1])))
+        head = choose(HeadShape, options), choose(HeadMethodSettings, options)
+        click.echo("\n".join(plan(gpu, kind, (*head, common[0]), common[1])))
         return
 
-    from mmspec_train.drafts.train_drafts import distill_draft
-    from mmspec_train.heads.train_heads import distill_head
+    from mmspec_train.distillation.training import distill
+    from mmspec_train.drafts.train_drafts import draft_trainee
+    from mmspec_train.heads.train_heads import new_trainee
 
     if student:
-        score = distill_draft(student, choose(MethodSettings, options), *common)
+        method = choose(MethodSettings, options)
+        score = distill(partial(draft_trainee, student, method), *common)
     else:
-        head_method = choose(HeadMethodSettings, options)
-        score = distill_head(kind, choose(HeadShape, options), head_method, *common)
+        head = choose(HeadShape, options), choose(HeadMethodSettings, options)
+        score = distill(partial(new_trainee, kind, *head), *common)
     drafts = len(score.guesses)
     Screen().say(
         f"{options['out']}: {score.tokens_per_round:.3f} tokens per round, {drafts} drafted"

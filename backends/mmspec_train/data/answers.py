@@ -1,6 +1,6 @@
 """The target's answers to many conversations at once.
 
-Shape letters: R rows, n columns fed, C columns so far, H width.
+Shape letters: R rows, n columns, m image rows, H width.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,12 @@ from torch import Tensor
 
 from mmspec.decoding.contents import Row
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.language import deepstack
+from mmspec.decoding.language import deepstack, embed_row
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.device_io import upload
-from mmspec_torch.device.framework import keys, sampler
 from mmspec_torch.network.attention import hiding_number
 from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
@@ -67,9 +66,8 @@ class _Rows:
         self._cache, self._stop = language.new_cache(len(seeds)), teacher.stop
         self._contents: list[Row[Tensor]] = [Row() for _ in seeds]
         self._place = teacher.model.place
-        self._sampler, self._seeds = sampler(sampling, language.device), seeds
+        self._sampler, self._seeds = language.framework.sampler(sampling), seeds
         self._is_token = torch.zeros(len(seeds), 0, dtype=torch.bool, device=language.device)
-        self._lengths = [0] * len(seeds)  # of tokens, on the host: the device is not waited for
         self._states: list[Tensor] = []
 
     def answer(self, prompts: Sequence[Segment], max_tokens: int) -> list[list[int]]:
@@ -78,9 +76,10 @@ class _Rows:
         answers: list[list[int]] = [[] for _ in prompts]
         live = [len(prompt) > 0 for prompt in prompts]
         for _ in range(max_tokens):
-            noises = map(Noise, self._seeds, self._lengths)
-            noise_keys = torch.cat([keys(noise, 1, last.device) for noise in noises])
-            tokens = self._sampler.tokens(self._language.project(last), noise_keys)
+            lengths = [row.length(len(row.tokens)) for row in self._contents]
+            noises = map(Noise, self._seeds, lengths)
+            keys = torch.cat([self._language.framework.keys(noise, 1) for noise in noises])
+            tokens = self._sampler.tokens(self._language.project(last), keys)
             for row, token in enumerate(tokens.tolist()):
                 if live[row]:
                     answers[row].append(token)
@@ -105,10 +104,7 @@ class _Rows:
         for row, segment in zip(self._contents, segments, strict=True):
             row.append(start, segment, self._place)
             row.append(start + len(segment), Segment([]), self._place, width - len(segment))
-        ids = [row.ids(start, end, language.config.vocab_size) for row in self._contents]
-        x = language.embed(upload(ids, torch.long, language.device))
-        for row, columns_of_row in zip(self._contents, x, strict=True):
-            row.write_images(columns_of_row, start, end)
+        x = torch.cat([embed_row(language, row, start, end) for row in self._contents])
         columns, ends = torch.arange(width, device=x.device), upload(counts, torch.long, x.device)
         self._is_token = torch.cat((self._is_token, columns < ends[:, None]), dim=1)
         angles = language.rotary.planes(
@@ -117,8 +113,7 @@ class _Rows:
         extras = [rows.flatten(0, 1) for rows in deepstack(language, self._contents, start, end)]
         padding = (~self._is_token).to(x.dtype) * hiding_number(x.dtype)
         mask = padding[:, None, None] if start else None
-        outputs = language.follow(x.flatten(0, 1), self._cache, start, angles, mask, extras)
+        outputs = language.follow(x, self._cache, start, angles, mask, extras)
         states = language.states(outputs).view(rows, width, -1)
         self._states.append(states)
-        self._lengths = [a + b for a, b in zip(self._lengths, counts, strict=True)]
         return states[torch.arange(rows, device=x.device), ends.clamp(min=1) - 1]

@@ -45,8 +45,6 @@ class Batch:
     """[B, L, H] hidden states after the last norm, the input of the output matrix."""
     embeddings: Tensor = EMPTY
     """[B, L, H] input embeddings, of tokens and images."""
-    deepstack: Tensor = EMPTY
-    """[B, L, l H] what images add to the outputs of the first layers, side by side."""
     layer_outputs: Tensor = EMPTY
     """[B, L, c H] outputs of the layers that the teacher captures, side by side."""
 
@@ -54,14 +52,6 @@ class Batch:
     def has_loss(self) -> Tensor:
         """[B, L] True where the next token is trained: a token of an answer, or its stop token."""
         return self.targets != NO_TARGET
-
-    @property
-    def loss_row(self) -> Tensor:
-        """[B, L] number of each column that has a loss, counted from 0 through the whole batch.
-
-        A column without a loss has the number of the last one before it, -1 if there is none.
-        """
-        return self.has_loss.flatten().cumsum(0).view(self.has_loss.shape) - 1
 
     @property
     def visual(self) -> Tensor:

@@ -84,7 +84,12 @@ class ConversationFile:
         index = Index({}, {})
         for number, value in self._values():
             try:
-                index.usable[number] = self._usable(value)
+                content = _decode(value) if isinstance(value, bytes) else value
+                instructions = read_instructions(content)
+                for image in map(self.find, instructions.images):
+                    if not image.is_file():
+                        raise UnusableError(f"there is no image {image} (--images)")
+                index.usable[number] = instructions
             except UnusableError as problem:
                 index.problems[number] = str(problem)
         return index
@@ -101,15 +106,6 @@ class ConversationFile:
         else:
             lines = enumerate(content.split(b"\n"), start=1)
             yield from ((number, line) for number, line in lines if line.strip())
-
-    def _usable(self, value: Any) -> Instructions:
-        """Return the conversation of a JSON value, or of a line.  Raises UnusableError."""
-        value = _decode(value) if isinstance(value, bytes) else value
-        instructions = read_instructions(value)
-        for image in instructions.images:
-            if not self.find(image).is_file():
-                raise UnusableError(f"there is no image {self.find(image)} (--images)")
-        return instructions
 
     def find(self, image: str) -> Path:
         """Return the path of an image as the file gives it."""

@@ -1,10 +1,7 @@
-"""A stored record: a conversation as tokens, its prompts and its answers.
-
-Shape letters: n columns.
-"""
+"""A stored record: a conversation as tokens, its prompts and its answers."""
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from zlib import crc32
 
 import msgspec
@@ -21,8 +18,6 @@ from mmspec.prompt.tokenizer import Tokenizer
 
 NO_TARGET = -100
 """Target of a column whose next token is not trained, as PyTorch's cross-entropy has it."""
-Place = tuple[int, int]
-"""First row and number of rows of hidden states and images in their file."""
 Sides = tuple[int, int]
 """Height and width of an image's pixel values."""
 
@@ -33,12 +28,13 @@ class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
     number: int
     prompts: tuple[tuple[int, ...], ...]
     answers: tuple[tuple[int, ...], ...]
+    """None is empty."""
     has_stop: tuple[bool, ...]
     """True for each answer that ends with a stop token; later turns do not read that token."""
     sides: tuple[Sides, ...] = ()
     """The sides of each image, which decide its positions; empty for a target without vision."""
-    place: Place | None = None
-    """Where the cache has stored the target's hidden states; None if it has not."""
+    place: tuple[int, int] | None = None
+    """First row and number of rows of the target's states in the cache; None if not stored."""
 
     @property
     def line(self) -> bytes:
@@ -77,7 +73,7 @@ class ConversationRecord(msgspec.Struct, frozen=True, array_like=True):
 def lay_out(
     record: ConversationRecord, image_id: int, positions: Sequence[int]
 ) -> tuple[list[int], list[int], tuple[Span, ...]]:
-    """Return a record's ids [n], targets [n] as in `Batch`, and the columns of its images.
+    """Return ids [n] and targets [n] of a record's n columns, as in `Batch`, and its images' ones.
 
     positions: how many each image takes; empty if a single `image_id` stands for an image.
     """
@@ -93,10 +89,9 @@ def lay_out(
                 images.append((len(ids), len(ids) + size))
             ids += [image_id] * (size or 1) if token == NO_TOKEN else [token]
         targets += [NO_TARGET] * (len(ids) - len(targets))
-        if answer:
-            targets[-1] = answer[0]
-            targets += [after for _, after in pairwise(answer)] + [NO_TARGET] * (not has_stop)
-            ids += answer[: len(answer) - has_stop]
+        targets[-1] = answer[0]
+        targets += [*answer[1:], *[NO_TARGET] * (not has_stop)]
+        ids += answer[: len(answer) - has_stop]
     return ids, targets, tuple(images)
 
 

@@ -33,8 +33,6 @@ from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.settings import Content, DataSettings
 
-FLOAT16_BYTES = 2
-
 
 @dataclass
 class RowFile:
@@ -45,8 +43,8 @@ class RowFile:
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of a row."""
-        return FLOAT16_BYTES * self.width
+        """The bytes of a row, two for each number."""
+        return 2 * self.width
 
     def write(self, first: int, rows: Tensor) -> None:
         """Write rows [r, width] from row `first` on."""
@@ -155,13 +153,20 @@ DESCRIPTIONS = {"all": "", "text": " without images", "images": " with images"}
 
 
 @dataclass
-class StoredConversations:
-    """One split: where its conversations are stored and come from, and who answers them."""
+class ConversationBatches:
+    """A split's conversations, where they are stored and come from; endless batches of them."""
 
     cache: TeacherCache
     corpus: Corpus
     teacher: Teacher
     settings: DataSettings
+    content: Content
+    needs_states: bool
+    """True if batches without stored hidden states contain pixels, to compute them."""
+    always_pixels: bool
+    """True if all batches contain pixels."""
+    limit: tuple[int, int] | None
+    """Most columns of a conversation, and columns of an image in the draft; None: no limit."""
 
     def sample(self) -> list[ConversationRecord]:
         """The stored ones of the first `--samples`: runs that share answers may have more."""
@@ -171,19 +176,6 @@ class StoredConversations:
     def length(self, record: ConversationRecord) -> int:
         """The number of a conversation's columns in the target."""
         return record.length(self.teacher.config.vision)
-
-
-@dataclass
-class ConversationBatches(StoredConversations):
-    """Endless batches of a split's conversations, reshuffled every epoch."""
-
-    content: Content
-    needs_states: bool
-    """True if batches without stored hidden states contain pixels, to compute them."""
-    always_pixels: bool
-    """True if all batches contain pixels."""
-    limit: tuple[int, int] | None
-    """Most columns of a conversation, and columns of an image in the draft; None: no limit."""
 
     def records(self) -> list[ConversationRecord]:
         """Return the selected conversations.  Raises UsageError if there are none."""
@@ -199,11 +191,10 @@ class ConversationBatches(StoredConversations):
     def _takes(self, record: ConversationRecord) -> bool:
         has_content = self.content == "all" or (record.images > 0) == (self.content == "images")
         most, positions = self.limit or (math.inf, 1)
-        columns = record.columns(positions * record.images)
-        return has_content and any(record.answers) and columns <= most
+        return has_content and record.columns(positions * record.images) <= most
 
     def batches(self, start: int) -> Iterator[Batch]:
-        """Yield batches from number `start` on."""
+        """Yield batches from number `start` on, without end; each epoch is shuffled anew."""
         records = self.records()
         for epoch in count():
             batches = self.plan(records, epoch)

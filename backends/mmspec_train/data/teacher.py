@@ -119,7 +119,6 @@ class Teacher:
             batch,
             states=states.float(),
             embeddings=inputs[..., :width].float(),
-            deepstack=inputs[..., width:],
             layer_outputs=layer_outputs.float(),
         )
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import torch
@@ -13,15 +14,14 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture
-from mmspec_torch.device.devices import find_device
 from mmspec_train.data.answers import answer_all
 from mmspec_train.data.batch import Batch, collate
 from mmspec_train.data.corpus import Corpus, open_corpora
 from mmspec_train.data.record import ConversationRecord, tokenize
-from mmspec_train.data.stored import ConversationBatches, StoredConversations, TeacherCache
+from mmspec_train.data.stored import ConversationBatches, TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
-from mmspec_train.run.machine import Machine, Source
+from mmspec_train.run.machine import Machine, Source, prepare_machine
 from mmspec_train.run.run_manifest import check_manifest, claim
 from mmspec_train.settings import Content, DataSettings, RunSettings
 
@@ -31,6 +31,7 @@ ANSWER_BATCHES_PER_POOL = 8
 REMEDY = "give another --answers-dir, or the options of before"
 Question = tuple[ConversationRecord, list[Picture]]
 """A conversation with the dataset's answers, and its images in order."""
+Kind = TypeVar("Kind", bound=ConversationBatches)
 Answer = tuple[ConversationRecord, Tensor | None]
 """A conversation with its answers, and its states and image rows [n + m, H] if it has them."""
 
@@ -64,27 +65,26 @@ class TeacherData:
         for split in ("train", "held-out"):
             self.preparation(split).run(log)
 
-    def _split(self, split: str) -> tuple[TeacherCache, Corpus, Teacher, DataSettings]:
-        """The fields of a split's `StoredConversations`; split: "train" or "held-out"."""
-        corpus, settings = self.corpora[0], self.settings
-        if split == "held-out":
-            corpus = self.corpora[1]
+    def _conversations(self, kind: type[Kind], content: Content, split: str) -> Kind:
+        """Return the conversations of a split, "train" or "held-out", with this content."""
+        settings, is_held_out = self.settings, split == "held-out"
+        needs_states = self.needs_states or is_held_out
+        if is_held_out:
             samples = settings.held_out or max(1, min(128, settings.samples // 5))
             settings = replace(settings, samples=samples, answers="target", temperature=0.0)
-        elif not self.needs_states:
+        elif not needs_states:
             settings = replace(settings, cache_gb=0.0)
         cache = TeacherCache(self.directory, split, self.teacher.config.text.hidden_size)
-        return cache, corpus, self.teacher, settings
+        place = cache, self.corpora[is_held_out], self.teacher, settings
+        return kind(*place, content, needs_states, self.always_pixels, self.limit)
 
     def preparation(self, split: str) -> "Preparation":
         """Return what fills the cache of a split."""
-        return Preparation(*self._split(split))
+        return self._conversations(Preparation, "all", split)
 
     def batches(self, content: Content, split: str = "train") -> ConversationBatches:
         """Return batches of a split's conversations with this content."""
-        needs_states = self.needs_states or split == "held-out"
-        options = needs_states, self.always_pixels, self.limit
-        return ConversationBatches(*self._split(split), content, *options)
+        return self._conversations(ConversationBatches, content, split)
 
     @property
     def held_out(self) -> ConversationBatches:
@@ -118,16 +118,15 @@ class TeacherData:
 
 def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
     """Load the target and open its corpora. Writes nothing."""
-    device = find_device(run.device)
-    machine = Machine(device, CHECKPOINT_SECONDS)
-    teacher = Teacher(resolve(settings.target, "torch"), str(device), settings.dtype)
+    machine = prepare_machine(run, CHECKPOINT_SECONDS)
+    teacher = Teacher(resolve(settings.target, "torch"), str(machine.device), settings.dtype)
     directory = settings.answers_dir or run.out / "answers"
     corpora = open_corpora(settings, teacher.config)
     return TeacherData(teacher, directory, corpora, settings, machine)
 
 
 @dataclass
-class Preparation(StoredConversations):
+class Preparation(ConversationBatches):
     """Fills the cache of one split with answered conversations."""
 
     count: int = 0
@@ -148,8 +147,7 @@ class Preparation(StoredConversations):
         claim(self.cache.manifest_file, self._manifest(), REMEDY)
         records = self.cache.records()
         self.count = records[-1].number + 1 if records else 0
-        again = "the same command goes on from there"
-        with log.say_when_stopped(lambda: f"{self.stage}: stopped after {self.count}; {again}"):
+        with log.say_when_stopped(lambda: f"{self.stage}: stopped after {self.count}"):
             self._answer_pools(log)
             if self.teacher.captured_layers:
                 self._store_layers(log)
@@ -179,7 +177,7 @@ class Preparation(StoredConversations):
     def _store_layers(self, log: Log) -> None:
         """Store the outputs of captured layers, so that steps need no forward of the target."""
         teacher, records = self.teacher, self.cache.records()
-        layers, vision = self.cache.layers(teacher.captured_layers), teacher.config.vision
+        layers = self.cache.layers(teacher.captured_layers)
         count, room = layers.count, self.settings.cache_bytes - self.cache.states.bytes
         for number, record in enumerate(records, start=1):
             columns = self.length(record)
@@ -187,8 +185,8 @@ class Preparation(StoredConversations):
                 continue
             if end * layers.row_bytes > room:
                 break
-            batch = collate([record], (), [self.cache.read(record)], teacher.image_id, vision)
-            layers.write(end - columns, teacher.read(batch).layer_outputs[0])
+            outputs = teacher.read(self.batch([record])).layer_outputs
+            layers.write(end - columns, outputs[0])
             log.show(f"layers ({self.cache.split})", number, number / len(records))
 
     def questions(self, numbers: Iterable[int]) -> list[Question]:
@@ -232,16 +230,13 @@ class Preparation(StoredConversations):
 
     def states(self, questions: Sequence[Question]) -> list[Tensor]:
         """Return the states and image rows [n + m, H] of conversations with their answers."""
-        teacher = self.teacher
-        pixels = [teacher.pixels(picture) for _, pictures in questions for picture in pictures]
-        records = [record for record, _ in questions]
-        vision, width = teacher.config.vision, teacher.config.text.hidden_size
-        batch = teacher.read(collate(records, pixels, (), teacher.image_id, vision))
-        inputs = torch.cat((batch.embeddings, batch.deepstack), dim=-1)
-        rows = zip(batch.states, inputs, batch.visual, batch.lengths, strict=True)
+        teacher, (records, pictures) = self.teacher, zip(*questions, strict=True)
+        images = [teacher.features(list(map(teacher.pixels, row))) for row in pictures]
+        batch = collate(records, (), (), teacher.image_id, teacher.config.vision)
+        batch = teacher.read(batch, list(chain.from_iterable(images)))
         return [
-            torch.cat((states[:columns], x[visual].reshape(-1, width)))
-            for states, x, visual, columns in rows
+            torch.cat((states[:columns], teacher.image_rows(features)))
+            for states, columns, features in zip(batch.states, batch.lengths, images, strict=True)
         ]
 
     def _fits(self, record: ConversationRecord) -> bool:

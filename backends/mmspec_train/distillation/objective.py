@@ -43,23 +43,24 @@ class DraftStarts:
         """The columns [B, A] before those of the starts."""
         return (self.columns - 1).clamp(min=0)
 
-    def after(self, depth: int) -> Tensor:
-        """The columns [B, A] before the guesses at `depth`; 0 where the answer has ended."""
-        return torch.where(self.alive[depth], self.columns + depth, 0)
+    @property
+    def after(self) -> Tensor:
+        """The columns [D, B, A] before the guesses; 0 where the answer has ended."""
+        depths = torch.arange(self.depth, device=self.alive.device).view(-1, 1, 1)
+        return torch.where(self.alive, self.columns + depths, 0)
 
     def restrict(self, batch: Batch) -> Batch:
         """Return the batch with a loss only at the columns that drafts reach."""
-        columns = torch.stack([self.after(depth) for depth in range(self.depth)], dim=1).flatten(1)
+        columns = self.after.transpose(0, 1).flatten(1)
         # Column 0, where `after` is dead, is reached by none: nothing is drafted from there.
         has_loss = torch.zeros_like(batch.has_loss).scatter(1, columns, value=True)
         has_loss[:, 0] = False
         return replace(batch, targets=batch.targets.where(has_loss, NO_TARGET))
 
-    def pick(self, values: Tensor, batch: Batch) -> Tensor:
-        """Return those of the values [n] of columns with a loss that drafts reach, [D, B, A]."""
-        row = batch.loss_row
-        rows = [row.gather(1, self.after(depth)) for depth in range(self.depth)]
-        return values[torch.stack(rows).clamp(min=0)]
+    def loss_rows(self, batch: Batch) -> Tensor:
+        """Return the number [D, B, A] of each guess's column among those of a batch with a loss."""
+        numbers = batch.has_loss.flatten().cumsum(0).view(batch.ids.shape) - 1
+        return numbers.expand(self.depth, -1, -1).gather(2, self.after).clamp(min=0)
 
 
 def all_starts(batch: Batch, depth: int) -> DraftStarts:
@@ -111,8 +112,7 @@ class DraftScore:
 
     def add(self, agree: Tensor, starts: DraftStarts) -> None:
         """Count a batch; agree [D, B, A] is True where a guess is the target's token."""
-        alive = starts.alive[: len(agree)]
-        is_hit = agree & alive
+        alive, is_hit = starts.alive, agree & starts.alive
         for counter, flags in (self.guesses, alive), (self.hits, is_hit):
             counter.update(dict(enumerate(flags.flatten(1).sum(dim=1).tolist())))
         lengths = is_hit.cumprod(dim=0).sum(dim=0)  # the number of guesses accepted from each start

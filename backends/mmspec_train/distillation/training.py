@@ -1,7 +1,4 @@
-"""Training of a head or a draft from a teacher: prepare the data, train, evaluate, save.
-
-`heads` and `drafts` implement `Trainee`.
-"""
+"""Training of a head or a draft from a teacher: prepare the data, train, evaluate, save."""
 
 import json
 import shutil
@@ -22,13 +19,19 @@ from mmspec.ground.output_files import replace_text
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.stored import pick_source
-from mmspec_train.data.teacher_data import TeacherData
+from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation.objective import DraftScore, DraftStarts, target_log_probabilities
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phases
-from mmspec_train.run.machine import reuse_memory
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
-from mmspec_train.settings import SCHEDULES, Budget, Content, MethodSettings, RunSettings
+from mmspec_train.settings import (
+    SCHEDULES,
+    Budget,
+    Content,
+    DataSettings,
+    MethodSettings,
+    RunSettings,
+)
 
 REPORT_FILE = "training.json"
 """Name of the report beside a finished checkpoint: method, data and score. Written last."""
@@ -96,25 +99,25 @@ class Trainee(ABC):
             for conversations in self.data.held_out.once():
                 batch, starts, guesses = self.guesses(machine.on_device(conversations))
                 log_p = target_log_probabilities(batch, self.data.teacher.output_matrix)
-                score.add(guesses == starts.pick(log_p.argmax(dim=-1), batch), starts)
+                score.add(guesses == log_p.argmax(dim=-1)[starts.loss_rows(batch)], starts)
         return score
 
 
-def distill(trainee: Trainee, budget: Budget, run: RunSettings) -> DraftScore:
-    """Prepare the answers and train into `run.out`; raises as `train` does."""
+def distill(
+    make: Callable[[TeacherData], Trainee], budget: Budget, settings: DataSettings, run: RunSettings
+) -> DraftScore:
+    """Make a trainee, prepare the answers and train into `run.out`; raises as `train` does."""
+    trainee = make(open_teacher_data(settings, run))
     _check_output(run.out, trainee.manifest | trainee.data.origin)
-    with open_run(run, trainee.data) as log:
+    with open_run(run.out, trainee.data) as log:
         return train(trainee, budget, run.out, log)
 
 
 @contextmanager
-def open_run(run: RunSettings, data: TeacherData) -> Iterator[Log]:
+def open_run(out: Path, data: TeacherData) -> Iterator[Log]:
     """Check the data before writing, open the log, prepare the answers; raises MmspecError."""
     data.check()
-    reuse_memory()
-    if run.threads:
-        torch.set_num_threads(run.threads)
-    with open_log(run.out) as log:
+    with open_log(out) as log:
         data.prepare(log)
         yield log
 

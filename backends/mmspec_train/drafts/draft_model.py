@@ -109,28 +109,25 @@ def read_draft(
             f"{directory} has {config.text.vocab_size} tokens, the target "
             f"{target.text.vocab_size}: a draft has at most the target's tokens"
         )
-    if config.vision and sees is not False and config.vision != target.vision:
+    sees = bool(config.vision) if sees is None else sees
+    if sees and config.vision and config.vision != target.vision:
         raise UsageError(
             f"{directory} has another vision tower than the target: make a draft on the target's "
             "with `mmspec train draft --only llava`"
         )
     text = replace(config.text, vocab_size=target.text.vocab_size)
-    vision = config.vision or (target.vision if sees else None)
-    features = vision.hidden_size if vision and sees is not False else 0
+    features = target.vision.hidden_size if sees and target.vision else 0
     model = DraftModel(text, seed, features, positions if features else 0)
     weights = model.state_dict()
     sources = plan(directory, config).items()
     weights |= {n: read_tensor(source, torch.float32) for n, source in sources if n in weights}
-    weights |= {n: _add_rows(weights[n], missing) for n in VOCABULARY_MATRICES if missing}
+    for name in VOCABULARY_MATRICES if missing else ():
+        mean = weights[name].mean(dim=0, keepdim=True)
+        weights[name] = torch.cat((weights[name], mean.expand(missing, -1)))
     if text.tie_word_embeddings:
         weights["lm_head.weight"] = weights["language_model.embed_tokens.weight"]
     model.load_state_dict(weights)
     return model
-
-
-def _add_rows(matrix: Tensor, count: int) -> Tensor:
-    """Append the mean row of a matrix [n, H] `count` times."""
-    return torch.cat((matrix, matrix.mean(dim=0, keepdim=True).expand(count, -1)))
 
 
 DTYPE = "float16"

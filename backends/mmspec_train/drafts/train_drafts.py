@@ -29,12 +29,12 @@ from mmspec_train.distillation.objective import (
     log_probabilities,
     target_log_probabilities,
 )
-from mmspec_train.distillation.training import REPORT_FILE, Trainee, distill, open_run, train
+from mmspec_train.distillation.training import REPORT_FILE, Trainee, open_run, train
 from mmspec_train.drafts.draft_model import DraftModel, image_positions, read_draft, save_draft
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.run.log import Log
 from mmspec_train.run.loop import Phase
-from mmspec_train.run.run_manifest import check_manifest
+from mmspec_train.run.run_manifest import NEW_OUT, check_manifest
 from mmspec_train.settings import (
     BASELINES,
     Budget,
@@ -46,9 +46,7 @@ from mmspec_train.settings import (
 
 PROJECTOR_SHARE = 0.1
 """Share of the training budget that the projector's phase gets."""
-
-FINISHED = "this draft is finished: give another --out, or the options of before"
-"""The remedy that an error names if a finished draft has other options."""
+FINISHED = f"this draft is finished: {NEW_OUT}"
 PLANS: dict[str, tuple[str | None, bool, Sequence[str]]] = {
     "pretrained": (None, False, ["pretraining"]),
     "finetuned": ("pretrained", False, ["tuning"]),
@@ -147,7 +145,7 @@ class DraftTrainee(Trainee):
         batch = self.data.teacher.read(conversations, features)
         starts = all_starts(batch, self.method.gamma)
         tokens = self.log_probabilities(batch, features).argmax(-1)
-        return batch, starts, starts.pick(tokens, batch)
+        return batch, starts, tokens[starts.loss_rows(batch)]
 
 
 @dataclass(frozen=True)
@@ -176,16 +174,15 @@ class Baselines:
         options = {"method": asdict(self.method), "data": self.data.origin}
         for folder in (self.out / name for name in PLANS):
             check_manifest(folder / REPORT_FILE, options, FINISHED)
-        if self.source:
-            read_draft(self.source, target, self.method.pool)
-            self.data.teacher.check_vocabulary(self.source)
-            return
-        for folder in (self.out / name for name in PLANS):
-            if (folder / REPORT_FILE).exists() and stored_config(folder).text != text:
+            is_finished = (folder / REPORT_FILE).exists() and not self.source
+            if is_finished and stored_config(folder).text != text:
                 raise errors.UsageError(
                     f"{folder} is a finished draft of other sizes: give another --out, or the "
                     "sizes of before (--layers, --width, --heads, --ffn, --positions)"
                 )
+        if self.source:
+            read_draft(self.source, target, self.method.pool)
+            self.data.teacher.check_vocabulary(self.source)
 
     def make(self, name: str, log: Log) -> DraftScore | None:
         """Train a draft and those it starts from; returns None if it is already finished."""
@@ -234,17 +231,14 @@ def train_baselines(
     start = resolve(source, "torch") if source else None
     baselines = Baselines(data, shape, method, budget, run.out, start)
     baselines.check(names)
-    with open_run(run, data) as log:
+    with open_run(run.out, data) as log:
         scores = {name: baselines.make(name, log) for name in names}
     return {name: score for name, score in scores.items() if score}
 
 
-def distill_draft(
-    student: str, method: MethodSettings, budget: Budget, settings: DataSettings, run: RunSettings
-) -> DraftScore:
-    """Train a draft on the target's answers; raises UsageError for another tower or vocabulary."""
-    data = open_teacher_data(settings, run)
-    directory, target = resolve(student, "torch"), data.teacher.config
-    model = read_draft(directory, target, method.pool)
+def draft_trainee(student: str, method: MethodSettings, data: TeacherData) -> DraftTrainee:
+    """Return an existing draft to train; raises UsageError for another tower or vocabulary."""
+    directory = resolve(student, "torch")
+    model = read_draft(directory, data.teacher.config, method.pool)
     data.teacher.check_vocabulary(directory)
-    return distill(DraftTrainee(model, data, method), budget, run)
+    return DraftTrainee(model, data, method)

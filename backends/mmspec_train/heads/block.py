@@ -6,12 +6,10 @@ r Markov rank, n rows; in attention h heads of size d.
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 from mmspec.checkpoints.block_config import BlockDraft
 from mmspec.checkpoints.head_config import HeadConfig
@@ -21,7 +19,6 @@ from mmspec_train.data.teacher import Teacher
 from mmspec_train.distillation.objective import DraftStarts, divergence
 from mmspec_train.heads.head import Head
 from mmspec_train.heads.layered import DecoderLayerModule
-from mmspec_train.llama import llama_config
 from mmspec_train.settings import HeadMethodSettings
 
 LOSSES = {"dflash": (1.0, 0.0), "dspark": (0.1, 0.9)}
@@ -32,9 +29,6 @@ W1_SPREAD = 0.01
 
 class InjectedLayerModule(DecoderLayerModule):
     """A Qwen3 layer whose attention also reads rows of context, which it does not norm."""
-
-    def _attention(self, text: TextConfig) -> Any:
-        return Qwen3Attention(llama_config(text), 0)  # type: ignore[arg-type]
 
     def forward(  # type: ignore[override]
         self, x: Tensor, context: Tensor, places: Tensor, positions: Tensor, visible: Tensor
@@ -55,10 +49,6 @@ class InjectedLayerModule(DecoderLayerModule):
         shares, block_shares = torch.split(shares, [keys.shape[2], x.shape[2]], dim=-1)
         attention = blockwise(shares.flatten(2, 3) @ values) + block_shares @ block_values
         return self.leave(x, attention.permute(0, 2, 3, 1, 4).flatten(-2))
-
-    def _heads(self, kind: str, rows: Tensor) -> Tensor:
-        heads = super()._heads(kind, rows)
-        return heads if kind == "v" else self.self_attn.get_submodule(f"{kind}_norm")(heads)
 
 
 class BlockModule(Head):
@@ -84,7 +74,6 @@ class BlockModule(Head):
             proj = nn.Linear(width + options.markov_rank, 1)
             self.confidence_head = nn.ModuleDict({"proj": proj})
         self._has_axes = bool(text.rotary_axes)
-        self._parts = [width, options.markov_rank]
         self.mask = nn.Buffer(torch.zeros(width), persistent=False)
 
     @torch.no_grad()
@@ -115,12 +104,12 @@ class BlockModule(Head):
         features: Tensor = self.norm(x)[:, :, rows - starts.depth :].movedim(2, 0)
         if not self.options.markov_rank:
             return features
-        before = torch.stack([batch.ids.gather(1, starts.after(d)) for d in range(starts.depth)])
+        before = batch.ids.expand(starts.depth, -1, -1).gather(2, starts.after)
         return torch.cat((features, self.markov_head["markov_w1"](before)), dim=-1)
 
     def log_probabilities(self, features: Tensor) -> Tensor:
         """Return the log-probabilities [n, V] of features [n, H + r]."""
-        row, embeddings = torch.split(features, self._parts, dim=-1)
+        row, embeddings = features.tensor_split([self.matrix.shape[1]], dim=-1)
         logits = F.linear(row.to(self.matrix.dtype), self.matrix).float()
         if self.options.markov_rank:
             logits = logits + self.markov_head["markov_w2"](embeddings).float()
@@ -143,9 +132,8 @@ class BlockModule(Head):
         weights = (method.decay**depths).expand_as(starts.alive)[starts.alive]
         live = features[starts.alive]
         q = self.log_probabilities(live)
-        p = starts.pick(self.of_target(batch), batch)[starts.alive]
-        columns = torch.stack([starts.after(depth) for depth in range(starts.depth)])
-        tokens = batch.targets.expand(starts.depth, -1, -1).gather(2, columns)[starts.alive]
+        p = self.of_target(batch)[starts.loss_rows(batch)[starts.alive]]
+        tokens = batch.targets.expand(starts.depth, -1, -1).gather(2, starts.after)[starts.alive]
         ce_weight, l1_weight = LOSSES[self.config.kind]
         distance = (p.exp() - q.exp()).abs().sum(dim=-1) / 2
         losses = ce_weight * divergence("ce", p, q, tokens) + l1_weight * 2 * distance

@@ -56,24 +56,21 @@ class Head(nn.Module, ABC):
         The loss of one guess is token_weight · divergence(p, q) + feature_weight ·
         SmoothL1(feature, hidden state).
         """
-        log_p, row = self.of_target(batch), batch.loss_row
+        log_p, rows = self.of_target(batch), starts.loss_rows(batch)
         total, weights = features.new_zeros(()), 0.0
-        for depth, guesses in enumerate(features):
-            alive = starts.alive[depth]
+        for depth, (alive, columns) in enumerate(zip(starts.alive, starts.after, strict=True)):
             if not alive.any():
                 break
-            columns, live_guesses = starts.after(depth), guesses[alive]
-            weight = method.decay**depth
+            live, weight = features[depth][alive], method.decay**depth
             weights += weight
             if method.token_weight:
-                p = log_p[row.gather(1, columns)[alive]]
-                q = self.log_probabilities(live_guesses)
+                p, q = log_p[rows[depth][alive]], self.log_probabilities(live)
                 tokens = batch.targets.gather(1, columns)[alive]
                 loss = divergence(method.loss, p, q, tokens).mean()
                 total = total + weight * method.token_weight * loss
             if method.feature_weight:
                 states = gather_columns(batch.states, columns)[alive]
-                loss = F.smooth_l1_loss(live_guesses.float(), states)
+                loss = F.smooth_l1_loss(live.float(), states)
                 total = total + weight * method.feature_weight * loss
         return total / max(weights, 1e-9)
 
@@ -81,3 +78,11 @@ class Head(nn.Module, ABC):
     def tensors(self) -> dict[str, Tensor]:
         """The tensors of the head's checkpoint by name."""
         return self.state_dict()
+
+
+def zero_linear(width: int, *, bias: bool = True) -> nn.Linear:
+    """Return a linear layer from H numbers to H, which are zero before training."""
+    layer = nn.Linear(width, width, bias)
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+    return layer

@@ -11,7 +11,6 @@ from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
 from mmspec.checkpoints.eagle3_config import Eagle3, default_layers
 from mmspec.checkpoints.head_config import KINDS_WITH_LAYER, KINDS_WITH_SLOTS, HeadConfig
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
-from mmspec.families.decoder import TextConfig
 from mmspec.ground.errors import choice
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_torch.device.devices import DTYPES
@@ -44,6 +43,13 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         rotary_axes=text.rotary_axes if has_axes else (),
         rotary_scaling=None,
     )
+    has_norms = shape.norms == "3.1"
+    eagle3 = Eagle3(
+        min(shape.draft_vocabulary or text.vocab_size, text.vocab_size),
+        _captured_layers(text.num_hidden_layers),
+        fc_norm=has_norms,
+        norm_output=has_norms,
+    )
     queries = target.image_tokens // COMPRESSION if shape.queries is None else shape.queries
     return HeadConfig(
         kind=kind,
@@ -56,7 +62,7 @@ def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
         input_norm=is_block or kind in ("flash", "eagle3"),
         layer=layer if is_block or kind in KINDS_WITH_LAYER else None,
         dtype="float16",
-        eagle3=_eagle3(text, shape) if kind == "eagle3" else None,
+        eagle3=eagle3 if kind == "eagle3" else None,
         block=_block(kind, target, shape) if is_block else None,
     )
 
@@ -86,17 +92,6 @@ def _captured_layers(total: int) -> tuple[int, ...]:
     if 0 < layers[0] < layers[1] < layers[2]:
         return layers
     return tuple(range(max(0, total - 2), total + 1))
-
-
-def _eagle3(text: TextConfig, shape: HeadShape) -> Eagle3:
-    """The options of a new EAGLE-3 head."""
-    has_norms = shape.norms == "3.1"
-    return Eagle3(
-        min(shape.draft_vocabulary or text.vocab_size, text.vocab_size),
-        _captured_layers(text.num_hidden_layers),
-        fc_norm=has_norms,
-        norm_output=has_norms,
-    )
 
 
 def new_head(config: HeadConfig, seed: int) -> Head:

@@ -13,38 +13,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaMLP
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.drafters.heads.packing import Outline
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.distillation.objective import DraftStarts
-from mmspec_train.heads.head import Head
+from mmspec_train.heads.head import Head, zero_linear
 from mmspec_train.llama import llama_config
 
 KeysValues = tuple[Tensor, Tensor]
 """Keys and values: [B, h, R, D] of rows, or [B, h, A, D] of one guess of every chain."""
-
-
-class RotaryModule(nn.Module):
-    """Llama's rotary position embedding, or Qwen's in time, row and column (M-RoPE)."""
-
-    def __init__(self, text: TextConfig) -> None:
-        super().__init__()
-        steps = torch.arange(0, text.head_dim, 2, dtype=torch.int64).float()
-        frequencies = text.rope_theta ** (-steps / text.head_dim)
-        axes = torch.tensor(text.rotary_axes or [0] * len(steps))
-        self.frequencies = nn.Buffer(frequencies, persistent=False)
-        self.axes = nn.Buffer(axes, persistent=False)
-
-    def forward(self, heads: Tensor, positions: Tensor) -> Tensor:
-        """Rotate heads [B, h, A, D] to positions [B, 3, A]."""
-        with torch.autocast(heads.device.type, enabled=False):
-            half = positions[:, self.axes].transpose(1, 2).float() * self.frequencies
-            angles = torch.cat((half, half), dim=-1).unsqueeze(1)
-            first, second = heads.float().chunk(2, dim=-1)
-            partners = torch.cat((-second, first), dim=-1)
-            return (heads * angles.cos() + partners * angles.sin()).to(heads.dtype)
 
 
 class DecoderLayerModule(nn.Module):
@@ -55,15 +35,17 @@ class DecoderLayerModule(nn.Module):
         super().__init__()
         width, eps = text.hidden_size, text.rms_norm_eps
         self.input_layernorm = nn.RMSNorm(width, eps) if input_norm else nn.Identity()
-        self.self_attn = self._attention(text)
+        attention: Any = Qwen3Attention if text.qk_norm else LlamaAttention
+        self.self_attn = attention(llama_config(text), 0)
         self.post_attention_layernorm = nn.RMSNorm(width, eps)
         self.mlp = LlamaMLP(llama_config(text))  # type: ignore[no-untyped-call]
-        self.rotary = RotaryModule(text)
+        steps = torch.arange(0, text.head_dim, 2, dtype=torch.int64).float()
+        frequencies = text.rope_theta ** (-steps / text.head_dim)
+        axes = torch.tensor(text.rotary_axes or [0] * len(steps))
+        self.frequencies = nn.Buffer(frequencies, persistent=False)
+        self.axes = nn.Buffer(axes, persistent=False)
         nn.init.zeros_(self.self_attn.o_proj.weight)
         nn.init.zeros_(self.mlp.down_proj.weight)
-
-    def _attention(self, text: TextConfig) -> Any:
-        return LlamaAttention(llama_config(text), 0)
 
     def enter(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return what attention reads of x [..., H], and what its output is added to."""
@@ -77,18 +59,30 @@ class DecoderLayerModule(nn.Module):
 
     def keys_values(self, rows: Tensor, positions: Tensor) -> KeysValues:
         """Return keys and values of rows that attention reads, [B, R, ...] at [B, 3, R]."""
-        keys, values = self.rotary(self._heads("k", rows), positions), self._heads("v", rows)
+        keys, values = self._rotate(self._heads("k", rows), positions), self._heads("v", rows)
         repeats = self.self_attn.num_key_value_groups
         return keys.repeat_interleave(repeats, 1), values.repeat_interleave(repeats, 1)
 
     def queries(self, rows: Tensor, positions: Tensor) -> Tensor:
         """Return the scaled queries [B, h, R, D] of rows that attention reads."""
-        return self.rotary(self._heads("q", rows), positions) * self.self_attn.scaling  # type: ignore[no-any-return]
+        scale: float = self.self_attn.scaling
+        return self._rotate(self._heads("q", rows), positions) * scale
+
+    def _rotate(self, heads: Tensor, positions: Tensor) -> Tensor:
+        """Rotate heads [B, h, A, d] to positions [B, 3, A], as Llama or, with axes, as M-RoPE."""
+        with torch.autocast(heads.device.type, enabled=False):
+            half = positions[:, self.axes].transpose(1, 2).float() * self.frequencies
+            angles = torch.cat((half, half), dim=-1).unsqueeze(1)
+            first, second = heads.float().chunk(2, dim=-1)
+            partners = torch.cat((-second, first), dim=-1)
+            return (heads * angles.cos() + partners * angles.sin()).to(heads.dtype)
 
     def _heads(self, kind: str, rows: Tensor) -> Tensor:
         """Return queries, keys or values [B, h, R, D] before rotation; kind: "q", "k" or "v"."""
         heads: Tensor = self.self_attn.get_submodule(f"{kind}_proj")(rows)
-        return heads.view(*heads.shape[:2], -1, self.self_attn.head_dim).transpose(1, 2)
+        heads = heads.view(*heads.shape[:2], -1, self.self_attn.head_dim).transpose(1, 2)
+        norm = getattr(self.self_attn, f"{kind}_norm", None)
+        return norm(heads) if norm else heads
 
     def forward(
         self,
@@ -182,11 +176,10 @@ class CachedHead(Head):
         )
         feature = layer(gather_columns(x, at), place, rows, visible, [])
         chain: list[KeysValues] = []
-        for depth in range(1, starts.depth):
+        for distance, columns in enumerate(starts.after[1:]):
             yield feature
-            token = gather_columns(batch.embeddings, starts.after(depth))
-            x = self._fuse(token, feature)
-            place = next_place + (depth - 1)
+            x = self._fuse(gather_columns(batch.embeddings, columns), feature)
+            place = next_place + distance
             chain.append(layer.keys_values(layer.enter(x)[0], place))
             feature = layer(x, place, rows, visible, chain)
         yield feature
@@ -208,9 +201,7 @@ class LayeredModule(CachedHead):
         self.layers = nn.ModuleList([DecoderLayerModule(text, input_norm=config.input_norm)])
         if config.queries:
             self.compressor = CompressorModule(config.queries, width, text.rms_norm_eps)
-        self.slots = nn.ModuleList(nn.Linear(width, width) for _ in range(config.slots))
-        for slot in self.slots.parameters():
-            nn.init.zeros_(slot)
+        self.slots = nn.ModuleList(zero_linear(width) for _ in range(config.slots))
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H]."""

@@ -32,10 +32,8 @@ def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]
     card = load_cards().get(settings.target)
     target = (card and card.model) or read_config(resolve(settings.target, "torch"))
     config = head_config(kind, target, shape)
-    vocabulary, layers = (
-        config.draft_vocab_size or config.vocab_size,
-        config.captured_layers(target),
-    )
+    vocabulary = config.draft_vocab_size or config.vocab_size
+    layers = config.captured_layers(target)
     of_words, tensors = {vocabulary, config.vocab_size}, head_manifest(config).values()
     parameters = sum(prod(shape) for shape in tensors if of_words.isdisjoint(shape))
     corpus, _ = open_corpora(settings, target)

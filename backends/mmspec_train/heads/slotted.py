@@ -1,5 +1,8 @@
 """Medusa and Hydra to train: MLPs on the last hidden state, Medusa's perhaps with images.
 
+Medusa's features are h + silu(W h + b) of the state h (Cai et al. 2024, eq. 1); Hydra's MLP reads
+the state and the next tokens' embeddings (Ankner et al. 2024, eq. 2).
+
 Shape letters: B sequences, L columns, A starts, D depths, H width.
 """
 
@@ -10,37 +13,7 @@ from torch import Tensor, nn
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec_train.data.batch import Batch, gather_columns
 from mmspec_train.distillation.objective import DraftStarts
-from mmspec_train.heads.head import Head
-
-
-class MedusaSlot(nn.Module):
-    """h + silu(W h + b), which is h before training (Cai et al. 2024, eq. 1)."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width, width)
-        nn.init.zeros_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
-
-    def forward(self, state: Tensor, inputs: Tensor) -> Tensor:  # noqa: ARG002
-        """Return features [B, A, H] of the state alone."""
-        return state + F.silu(self.linear(state))
-
-
-class HydraSlot(nn.Module):
-    """An MLP of the state and the next tokens' embeddings (Ankner et al. 2024, eq. 2)."""
-
-    def __init__(self, width: int, inputs: int) -> None:
-        super().__init__()
-        self.linear_1 = nn.Linear(inputs, width)
-        self.linear_2 = nn.Linear(width, width)
-        nn.init.zeros_(self.linear_2.weight)
-        nn.init.zeros_(self.linear_2.bias)
-
-    def forward(self, state: Tensor, inputs: Tensor) -> Tensor:
-        """Return features [B, A, H]; inputs [B, A, ...] begin with the state."""
-        change: Tensor = self.linear_2(F.silu(self.linear_1(inputs)))
-        return state + change
+from mmspec_train.heads.head import Head, zero_linear
 
 
 class SlottedModule(Head):
@@ -50,14 +23,17 @@ class SlottedModule(Head):
         """Build it so that every untrained slot predicts the target's next token."""
         super().__init__()
         self.config = config
-        width, slots = config.hidden_size, range(config.slots)
+        width = config.hidden_size
         if config.vision == "mean":
-            self.vision = nn.Linear(width, width, bias=False)
-            nn.init.zeros_(self.vision.weight)
-        if config.kind == "medusa":
-            self.heads = nn.ModuleList(MedusaSlot(width) for _ in slots)
-        else:
-            self.heads = nn.ModuleList(HydraSlot(width, (2 + n) * width) for n in slots)
+            self.vision = zero_linear(width, bias=False)
+        self.heads = nn.ModuleList()
+        for slot in range(config.slots):
+            if config.kind == "medusa":
+                layers = {"linear": zero_linear(width)}
+            else:
+                first = nn.Linear((2 + slot) * width, width)
+                layers = {"linear_1": first, "linear_2": zero_linear(width)}
+            self.heads.append(nn.ModuleDict(layers))
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
         """Return features [D, B, A, H]."""
@@ -69,11 +45,14 @@ class SlottedModule(Head):
             shares = visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)
             mean = shares.to(batch.embeddings.dtype) @ batch.embeddings
             state = state + self.vision(mean).to(state.dtype)
-        inputs = torch.cat((state, gather_columns(batch.embeddings, starts.columns)), dim=-1)
-        features: list[Tensor] = []
-        for depth, slot in enumerate(list(self.heads)[: starts.depth]):
-            if depth and self.config.kind == "hydra":
-                token = gather_columns(batch.embeddings, starts.after(depth))
+        inputs, features = state, list[Tensor]()
+        for slot, columns_before in zip(self.heads, starts.after, strict=False):
+            if self.config.kind == "medusa":
+                change = F.silu(slot.get_submodule("linear")(state))
+            else:
+                token = gather_columns(batch.embeddings, columns_before)
                 inputs = torch.cat((inputs, token), dim=-1)
-            features.append(slot(state, inputs))
+                hidden = F.silu(slot.get_submodule("linear_1")(inputs))
+                change = slot.get_submodule("linear_2")(hidden)
+            features.append(state + change)
         return torch.stack(features)

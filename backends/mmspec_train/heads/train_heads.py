@@ -12,13 +12,13 @@ from torch import Tensor
 from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.ground.errors import UsageError
 from mmspec_train.data.batch import Batch
-from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
-from mmspec_train.distillation.objective import DraftScore, DraftStarts, all_starts, draw_starts
-from mmspec_train.distillation.training import Trainee, distill
+from mmspec_train.data.teacher_data import TeacherData
+from mmspec_train.distillation.objective import DraftStarts, all_starts, draw_starts
+from mmspec_train.distillation.training import Trainee
 from mmspec_train.heads.head import Head
 from mmspec_train.heads.head_checkpoint import head_config, new_head, save_head
 from mmspec_train.run.loop import Phase
-from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape, RunSettings
+from mmspec_train.settings import HeadMethodSettings, HeadShape
 
 
 @dataclass
@@ -70,21 +70,6 @@ class HeadTrainee(Trainee):
         return batch, starts, head.likeliest(head(batch, starts))
 
 
-def distill_head(
-    kind: str,
-    shape: HeadShape,
-    method: HeadMethodSettings,
-    budget: Budget,
-    settings: DataSettings,
-    run: RunSettings,
-) -> DraftScore:
-    """Train one head; returns its score on held-out conversations."""
-    data = open_teacher_data(settings, run)
-    schedule = method.schedule or ("msd" if kind == "msd" else "mixed")
-    trainee = new_trainee(kind, shape, replace(method, schedule=schedule), data)
-    return distill(trainee, budget, run)
-
-
 def training_depth(config: HeadConfig, method: HeadMethodSettings) -> int:
     """Return the number of tokens that a head drafts from a starting point in training."""
     return config.slots if config.block else min(method.rollout, config.slots or method.rollout)
@@ -98,4 +83,6 @@ def new_trainee(
     data.teacher.captured_layers = config.captured_layers(data.teacher.config)
     if config.eagle3 and method.loss == "ce" and config.eagle3.draft_vocab_size < config.vocab_size:
         raise UsageError("--loss ce needs every token of the answers: leave out --draft-vocabulary")
-    return HeadTrainee(new_head(config, data.settings.seed), data, method)
+    schedule = method.schedule or ("msd" if kind == "msd" else "mixed")
+    head = new_head(config, data.settings.seed)
+    return HeadTrainee(head, data, replace(method, schedule=schedule))

@@ -80,11 +80,11 @@ class Log:
 
     @contextmanager
     def say_when_stopped(self, line: Callable[[], str]) -> Iterator[None]:
-        """Print the result of `line` if Ctrl-C or another signal ends the block."""
+        """Print `line`, and how to go on, if Ctrl-C or another signal ends the block."""
         try:
             yield
         except (KeyboardInterrupt, SystemExit):
-            self.say(line())
+            self.say(f"{line()}; the same command goes on from there")
             raise
 
     def _append(self, name: str, at: Position, numbers: Mapping[str, object]) -> None:

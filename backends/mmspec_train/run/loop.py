@@ -159,8 +159,7 @@ class _Run(Generic[Item]):
     def stop(self) -> str:
         """Save the state after a signal; returns a message for the user."""
         self.save()
-        again = "the same command goes on from there"
-        return f"{self.phase.name}: stopped after step {self.step}; {again}"
+        return f"{self.phase.name}: stopped after step {self.step}"
 
     def train(self) -> None:
         """Take steps until the budget is spent."""

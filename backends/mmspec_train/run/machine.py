@@ -13,7 +13,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from mmspec_torch.device.devices import find_device
 from mmspec_torch.device.products import relative_time
+from mmspec_train.settings import RunSettings
 
 Item = TypeVar("Item")
 """A batch: a dataclass of tensors and of values that stay on the host."""
@@ -45,12 +47,18 @@ class Machine:
         return type(batch)(*(v.to(self.device) if isinstance(v, Tensor) else v for v in values))
 
 
-def reuse_memory() -> None:
-    """Let glibc give out freed blocks again: a CPU takes longer to map pages than to fill them."""
+def prepare_machine(run: RunSettings, checkpoint_seconds: float) -> Machine:
+    """Return the machine of a run, with its number of threads.
+
+    Lets glibc give out freed blocks again: a CPU takes longer to map pages than to fill them.
+    """
+    if run.threads:
+        torch.set_num_threads(run.threads)
     with suppress(OSError, AttributeError):  # no glibc
         mallopt = ctypes.CDLL("libc.so.6").mallopt
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+    return Machine(find_device(run.device), checkpoint_seconds)
 
 
 def multiplies_bfloat16() -> bool:

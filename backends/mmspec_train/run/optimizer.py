@@ -98,7 +98,8 @@ class Optimizer:
 
 def _split(part: nn.Module, muon: bool) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
     """Return the parameters for Muon and those for AdamW."""
-    parameters = list(part.named_parameters())
-    inner = [p for name, p in parameters if muon and MUON_NAMES.search(name) and p.ndim == 2]
-    inner_ids = {id(p) for p in inner}
-    return inner, [p for _, p in parameters if id(p) not in inner_ids]
+    inner, others = list[nn.Parameter](), list[nn.Parameter]()
+    for name, parameter in part.named_parameters():
+        is_inner = muon and MUON_NAMES.search(name) and parameter.ndim == 2
+        (inner if is_inner else others).append(parameter)
+    return inner, others

@@ -1,6 +1,7 @@
 """The options of a run, saved in its directory: only a run with the same options resumes."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ def check_manifest(file: Path, options: dict[str, Any], remedy: str) -> None:
     """Raise UsageError, naming the first difference, if `file` holds other options."""
     if not is_there(file):
         return
-    before = _flat(read_json(file))
-    for name, value in _flat(json.loads(json.dumps(options))).items():
+    before = dict(_flat(read_json(file)))
+    for name, value in _flat(json.loads(json.dumps(options))):
         if before.get(name) != value:
             raise errors.UsageError(
                 f"{file}: {name} is {before.get(name)!r}, but is now {value!r}: {remedy}"
@@ -33,9 +34,9 @@ def claim(file: Path, options: dict[str, Any], remedy: str) -> None:
         replace_text(file, json.dumps(options, indent=1) + "\n")
 
 
-def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(options: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in options.items():
-        is_nested = isinstance(value, dict)
-        flat |= _flat(value, f"{prefix}{name}.") if is_nested else {prefix + name: value}
-    return flat
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
