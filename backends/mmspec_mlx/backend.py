@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 
 from mmspec.checkpoints.loading_plan import plan
-from mmspec.checkpoints.loading_progress import LoadingProgress
+from mmspec.checkpoints.loading_progress import loading_progress
 from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.checkpoints.stored_config import stored_config
 from mmspec.decoding.contract import Head, Model
@@ -59,10 +59,10 @@ class MlxBackend:
         mx.set_default_device(stream(place))
         if place == "gpu":
             limit_memory()
-        reading, files = LoadingProgress(sources.values(), progress), Files()
+        count, files = loading_progress(sources.values(), progress), Files()
 
         def read(entry: StoredTensor) -> mx.array:
-            reading.count(entry)
+            count(entry)
             return files(entry)
 
         weights = Weights(sources, kind, read)

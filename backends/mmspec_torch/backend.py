@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from mmspec.checkpoints.loading_plan import plan
-from mmspec.checkpoints.loading_progress import LoadingProgress
+from mmspec.checkpoints.loading_progress import loading_progress
 from mmspec.checkpoints.quantization import SCHEMES, read_scheme
 from mmspec.checkpoints.stored_config import stored_config
 from mmspec.decoding.contract import Head, Model
@@ -46,7 +46,7 @@ class TorchBackend:
         kernel = scheme is not None and scheme.group and has_kernel(place)
         kind = find_dtype(dtype, place, "bfloat16" if kernel else config.dtype)
         sources = plan(directory, config)
-        reading = LoadingProgress(sources.values(), progress)
+        count = loading_progress(sources.values(), progress)
         if scheme and any(source.packing for source in sources.values()):
             raise UsageError(  # its weights would be rounded twice
                 f"{directory} is quantized already: leave `quantize={quantize}` out, or give the "
@@ -55,7 +55,7 @@ class TorchBackend:
         if kind == torch.float32:
             require_ieee_float32()
         try:
-            weights = open_weights(sources, place, kind, scheme, reading.count)
+            weights = open_weights(sources, place, kind, scheme, count)
             return TorchModel(weights, config)
         except torch.OutOfMemoryError as error:
             raise BackendError(

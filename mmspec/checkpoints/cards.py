@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from mmspec.checkpoints.config import ModelConfig, config_of
 from mmspec.checkpoints.hub_cache import cached_snapshot, is_whole, latest_snapshot
-from mmspec.ground.errors import CheckpointError, choice
+from mmspec.ground.errors import CheckpointError
 from mmspec.ground.json_reader import read_value
 
 Kind = Literal["target", "draft", "captioner"]
@@ -68,14 +68,6 @@ def load_cards() -> dict[str, Card]:
     tables = (entry for entry in files(PACKAGE).iterdir() if entry.name.endswith(".toml"))
     cards = (_parse(file.read_text("utf-8"), file.name.removesuffix(".toml")) for file in tables)
     return {card.name: card for card in sorted(cards, key=lambda card: card.name)}
-
-
-def card(name: str) -> Card:
-    """The card called `name`; raises UsageError with the nearest name."""
-    cards = load_cards()
-    if name not in cards:
-        raise choice("model", name, cards)
-    return cards[name]
 
 
 def bundled_note(name: str) -> str:

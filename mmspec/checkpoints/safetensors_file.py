@@ -66,9 +66,15 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
         entries = read_value(dict[TensorName, _Entry], header)
     except MismatchError as error:
         raise CheckpointError(f"{file}: in the safetensors header {error}") from error
-    tensors = {name: _locate(file, name, entry, base, writer) for name, entry in entries.items()}
-    _require_cover(file, tensors, base, size)
-    return tensors
+    tensors, end = {}, base
+    for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
+        tensor = _locate(file, name, entry, base, writer)
+        if tensor.start != end:
+            raise CheckpointError(f"{file}: {name} overlaps another tensor or leaves a gap")
+        tensors[name], end = tensor, tensor.end
+    if end != size:
+        raise CheckpointError(f"{file} is truncated or overlong: {size} bytes, expected {end}")
+    return {name: tensors[name] for name in entries}
 
 
 def _parse(file: Path, size: int) -> tuple[dict[str, Any], int]:
@@ -100,24 +106,13 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _locate(file: Path, name: str, entry: _Entry, base: int, writer: str) -> StoredTensor:
     start, end = (base + offset for offset in entry.data_offsets)
-    tensor = StoredTensor(file, name, entry.dtype, tuple(entry.shape), start, end, writer)
-    size = math.prod(tensor.shape) * ITEM_BYTES[tensor.dtype]
-    if tensor.end - tensor.start != size:
+    size = math.prod(entry.shape) * ITEM_BYTES[entry.dtype]
+    if end - start != size:
         raise CheckpointError(
-            f"{tensor.file}: {tensor.name} takes {tensor.end - tensor.start} bytes, but "
-            f"{tensor.dtype} {list(tensor.shape)} needs {size}"
+            f"{file}: {name} takes {end - start} bytes, but {entry.dtype} {entry.shape} needs "
+            f"{size}"
         )
-    return tensor
-
-
-def _require_cover(file: Path, tensors: dict[str, StoredTensor], base: int, size: int) -> None:
-    end = base
-    for tensor in sorted(tensors.values(), key=lambda entry: (entry.start, entry.end)):
-        if tensor.start != end:
-            raise CheckpointError(f"{file}: {tensor.name} overlaps another tensor or leaves a gap")
-        end = tensor.end
-    if end != size:
-        raise CheckpointError(f"{file} is truncated or overlong: {size} bytes, expected {end}")
+    return StoredTensor(file, name, entry.dtype, tuple(entry.shape), start, end, writer)
 
 
 class Content(NamedTuple):

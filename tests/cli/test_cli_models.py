@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from mmspec.checkpoints.cards import card
+from mmspec.checkpoints.cards import load_cards
 from support.hub_server import reach, serving
 
 
 def bundled(name: str) -> Path:
-    path = card(name).bundled
+    path = load_cards()[name].bundled
     assert path is not None
     return path
 

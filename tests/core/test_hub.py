@@ -11,11 +11,13 @@ from types import SimpleNamespace
 import pytest
 from huggingface_hub import constants
 
-from mmspec.checkpoints.cards import Card, card, present
+from mmspec.checkpoints.cards import Card, load_cards, present
 from mmspec.checkpoints.hub import pull, resolve
 from mmspec.checkpoints.hub_cache import cached_snapshot
 from mmspec.ground.errors import CheckpointError, HubError, UsageError, WriteError
 from support.hub_server import COMMIT, FakeHub, git_digest, reach, serving
+
+CARDS = load_cards()
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def hub(
 
 
 def test_pull_then_resolve_offline(hub, monkeypatch):
-    assert present(card("llama-68m"), "torch") is None
+    assert present(CARDS["llama-68m"], "torch") is None
     path = pull("llama-68m", "mlx")
     assert path.name == COMMIT
     assert (path / "model.safetensors").is_file()
@@ -59,7 +61,7 @@ def test_pull_then_resolve_offline(hub, monkeypatch):
     for backend in ("mlx", "torch"):
         assert resolve("llama-68m", backend) == path
         assert resolve("JackFram/llama-68m", backend) == path
-        assert present(card("llama-68m"), backend) == path
+        assert present(CARDS["llama-68m"], backend) == path
     assert pull("JackFram/llama-68m", "torch") == path
 
 
@@ -78,7 +80,7 @@ def test_a_snapshot_without_all_its_weights_is_not_there(hub, empty_cache, liste
     assert cached_snapshot("JackFram/llama-68m", "main") == path
     (path / "model.safetensors").unlink()
     assert cached_snapshot("JackFram/llama-68m", "main") is None
-    assert present(card("llama-68m"), "torch") is None
+    assert present(CARDS["llama-68m"], "torch") is None
 
 
 def test_pickled_repositories_are_refused(hub):
@@ -181,7 +183,7 @@ def test_names_that_leave_the_folder_are_refused_before_anything_is_asked_for(
 
 
 def test_a_commit_is_a_pinned_revision(hub, empty_cache, monkeypatch):
-    pinned = replace(card("llama-68m"), revisions={"torch": COMMIT})
+    pinned = replace(CARDS["llama-68m"], revisions={"torch": COMMIT})
     for module in ("hub", "cards"):
         cards = f"mmspec.checkpoints.{module}.load_cards"
         monkeypatch.setattr(cards, lambda: {"llama-68m": pinned})
@@ -217,7 +219,7 @@ def test_a_directory_is_found_where_no_model_here_has_its_name(
     monkeypatch.chdir(tmp_path)
     for name in ("mini", "llama-68m"):
         copytree(llama_path, tmp_path / name)
-    assert resolve("mini", "torch") == card("mini").bundled
+    assert resolve("mini", "torch") == CARDS["mini"].bundled
     assert resolve("./mini", "torch") == Path("mini")
     assert resolve("llama-68m", "torch") == Path("llama-68m")
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -3,7 +3,7 @@
 import pytest
 from transformers import AutoProcessor, AutoTokenizer
 
-from mmspec.checkpoints.cards import card, present
+from mmspec.checkpoints.cards import load_cards, present
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.loading_plan import read_tensors
 from mmspec.checkpoints.manifest import canonical, hub_name
@@ -73,7 +73,7 @@ def test_every_way_to_a_prompt_gives_the_same_tokens(directory, talk):
 
 
 def test_tensors_have_the_names_that_other_engines_read(directory):
-    if present(card(directory.name), "torch") is None:
+    if present(load_cards()[directory.name], "torch") is None:
         pytest.skip(f"the weights of {directory.name} are not in the tree")
     config = read_config(directory)
     for name in read_tensors(directory):
