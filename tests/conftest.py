@@ -77,6 +77,14 @@ def dear_exactness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mmspec.exactness.finding.price_of", lambda *_: 9.0)
 
 
+@pytest.fixture(scope="module", autouse=True)  # before what loads engines for a module
+def unmeasured() -> Iterator[None]:
+    """Let engines time no rounds when they are loaded: lengths are given here, or learnt."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mmspec.chat.engine.measure_first_costs", lambda *_: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the session's checkpoints."""

@@ -63,9 +63,8 @@ class Talk(Result):
 
 
 @pytest.fixture
-def chat(run: Run, pair: list[str], red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch):
+def chat(run: Run, pair: list[str], here: Path):
     """`chat("line", "line", more=[...])` in a folder with red.png and `blue one.png`."""
-    monkeypatch.chdir(red.parent)
 
     def talk(*lines: str, images=(), more=(), models=pair, as_json: bool = True) -> Talk:
         form = ["--json"] if as_json else []
@@ -90,11 +89,16 @@ def open_terminal(tmp_path: Path):
         os.close(terminal.fd)
 
 
-@pytest.fixture
+def options_of(paths: Iterable[Path]) -> list[str]:
+    """Options that choose a target and a draft."""
+    target, draft = map(str, paths)
+    return ["--model", target, "--draft", draft, "--backend", "torch"]
+
+
+@pytest.fixture(scope="session")
 def models(pair_paths: tuple[Path, Path]) -> list[str]:
     """Options that choose the tiny pair."""
-    target, draft = map(str, pair_paths)
-    return ["--model", target, "--draft", draft, "--backend", "torch"]
+    return options_of(pair_paths)
 
 
 @pytest.fixture
@@ -106,28 +110,26 @@ def pair(models: list[str]) -> list[str]:
 @pytest.fixture(scope="session")
 def narrow(checkpoints: Path) -> list[str]:
     """Options of a pair with 256 positions, which a long question soon fills."""
-    target, draft = map(str, factory.tiny_pair(checkpoints / "narrow", positions=256))
-    return ["--model", target, "--draft", draft, "--backend", "torch"]
+    return options_of(factory.tiny_pair(checkpoints / "narrow", positions=256))
 
 
 @pytest.fixture(scope="session")
 def long(checkpoints: Path) -> list[str]:
     """Options of a pair with room for an answer of seconds, and of an answer that takes it."""
-    target, draft = map(str, factory.tiny_pair(checkpoints / "long", positions=60_000))
-    pair = ["--model", target, "--draft", draft, "--backend", "torch"]
+    pair = options_of(factory.tiny_pair(checkpoints / "long", positions=60_000))
     return [*pair, "--max-new-tokens", "50000", "--repeat-limit", "0", "--details"]
 
 
 @pytest.fixture
-def red(tmp_path: Path) -> Path:
-    return _image(tmp_path / "red.png", "red")
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder and home, with red.png and `blue one.png`."""
+    for colour, name in (("red", "red.png"), ("blue", "blue one.png")):
+        Image.new("RGB", (64, 48), colour).save(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture
-def blue(tmp_path: Path) -> Path:
-    return _image(tmp_path / "blue one.png", "blue")
-
-
-def _image(path: Path, colour: str) -> Path:
-    Image.new("RGB", (64, 48), colour).save(path)
-    return path
+def red(here: Path) -> Path:
+    return here / "red.png"

@@ -57,10 +57,10 @@ REFUSED = {
 }
 
 
-def test_what_is_refused_loses_neither_conversation_nor_staged_images(chat, red):
-    before = red.read_bytes()
-    (red.parent / "bad.png").write_bytes(b"\x89PNG\r\n")
-    os.mkfifo(red.parent / "pipe.png")
+def test_what_is_refused_loses_neither_conversation_nor_staged_images(chat, here):
+    before = (here / "red.png").read_bytes()
+    (here / "bad.png").write_bytes(b"\x89PNG\r\n")
+    os.mkfifo(here / "pipe.png")
     talk = chat("/image red.png", *REFUSED, "which?")
     assert talk.ids == chat("/image red.png", "which?").ids
     said = [line for line in talk.err.splitlines() if "Added" not in line]
@@ -70,7 +70,7 @@ def test_what_is_refused_loses_neither_conversation_nor_staged_images(chat, red)
     refused = [record["line"] for record in talk.records if "error" in record]
     lines = [line.strip().encode(errors="replace").decode() for line in REFUSED]
     assert (talk.status, refused) == (2, lines)
-    assert red.read_bytes() == before
+    assert (here / "red.png").read_bytes() == before
 
 
 def test_lines_between_triple_quotes_are_one_question(chat):
@@ -131,11 +131,6 @@ def test_every_line_is_json_where_that_was_asked_for(chat):
     assert records[0]["help"]["/quit"] == "Leave."
 
 
-def test_an_interrupt_before_an_answer_ends_a_pipe(chat, monkeypatch):
-    monkeypatch.setattr(dialogue, "take_images", Mock(side_effect=KeyboardInterrupt))
-    assert chat("one", "two").status == 130
-
-
 def test_ctrl_c_during_an_answer_ends_a_pipe_with_one_line_about_it(chat, monkeypatch):
     said = Screen.piece
 
@@ -164,16 +159,16 @@ def test_an_interrupted_retry_says_that_the_old_answer_stays(run, pair, monkeypa
     assert (talk.status, "the answer from before stays" in talk.err) == (130, True)
 
 
-def test_a_question_that_ends_before_its_prompt_was_made_was_not_asked(chat, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(LoadedModel, "chunks", interrupted)
-    talk = chat("hi red.png", as_json=False)
-    assert (talk.status, talk.err.splitlines()[-2:]) == (
-        130,
-        ["stopped: nothing was asked", "mmspec: interrupted"],
-    )
+@pytest.mark.parametrize(
+    ("owner", "work", "is_asking"),
+    [(dialogue, "take_images", False), (LoadedModel, "chunks", True)],
+)
+def test_an_interrupt_before_an_answer_ends_a_pipe(chat, monkeypatch, owner, work, is_asking):
+    monkeypatch.setattr(owner, work, Mock(side_effect=KeyboardInterrupt))
+    talk = chat("hi", "two", as_json=False)
+    *_, before, last = talk.err.splitlines()
+    assert (talk.status, last) == (130, "mmspec: interrupted")
+    assert (before == "stopped: nothing was asked") == is_asking
 
 
 def test_remarks_go_nowhere_where_stderr_is_closed(chat, monkeypatch):
@@ -219,19 +214,18 @@ def test_a_system_text_is_shown_set_and_cleared(chat):
     assert talk.answers[1]["prompt_tokens"] > talk.answers[0]["prompt_tokens"]
 
 
-def test_a_conversation_is_saved_as_markdown_with_links_from_its_folder(chat, red):
-    folder = red.parent
-    (folder / "notes").mkdir()
+def test_a_conversation_is_saved_as_markdown_with_links_from_its_folder(chat, here, red):
+    (here / "notes").mkdir()
     files = {"talk.MD": "red.png", "notes/talk.md": "../red.png"}
     talk = chat("/image red.png", "What is\tthis?", *(f"/save {file}" for file in files))
     for file, link in files.items():
         said = f"> ![red.png]({link})\n>\n> What is\tthis?\n\n{talk.answers[0]['text']}\n"
-        assert (folder / file).read_text() == said
+        assert (here / file).read_text() == said
     chat(f"which? {red}", "/save notes/talk.md", "/save notes/talk.md")
-    assert f"]({red})" in (folder / "notes/talk.md").read_text()
-    red.rename(folder / "caf\udce9.png")
+    assert f"]({red})" in (here / "notes/talk.md").read_text()
+    red.rename(here / "caf\udce9.png")
     chat("which? ./caf\udce9.png", "/save no text.md")
-    assert (folder / "no text.md").read_text().startswith("> ![caf?.png](caf%E9.png)")
+    assert (here / "no text.md").read_text().startswith("> ![caf?.png](caf%E9.png)")
 
 
 TYPED = {

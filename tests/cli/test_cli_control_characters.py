@@ -63,11 +63,6 @@ def picture(red, tmp_path) -> Path:
     return shutil.copy(red, tmp_path / f"image {EVIL}.png")
 
 
-def test_the_model_does_say_them(run, evil):
-    """Without a terminal, so that nothing is spelt out."""
-    assert TITLE in run("generate", "--prompt", "what is it?", *evil).out
-
-
 def test_a_chat_spells_them_out(open_terminal, evil, picture, tmp_path):
     saved = tmp_path / f"talk {EVIL[:-1]}.json"  # a person's own keys may turn the reading order
     terminal = open_terminal(endless.main, ["chat", str(picture), *evil], columns=4000)

@@ -14,7 +14,6 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics import check as core_check
 from mmspec.draft_length.calibration_file import ROWS
 from mmspec_bench.measure import calibrate, steadiness
-from mmspec_terminal.render import Screen
 from support import factory
 
 
@@ -79,35 +78,26 @@ def test_speed_prints_a_table_and_writes_json(run, pair, tmp_path):
     assert told["provenance"]["versions"]["torch"]
 
 
-FIRST = "--repeats", "1", "--count", "1", "--gammas", "2", "--drafting", "M"
-PROBING = {
-    "run": ("bench", "run", "--methods", "none", "--tasks", "chart", "--limit", "1"),
-    "speed": ("bench", "speed", *FIRST),
-    "across": ("check", "--across", "torch,mlx"),
-    "calibrate": ("calibrate",),
-}
+PROBING = [
+    "generate --prompt one --json",
+    "bench run --methods none --tasks chart --limit 1 --out out",
+    "bench speed --repeats 1 --count 1 --gammas 2 --drafting M",
+    "check --across torch,mlx",
+    "calibrate",
+]
 
 
-@pytest.mark.parametrize("name", PROBING)
-def test_a_probe_is_shown_while_it_goes_on(run, pair_paths, tmp_path, monkeypatch, name):
-    shown = []
-    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
-    monkeypatch.setattr("mmspec.exactness.finding.price_of", Mock(side_effect=KeyboardInterrupt))
-    monkeypatch.setattr("mmspec_cli.calibrate.busy_already", lambda: "")
-    monkeypatch.setattr(Screen, "progress", lambda _, text: shown.append(text))
-    target, draft = pair_paths
-    out = ("--out", tmp_path / "out") if name == "run" else ()
-    exact = () if name == "calibrate" else ("--exact", "on")
-    assert run(*PROBING[name], "--model", target, "--draft", draft, *exact, *out).status == 130
-    assert shown[-1].startswith("measuring once whether this machine can decode")
-
-
-def test_a_pipe_shows_a_probe_too_and_json_is_not_disturbed(run, models, monkeypatch):
+@pytest.mark.parametrize("command", PROBING)
+def test_a_probe_is_shown_while_it_goes_on_and_not_as_output(
+    run, pair_paths, here, monkeypatch, command
+):
     stop = Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr("mmspec.exactness.finding.find_exact_rows", stop)
-    shown = run("generate", "--prompt", "one", *models, "--exact", "on", "--json")
-    assert re.search(r"measuring once .*: about \d+ s; --exact off decodes at once", shown.err)
-    assert not shown.out
+    target, draft = pair_paths
+    models = "--model", target, "--draft", draft
+    status, out, err = run(*command.split(), *models, "--exact", "on")
+    assert (status, out) == (130, "")
+    assert re.search(r"measuring once .*: about \d+ s; --exact off decodes at once", err)
 
 
 @pytest.fixture(autouse=True)

@@ -77,9 +77,8 @@ def test_text_goes_to_stdout_and_the_footer_to_stderr(run, pair, red):
     ],
 )
 def test_an_image_that_only_the_prompt_names_is_said_to_be_text(
-    run, pair, red, monkeypatch, name, images, remarks
+    run, pair, red, name, images, remarks
 ):
-    monkeypatch.chdir(red.parent)
     red = red.rename(red.with_name("my red (1).png"))
     asked = ["generate", *[red] * images, "--prompt", f"What is in {name}?", *pair]
     expected = f"{name}: the model reads the name alone; name an image before --prompt to show it"

@@ -15,12 +15,7 @@ from mmspec_cli.main import main
 from mmspec_cli.terminal.attachments import AGAIN, take_images
 from mmspec_cli.terminal.image_sources import clipboard_picture
 
-
-@pytest.fixture(autouse=True)
-def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(red.parent)
-    monkeypatch.setenv("HOME", str(red.parent))
-    return red.parent
+pytestmark = pytest.mark.usefixtures("here")
 
 
 @pytest.mark.parametrize(
@@ -202,17 +197,16 @@ def test_a_clipboard_that_cannot_be_read_ends_in_one_line(programs, monkeypatch,
 
 
 def test_a_pasted_image_goes_with_the_question_and_is_saved(
-    run, pair, red, programs, monkeypatch, tmp_path
+    chat, run, pair, red, programs, monkeypatch
 ):
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
     programs(wl_paste=f"cat '{red}'")
-    lines = "/paste\nwhich?\n/save talk.md\n/save talk.json\n/load talk.json\n/images\nwhy?"
-    out = [json.loads(line) for line in run("chat", *pair, "--json", stdin=lines).out.splitlines()]
+    saved = "/save talk.md", "/save talk.json", "/load talk.json", "/images"
+    talk = chat("/paste", "which?", *saved, "why?")
     alone = json.loads(run("generate", red, "--prompt", "which?", *pair, "--json").out)
-    assert out[0]["token_ids"] == alone["token_ids"]
-    assert [row["image"] for row in out[4]["images"]] == ["clipboard"]
-    assert "> [clipboard]\n" in (tmp_path / "talk.md").read_text()
+    assert talk.ids[0] == alone["token_ids"]
+    assert [row["image"] for row in talk.records[4]["images"]] == ["clipboard"]
+    assert "> [clipboard]\n" in red.with_name("talk.md").read_text()
 
 
 def piped(monkeypatch, content: bytes) -> None:

@@ -1,6 +1,5 @@
 import signal
 import stat
-from pathlib import Path
 
 import pytest
 from prompt_toolkit.application import Application, create_app_session
@@ -19,15 +18,6 @@ def completed(line: str) -> list[str]:
     return [line[: len(line) + found.start_position] + found.text for found in offered]
 
 
-@pytest.fixture(autouse=True)
-def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (red.parent / "folder").mkdir()
-    (red.parent / "talk.json").write_text("{}")
-    monkeypatch.chdir(red.parent)
-    monkeypatch.setenv("HOME", str(red.parent))
-    return red.parent
-
-
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
@@ -42,7 +32,9 @@ def here(red: Path, blue: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("what is r", []),
     ],
 )
-def test_tab(line, offered):
+def test_tab(here, line, offered):
+    (here / "folder").mkdir()
+    (here / "talk.json").write_text("{}")
     assert completed(line) == offered
 
 

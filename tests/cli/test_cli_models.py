@@ -68,7 +68,9 @@ def test_a_directory_is_described_from_its_files(run, pair_paths, tmp_path):
     assert "no config.json" in run("models", "show", str(tmp_path)).err
 
 
-@pytest.mark.parametrize("command", [("chat", "--model"), ("serve",), ("models", "show")])
+@pytest.mark.parametrize(
+    "command", [("chat", "--model"), ("serve", "--port", "0"), ("models", "show")]
+)
 def test_a_gguf_file_is_named(run, tmp_path, command):
     file = tmp_path / "model-Q4_K_M.gguf"
     file.write_bytes(b"GGUF")

@@ -106,7 +106,7 @@ def test_a_private_chat_keeps_nothing_and_a_pipe_neither(chat, state, run, pair,
 
 
 def test_lookup_remembers_what_is_kept_until_it_is_cleared(chat, state, run):
-    lookup = ["--drafting", "lookup"]
+    lookup = ["--drafting", "lookup", "--gamma", "4"]
     other = state.parent / "lookup" / "other.ids"
     other.parent.mkdir(parents=True)
     other.write_bytes(b"damaged")

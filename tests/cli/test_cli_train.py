@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 SIZES = "--layers 1 --width 32 --heads 2 --ffn 48 --positions 1024 --only llava"
-SMALL = "--samples 24 --held-out 2 --steps 2 --device cpu --batch 256 --gamma 2"
+SMALL = "--samples 9 --held-out 1 --steps 2 --device cpu --batch 256 --gamma 2"
 
 
 @pytest.fixture(scope="session")
@@ -41,14 +41,15 @@ def answer(run, red, pair_paths, *draft):
 def test_a_head_trained_by_one_command_decodes_as_plain(
     run, lessons, answers, red, pair_paths, tmp_path
 ):
-    command = "train", "distill", "--kind", "msd", "--target", pair_paths[0], "--out", tmp_path
+    out = tmp_path / "out"
+    command = "train", "distill", "--kind", "msd", "--target", pair_paths[0], "--out", out
     status, said, err = run(*command, *lessons, *answers)
     assert (status, err) == (0, "")
     assert "tokens per round, 2 drafted" in said
     files = {"config.json", "model.safetensors", "training.json", "log.csv", "marks.csv"}
-    assert {each.name for each in tmp_path.iterdir() if each != red} == files
-    assert json.loads((tmp_path / "training.json").read_text())["provenance"]["versions"]["torch"]
-    drafted = answer(run, red, pair_paths, "--draft", tmp_path)
+    assert {each.name for each in out.iterdir()} == files
+    assert json.loads((out / "training.json").read_text())["provenance"]["versions"]["torch"]
+    drafted = answer(run, red, pair_paths, "--draft", out)
     plain = answer(run, red, pair_paths, "--drafting", "none")
     assert drafted["drafting"] == "msd+lookup"
     assert drafted["token_ids"] == plain["token_ids"]

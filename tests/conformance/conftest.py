@@ -32,14 +32,6 @@ def usable(name: str) -> str:
     return name
 
 
-@pytest.fixture(scope="module", autouse=True)  # not package: workers mix the folders
-def unmeasured():
-    """Let engines time no rounds when they are loaded: lengths are given here, or learnt."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mmspec.chat.engine.measure_first_costs", lambda *_: None)
-        yield
-
-
 @pytest.fixture
 def near(monkeypatch):
     """Probe few rows of the first blocks: the probe has tests of its own."""

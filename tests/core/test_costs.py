@@ -35,6 +35,7 @@ def engine(mini) -> Engine:
 
 
 def test_a_loaded_engine_knows_what_rounds_cost_before_its_first_answer(monkeypatch):
+    monkeypatch.setattr("mmspec.chat.engine.measure_first_costs", measure_first_costs)
     monkeypatch.setattr("mmspec.chat.first_costs.SECONDS", 60.0)  # a busy machine takes longer
     engine = load("mini")
     plain = engine.chat(Options(drafting="none")).reply(QUESTION)

@@ -5,7 +5,6 @@ from functools import cache
 import pytest
 
 from mmspec_torch.backend import TorchBackend
-from support import factory
 from support import sequence_helpers as helpers
 
 
@@ -20,28 +19,24 @@ def views(pair):
 
 
 @pytest.fixture(scope="session")
-def teacher(tmp_path_factory):
-    from mmspec_train.data.teacher import Teacher
-
-    return Teacher(factory.tiny_llava(tmp_path_factory.mktemp("teacher") / "llava"), "cpu")
-
-
-@pytest.fixture(scope="session")
-def data(teacher, tmp_path_factory):
-    """Conversations that the teacher answered; training is imported only where it is tested."""
-    from support.teacher_data import prepare, teacher_data
-
-    answered = teacher_data(teacher, tmp_path_factory.mktemp("answers"))
-    prepare(answered)
-    return answered
-
-
-@pytest.fixture(scope="session")
 def answered(tmp_path_factory):
-    """Function that returns the same of a family's teacher, whose pictures have many shapes."""
-    from support.teacher_data import answered_by
+    """Function that returns conversations about pictures of many shapes, and a family's answers."""
+    from support.teacher_data import answered_by  # training is imported only where it is tested
 
-    return cache(lambda name: answered_by(name, tmp_path_factory.mktemp(name), tied=True))
+    def by(family):
+        return answered_by(family, tmp_path_factory.mktemp(family), tied=family != "llava")
+
+    return cache(by)
+
+
+@pytest.fixture(scope="session")
+def data(answered):
+    return answered("llava")
+
+
+@pytest.fixture(scope="session")
+def teacher(data):
+    return data.teacher
 
 
 @pytest.fixture(scope="session", params=["llava", "qwen3", "qwen2_5_vl", "qwen3_vl"])
