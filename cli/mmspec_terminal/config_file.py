@@ -50,10 +50,7 @@ def defaults(root: click.Context, group: click.Group, name: str) -> dict[str, An
 
 
 def source(error: str, arguments: Sequence[str]) -> str:
-    """` (in FILE)` if an error names an option and the file's value for it, but not the file.
-
-    arguments: the words of the command line, whose options are not the file's.
-    """
+    """` (in FILE)` if an error names an option, none of `arguments`, and its value in the file."""
     config, flags = {}, {word.partition("=")[0] for word in arguments}
     with suppress(UsageError):  # a file that is no TOML has no values
         config = {} if str(config_file()) in error else read_config()

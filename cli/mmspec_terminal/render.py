@@ -172,10 +172,7 @@ class Screen:
             self._err.print(line, style=style, width=width, soft_wrap=not wraps)
 
     def progress(self, text: str) -> None:
-        """Show a temporary line on stderr, which the next output replaces; nothing if plain.
-
-        A Notice is a line that stays.
-        """
+        """Show a line on stderr, until the next output; nothing if plain. A Notice stays."""
         if isinstance(text, Notice):
             self.note(text)
             return
@@ -193,10 +190,7 @@ class Screen:
 
     @contextmanager
     def bar(self, total: int, *, start: int = 0) -> Iterator[Callable[[str], None]]:
-        """Show a progress bar from `start` to `total` with the remaining time; nothing if plain.
-
-        Yields a function that advances it by one and shows a remark.
-        """
+        """Show a progress bar, nothing if plain; yields what advances it by one with a remark."""
         self.clear_progress()
         columns = (
             *(BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)),

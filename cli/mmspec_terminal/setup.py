@@ -30,10 +30,7 @@ class Setup:
     """Which frames of clips are taken."""
 
     def load(self, *, ready: bool = False) -> Engine:
-        """Load target, draft and captioner; raises MmspecError, before that for invalid options.
-
-        ready: time a few rounds, so that the first answer drafts from its first round.
-        """
+        """Load target, draft and captioner, as `mmspec.chat.engine.load`; raises MmspecError."""
         self.screen.progress("loading")
         options, progress = self.options, self.screen.progress
         return load(**self.models, options=options, progress=progress, ready=ready)
@@ -45,10 +42,7 @@ class Setup:
 
 
 def with_screen(*output: Decorator) -> Decorator:
-    """Decorator that adds options of output and --plain, passed as the first argument, a `Screen`.
-
-    output: --json, --accepted and --out, as far as a command has them.
-    """
+    """Decorator that adds --plain and other options of output, and passes a `Screen` first."""
     names = ("plain", "as_json", "marks_accepted", "report_file")
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:

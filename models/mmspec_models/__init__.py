@@ -1,4 +1,1 @@
-"""Model cards, and the weights of the bundled target `mini` and its drafts.
-
-The code that reads cards is in `mmspec.checkpoints`.
-"""
+"""Model cards, which `mmspec.checkpoints` reads, and the weights of `mini` and its drafts."""

@@ -89,14 +89,6 @@ def test_messages_are_rendered_in_the_order_in_which_they_were_sent(directory):
     assert pictures == [picture(colour) for colour in ("red", "blue", "blue")]
 
 
-def test_what_the_template_refuses_is_the_requests_fault(scripted: Live, monkeypatch):
-    refusing = ChatTemplate("{{ raise_exception('users must alternate') }}")
-    engine = scripted.service.engine
-    monkeypatch.setattr(engine, "target", replace(engine.target, template=refusing))
-    error = scripted.refusal({"messages": [{"role": "user", "content": "x"}]})
-    assert "users must alternate" in error["message"]
-
-
 EXTRAS = {"user": "me", "metadata": {"a": 1}, "reasoning_effort": "low", "store": False, "n": 1}
 EXTRAS |= {"presence_penalty": 0, "tools": [], "response_format": {"type": "text"}}
 

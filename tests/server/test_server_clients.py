@@ -1,4 +1,4 @@
-"""Programs that people use speak with the server: the openai SDK, `llm`, and curl."""
+"""Programs that people use speak with the server: `llm` and curl; and what it counts."""
 
 import json
 import re
@@ -13,7 +13,6 @@ from support.bundled import SAMPLES
 from support.live_server import Live, image_part, shown, text_of, until, words
 
 DOCS = Path(__file__).parents[2] / "docs" / "server.md"
-QUESTION = [{"role": "user", "content": "What do you know?"}]
 SHAPES = (SAMPLES / "shapes.png").read_bytes()
 LOOK = [{"role": "user", "content": [words("What is in this picture?"), image_part(SHAPES)]}]
 
@@ -29,23 +28,6 @@ def test_the_curl_lines_of_the_docs_work(mini: Live):
         reply = json.loads(subprocess.check_output(command, cwd=DOCS.parents[1]))
         assert reply.get("error") is None
         assert reply["usage"]["total_tokens"] > 5
-
-
-def test_the_sdk_raises_its_own_errors_and_the_server_goes_on(mini: Live, sdk):
-    import openai
-
-    asked = {"model": "mini", "messages": QUESTION, "max_tokens": 3}
-    long = [{"role": "user", "content": "a b " * 9000}]
-    slow = {"messages": LOOK, "max_tokens": 2000, "timeout": 0.02, "temperature": 2}
-    for error, param, fields in (
-        (openai.NotFoundError, "model", {"model": "gpt-4o"}),
-        (openai.BadRequestError, "messages", {"messages": long}),
-        (openai.APITimeoutError, None, slow),
-    ):
-        with pytest.raises(error) as raised:
-            sdk(mini).chat.completions.create(**asked | fields)
-        assert getattr(raised.value, "param", None) == param
-    assert sdk(mini).chat.completions.create(**asked).choices[0].message.content
 
 
 def test_llm_asks_about_an_attached_image(mini: Live, tmp_path, monkeypatch):
