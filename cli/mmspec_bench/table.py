@@ -14,7 +14,7 @@ class Table:
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    note: str = ""
+    note: str
     """What the numbers mean, in one or two sentences."""
 
 

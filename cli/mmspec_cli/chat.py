@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -177,11 +178,9 @@ def questions(read: ReadLine, prompt: Callable[[], str]) -> Iterator[str]:
 def _block(first_line: str, read: ReadLine) -> str:
     """Read up to the closing quotes, or to the end of the input."""
     text = first_line.lstrip().removeprefix(BLOCK)
-    while not text.rstrip().endswith(BLOCK):
-        try:
+    with suppress(EOFError):
+        while not text.rstrip().endswith(BLOCK):
             text += "\n" + read("... ")
-        except EOFError:
-            return text
     return text.rstrip().removesuffix(BLOCK).strip("\n")
 
 

@@ -9,6 +9,7 @@ from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec.draft_length.cost_curves import at_context
 from mmspec.drafters.views import LOOKUP, parse_drafting
 from mmspec.ground.progress import Notice
+from mmspec_bench.measure import steadiness
 from mmspec_bench.measure.calibrate import calibrate
 from support.scripted_clock import FLAT, STEEP, Machine
 from support.scripted_engine import OPTIONS, SEES, check, scripted_engine, with_positions
@@ -69,13 +70,10 @@ def test_a_busy_moment_is_known_by_its_time_and_by_measuring_again(
         engine = scripted_engine(directory, draft=None)
         monkeypatch.setattr(engine.target.model, "device", "cpu")
 
-        def clock():
-            return machine.now, machine.now * share
-
         with monkeypatch.context() as patch:
             machine.run(patch)
-            for module in ("calibrate", "steadiness"):
-                patch.setattr(f"mmspec_bench.measure.{module}.stopwatch", clock)
+            patch.setattr(steadiness, "perf_counter", lambda: machine.now)
+            patch.setattr(steadiness, "process_time", lambda: machine.now * share)
             return calibrate(engine, quiet, 1)
 
     counting, machine = Disturbed(), Disturbed()

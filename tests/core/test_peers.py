@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from mmspec.checkpoints.head_config import read_head_config
+from mmspec.ground.errors import BackendError, UsageError
 from mmspec_bench.commands.peers import row
 from mmspec_bench.compare import runner, script_io
 from mmspec_bench.compare.methods import PeerMethod, peer_methods
-from mmspec_bench.compare.runner import Agreement, PeerError, compare, run_script, task_of
+from mmspec_bench.compare.runner import Agreement, compare, run_script, task_of
 from mmspec_bench.compare.script_io import ProgramRun
 from mmspec_bench.measure.timing import Spread, Timing, figures
 from support.factory_heads import tiny_head
@@ -40,7 +41,7 @@ def reply(rate, first=1.0, tokens=(7, 7)):
 )
 def test_a_process_that_reports_nothing_is_a_reason(monkeypatch, code, limit_seconds, reason):
     monkeypatch.setattr(runner, "LIMIT_SECONDS", limit_seconds)
-    with pytest.raises(PeerError, match=reason):
+    with pytest.raises(BackendError, match=reason):
         run_script([sys.executable, "-c", code], task(text=[TEXT]))
 
 
@@ -118,5 +119,5 @@ def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path,
     assert theirs.options == {"draft_tokens": 3}
     assert task_of(drafted, asked, str(tmp_path)) == theirs
     (tmp_path / "other").mkdir()
-    with pytest.raises(PeerError, match="needs a head that vLLM runs"):
+    with pytest.raises(UsageError, match="needs a head that vLLM runs"):
         task_of(drafted, replace(asked, draft=draft), str(tmp_path / "other"))

@@ -19,9 +19,8 @@ from mmspec_bench.suite.answerer import open_answerer
 from mmspec_bench.suite.drafts import drafted_share
 from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.rows import read_rows
-from mmspec_bench.suite.runner import Runner
-from mmspec_bench.suite.samples import FOLLOW_UPS, SuiteSample, shard
-from mmspec_bench.suite.sources import OFFLINE_TASKS, offline
+from mmspec_bench.suite.runner import Runner, shard
+from mmspec_bench.suite.sources import FOLLOW_UPS, OFFLINE_TASKS, SuiteSample, offline
 from mmspec_world.wording import prompts
 from support.scripted_engine import OPTIONS, SEES, picture
 from support.stand_ins import Meddler

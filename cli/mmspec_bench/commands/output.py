@@ -28,8 +28,7 @@ def show_tables(screen: Screen, tables: Iterable[Table]) -> None:
     for number, table in enumerate(tables):
         screen.say(("\n" if number else "") + table.title)
         screen.table(table.columns, table.rows)
-        if table.note:
-            screen.say(table.note)
+        screen.say(table.note)
 
 
 @contextmanager

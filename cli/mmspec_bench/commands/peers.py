@@ -1,7 +1,7 @@
 """`mmspec bench peers`: compares this project with others on one checkpoint."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ import click
 from mmspec.chat.options import Gamma
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.quantization import read_scheme
-from mmspec.diagnostics.prompts import Prompt, read_prompts
+from mmspec.diagnostics.prompts import read_prompts
 from mmspec.diagnostics.provenance import provenance
 from mmspec.drafters.views import LOOKUP
 from mmspec.ground.threads import VARIABLES, cores, default_threads
@@ -25,7 +25,7 @@ from mmspec_bench.commands.output import (
 from mmspec_bench.compare.methods import PEERS, peer_methods
 from mmspec_bench.compare.runner import Agreement, PeerResult, compare, question_of
 from mmspec_bench.compare.script_io import Task
-from mmspec_bench.prompts import text_prompts, world_prompts
+from mmspec_bench.prompts import prompts_for, text_prompts
 from mmspec_bench.table import Table
 from mmspec_terminal.options import DEVICE, DRAFT, EXACT, JSON, LONGEST, MODEL, OUT, gamma_option
 from mmspec_terminal.render import Screen
@@ -97,11 +97,14 @@ def peers(
         threads = threads or default_threads(cores())  # programs take other numbers by themselves
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
     name, directory, drafts = resolve_pair(model, draft, "torch")
-    drafting = drafting or ("M" if read_config(directory).vision else LOOKUP.spec)
+    config = read_config(directory)
+    drafting = drafting or ("M" if config.vision else LOOKUP.spec)
     pythons = {"mlx-vlm": mlx_vlm, "vllm": vllm, "llama.cpp": llama_cpp}
     read_scheme(quantize)
     methods = peer_methods(split(peers), split(drafting), gamma, exact, quantize, pythons)
-    sets = _prompts(directory, prompts, count)
+    sets = {"given": read_prompts(prompts)} if prompts else {"text": text_prompts(count)}
+    if config.vision and not prompts:
+        sets = {"images": prompts_for(config, count)} | sets
     counts = {label: len(group) for label, group in sets.items()}
     results: list[PeerResult] = []
 
@@ -134,7 +137,7 @@ def peers(
 def _table(label: str, count: int, repeats: int, results: Sequence[PeerResult]) -> Table:
     """The table of a set of `count` questions."""
     rows = [row(result, label, is_comparable=label in results[0].figures) for result in results]
-    answers = max(result.figures[label].answers for result in results if label in result.figures)
+    answers = max(each.figures[label].answers if label in each.figures else 0 for each in results)
     title = f"{label}: {count} prompts x {repeats}"
     stop = f", at most {answers} answered" if answers < count * repeats else ""
     return Table(title + stop, COLUMNS, rows, NOTE)
@@ -169,12 +172,3 @@ def _agreement_text(agreement: Agreement) -> str:
     if agreement.first_difference is None:
         return "yes" if agreement.answers else NONE
     return f"{agreement.identical} of {agreement.answers}, from {agreement.first_difference}"
-
-
-def _prompts(directory: Path, file: Path | None, count: int) -> Mapping[str, Sequence[Prompt]]:
-    """`count` prompts by set, about images if the target sees, and of text; or those of `file`."""
-    if file:
-        return {"given": read_prompts(file)}
-    vision = read_config(directory).vision
-    images = {"images": world_prompts(count, size=vision.image_size)} if vision else {}
-    return images | {"text": text_prompts(count)}

@@ -107,7 +107,7 @@ def speed(
                 figures = latest
     finally:
         if figures:
-            counts = {"prompts": len(questions), "repeats": repeats}
+            counts = len(questions), repeats
             _show(screen, engine, exact, figures, counts, with_flags(disturbance()))
     return int(any(method.identical < method.answers for method in figures))
 
@@ -117,25 +117,25 @@ def _show(
     engine: Engine,
     exact: str,
     figures: Sequence[Figures],
-    counts: dict[str, int],
+    counts: tuple[int, int],
     problem: str,
 ) -> None:
     """Show the figures; counts: of prompts and repeats.  problem: why the times may be wrong."""
-    model = engine.target.model
+    model, (prompts, repeats) = engine.target.model, counts
     report = {
         "model": engine.target.name,
         "draft": engine.drafts.name if engine.drafts else None,
         "device": model.device,
         "dtype": model.dtype,
         "quantize": model.quantize,
-        **counts,
+        "prompts": prompts,
+        "repeats": repeats,
         "methods": [asdict(method) for method in figures],
         "provenance": provenance([engine.backend]),
         "problem": problem,
         **engine.exact_fields(exact),
     }
     peak, count = max(method.peak_memory_bytes for method in figures), figures[0].answers
-    prompts, repeats = counts.values()
     title = (
         f"{engine.target.name} on {model.device}, {number_type(model.dtype, model.quantize)}: "
         f"{'exact' if report['exact'] else 'not exact'}; {prompts} prompts x {repeats}"

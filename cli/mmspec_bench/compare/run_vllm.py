@@ -52,14 +52,10 @@ def load_vllm(task: Task) -> Program:
         rounds, end = drafts() - before, llm.get_tokenizer().eos_token_id
         return [id for id in ids if id != end], 1 + rounds if rounds else len(ids)
 
-    def device_bytes() -> int:
-        """Peak bytes by CUDA's counter; 0 without CUDA."""
-        import torch  # late: where vLLM is missing, its name is the reason
-
-        return torch.cuda.max_memory_allocated()
+    import torch  # last: where vLLM is missing, its name is the reason
 
     facts = {"device": current_platform.device_type, "dtype": task.dtype}
-    return Program(answer, facts, device_bytes)
+    return Program(answer, facts, torch.cuda.max_memory_allocated)
 
 
 def _speculation(task: Task) -> dict[str, Any] | None:

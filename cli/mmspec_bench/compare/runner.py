@@ -15,7 +15,7 @@ import msgspec
 
 from mmspec.checkpoints.head_export import export_head
 from mmspec.diagnostics.prompts import Prompt
-from mmspec.ground.errors import MmspecError, UsageError
+from mmspec.ground.errors import BackendError, MmspecError, UsageError
 from mmspec.ground.progress import Progress
 from mmspec.ground.tokens import common_prefix
 from mmspec_bench.compare.methods import PeerMethod
@@ -24,10 +24,6 @@ from mmspec_bench.measure.timing import Figures, Pair, figures, rotate
 
 LIMIT_SECONDS = 1800.0
 """Seconds after which a process is stopped."""
-
-
-class PeerError(Exception):
-    """The reason why a method cannot run, as one line for the table; other methods still run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,7 @@ def compare(
                 progress(f"turn {turn + 1} of {turns}: {method.name}")
                 try:
                     own_runs.append(run_script(method.command, task_of(method, task, folder)))
-                except PeerError as error:
+                except MmspecError as error:
                     own_runs.append(failure(task, str(error)))
                 yield [
                     _result(other.name, runs[other.name], first, plain[other.program])
@@ -103,24 +99,24 @@ def compare(
 def task_of(method: PeerMethod, task: Task, folder: str) -> Task:
     """The task with the method's options and its draft, if any, in a layout that it can read.
 
-    folder: for exported heads, which all turns share.  Raises PeerError if there is no such draft.
+    folder: for exported heads, which all turns share.  Raises UsageError if there is no such draft.
     """
     draft = task.draft if method.drafts else None
     if method.drafts and draft is None:
-        raise PeerError("needs a draft: name one with --draft")
+        raise UsageError("needs a draft: name one with --draft")
     if draft and method.exports:
         head = Path(folder) / "head"
         try:
             if not head.exists():
                 export_head(Path(draft), Path(task.model), "speculators", head, task.model)
         except MmspecError as error:
-            raise PeerError(f"needs a head that vLLM runs: {error}") from error
+            raise UsageError(f"needs a head that vLLM runs: {error}") from error
         draft = str(head)
     return replace(task, draft=draft, options=method.options)
 
 
 def run_script(command: Sequence[str], task: Task) -> ProgramRun:
-    """Run a script with the task as its input; raises PeerError if it reports nothing."""
+    """Run a script with the task as its input; raises BackendError if it reports nothing."""
     try:
         process = subprocess.run(
             command,
@@ -132,29 +128,27 @@ def run_script(command: Sequence[str], task: Task) -> ProgramRun:
             check=False,
         )
     except OSError as error:
-        raise PeerError(f"cannot start {command[0]}: {error.strerror}") from error
+        raise BackendError(f"cannot start {command[0]}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise PeerError(f"no answer within {LIMIT_SECONDS:g} seconds") from error
+        raise BackendError(f"no answer within {LIMIT_SECONDS:g} seconds") from error
     if process.returncode:
         last = _last_line(process.stderr)[:200]
-        raise PeerError(f"ended with status {process.returncode}" + (f": {last}" if last else ""))
+        reason = f": {last}" if last else ""
+        raise BackendError(f"ended with status {process.returncode}{reason}")
     try:  # json, as a script writes it: msgspec reads no NaN and no half of a surrogate pair
         return msgspec.convert(json.loads(_last_line(process.stdout)), ProgramRun)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise PeerError("ended without a report") from error
+        raise BackendError("ended without a report") from error
 
 
 def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    return ["", *filter(None, map(str.strip, text.splitlines()))][-1]
 
 
 def _result(
     name: str, runs: Sequence[ProgramRun], first: Sequence[ProgramRun], plain: Sequence[ProgramRun]
 ) -> PeerResult:
-    reasons: dict[str, str] = {}
-    for run in runs:
-        reasons |= run.reasons
+    reasons = {label: reason for run in runs for label, reason in run.reasons.items()}
     labels = [label for label in runs[0].replies if label not in reasons]
     starts = [run.start_seconds for run in runs if run.start_seconds is not None]
     return PeerResult(

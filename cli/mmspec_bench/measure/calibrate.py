@@ -5,6 +5,7 @@ The context is one token repeated: costs do not depend on which.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from statistics import mean, median
 from time import perf_counter
@@ -23,13 +24,7 @@ from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.progress import Notice, Progress
-from mmspec_bench.measure.steadiness import (
-    REMEDY,
-    Steadiness,
-    share_since,
-    stopwatch,
-    usual_ratio,
-)
+from mmspec_bench.measure.steadiness import REMEDY, Steadiness, measure_share, usual_ratio
 
 TOKEN = 5
 """Id of the repeated token, which is not a special one in a Llama vocabulary."""
@@ -77,8 +72,8 @@ def calibrate(
 
     exact: a mode of `--exact`; the target's forwards have the rows that it gives.
     """
-    rows, start = engine.exact_rows(exact), stopwatch()
-    target = engine.target.model.open_target(GREEDY, rows)
+    share = measure_share(engine.target.model.device)
+    target = engine.target.model.open_target(GREEDY, engine.exact_rows(exact))
     specs = branch_draftings(engine)
     drafters = [_open(engine, spec, target) for spec in specs]
     halves: tuple[Costs, Costs] = {}, {}
@@ -92,7 +87,7 @@ def calibrate(
             times = sequences.repetitions(repeats)
             for costs in halves:
                 costs.update(sequences.costs(times))
-        measurement = _join(*halves, share_since(start, engine.target.model.device))
+        measurement = _join(*halves, share())
         if measurement.problem:
             break
     return measurement
@@ -164,12 +159,15 @@ class _Sequences:
         def once() -> list[float]:
             forwards, levels = [], []
             for count, drafter in zip_longest(rows, self.drafters):
-                forwards += [self._forward_seconds(count, plan)] if count else []
-                levels += [self._draft_seconds(drafter, plan)] if drafter else []
+                if count:
+                    forwards.append(self._forward_seconds(count, plan))
+                if drafter:
+                    propose = partial(drafter.draft, plan, NO_NOISE)
+                    self._settle(propose)
+                    levels.append(seconds_of(self.engine, propose))
             return forwards + levels
 
-        once()  # warms up
-        passes = [once() for _ in range(repeats)]
+        _, *passes = (once() for _ in range(1 + repeats))  # the first warms up
         times = [median(column) for column in zip(*passes, strict=True)]
         depths = [draft.depth if draft else plan.gamma for draft in drafts]
         pairs = zip(times[len(rows) :], depths, strict=True)
@@ -192,11 +190,6 @@ class _Sequences:
             self._settle(propose)
         draft = propose()
         return seconds_of(self.engine, lambda: self.target.verify(draft, NO_NOISE))
-
-    def _draft_seconds(self, drafter: Drafter, plan: Plan) -> float:
-        """Seconds of a draft."""
-        self._settle(lambda: drafter.draft(plan, NO_NOISE))
-        return seconds_of(self.engine, lambda: drafter.draft(plan, NO_NOISE))
 
     def _settle(self, propose: Callable[[], Draft | None]) -> None:
         """Two such rounds, so that the processor's caches are as in an answer."""

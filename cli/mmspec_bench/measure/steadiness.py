@@ -12,14 +12,6 @@ MOMENT = 0.5
 """Seconds that are computed to find out whether the machine is busy already."""
 REMEDY = "end other programs that compute, or take fewer `threads`, and run again"
 
-Reading = tuple[float, float]
-"""The time, and the processor's time of all threads, in seconds."""
-
-
-def stopwatch() -> Reading:
-    """Read the clocks of this process."""
-    return perf_counter(), process_time()
-
 
 @dataclass(frozen=True, slots=True)
 class Steadiness:
@@ -27,7 +19,7 @@ class Steadiness:
 
     share: float | None
     """Processor seconds per second; None on an accelerator, for which a process may wait."""
-    ratio: float
+    ratio: float = 1.0
     """The longer of two times of one thing, divided by the shorter; a fifth of all exceed it."""
 
     @property
@@ -43,27 +35,32 @@ class Steadiness:
 
 def busy_already() -> str:
     """Why a measurement on a CPU should not begin now, and what to do; '' if it may."""
-    start = stopwatch()
-    while perf_counter() - start[0] < MOMENT:
+    start, share = perf_counter(), measure_share("cpu")
+    while perf_counter() - start < MOMENT:
         pass
-    return Steadiness(share_since(start, "cpu"), ratio=1.0).problem
+    return Steadiness(share()).problem
 
 
 def watch(device: str) -> Callable[[], str]:
     """Begin to watch a measurement on a device; the result is a line if programs disturbed it."""
-    start = stopwatch()
+    share = measure_share(device)
 
     def line() -> str:
-        problem = Steadiness(share_since(start, device), ratio=1.0).problem
+        problem = Steadiness(share()).problem
         return f"The machine was busy: {problem}." if problem else ""
 
     return line
 
 
-def share_since(start: Reading, device: str) -> float | None:
-    """Processor seconds per second since a reading of the clocks; None on an accelerator."""
-    seconds, processor = (now - before for now, before in zip(stopwatch(), start, strict=True))
-    return None if device != "cpu" else processor / seconds if seconds else 1.0
+def measure_share(device: str) -> Callable[[], float | None]:
+    """Begin to measure a `Steadiness.share`, whose value so far the result returns."""
+    start = perf_counter(), process_time()
+
+    def share() -> float | None:
+        seconds, processor = perf_counter() - start[0], process_time() - start[1]
+        return processor / seconds if device == "cpu" else None
+
+    return share
 
 
 def usual_ratio(pairs: Iterable[tuple[float, float]]) -> float:

@@ -28,11 +28,6 @@ class Timing:
     accepted: int = 0
     peak_memory_bytes: int = 0
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Number of decoded tokens divided by the seconds of decoding."""
-        return self.timed_tokens / self.seconds if self.timed_tokens else 0.0
-
 
 Pair = tuple[Timing, Timing | None]
 """An answer, and the first method's to the same question in the same turn; None without one."""
@@ -86,12 +81,12 @@ def figures(name: str, pairs: Sequence[Pair]) -> Figures:
     timings = [timing for timing, _ in pairs]
     common = [(timing, first) for timing, first in pairs if first and first.timed_tokens]
     depth = sum(timing.depth for timing in timings)
-    plain = overall([first for _, first in common])
+    plain = speed(*(first for _, first in common))
     return Figures(
         name,
-        Spread.of([timing.tokens_per_second for timing in timings]),
-        Spread.of([timing.tokens_per_second / first.tokens_per_second for timing, first in common]),
-        overall([timing for timing, _ in common]) / plain if plain else 0.0,
+        Spread.of([speed(timing) for timing in timings]),
+        Spread.of([speed(timing) / speed(first) for timing, first in common]),
+        speed(*(timing for timing, _ in common)) / plain if plain else 0.0,
         Spread.of([timing.first_token_seconds for timing in timings]),
         sum(timing.token_count for timing in timings) / sum(timing.rounds for timing in timings),
         sum(timing.accepted for timing in timings) / depth if depth else 0.0,
@@ -101,8 +96,8 @@ def figures(name: str, pairs: Sequence[Pair]) -> Figures:
     )
 
 
-def overall(timings: Sequence[Timing]) -> float:
-    """All tokens divided by all seconds; 0 without any."""
+def speed(*timings: Timing) -> float:
+    """Decoded tokens per second, over all answers together; 0 without any."""
     seconds = sum(timing.seconds for timing in timings)
     return sum(timing.timed_tokens for timing in timings) / seconds if seconds else 0.0
 

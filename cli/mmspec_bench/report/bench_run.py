@@ -98,7 +98,7 @@ class BenchRun:
 def read_run(*folders: Path) -> BenchRun:
     """Read a run; raises UsageError for a folder without one, and for shards that do not fit."""
     provenances = [read_provenance(_file(folder, PROVENANCE).parent) for folder in folders]
-    settings, order, tasks = provenances[0], provenances[0]["methods"], dict[str, None]()
+    settings, order = provenances[0], provenances[0]["methods"]
     rows: dict[Hashable, AnswerRow] = {}
     for folder, other in zip(folders, provenances, strict=True):
         for name in SHARED:
@@ -106,23 +106,21 @@ def read_run(*folders: Path) -> BenchRun:
                 raise UsageError(f"{folder} is no shard of {folders[0]}: {name} differs")
         for row in read_rows(_file(folder, ROWS)):
             if row.method not in order:
-                raise UsageError(
-                    f"{folder / ROWS} has a row of {row.method}, which the run has not"
-                )
+                unknown = f"a row of {row.method}, which the run has not"
+                raise UsageError(f"{folder / ROWS} has {unknown}")
             if rows.setdefault((*row.key, row.method), row) is not row:
                 raise UsageError(f"{folder} has {row.sample} again: give each shard once")
-            tasks[row.task] = None
     if not rows:
         raise UsageError(f"{folders[0] / ROWS} has no rows: no sample was answered")
-    methods = {row.method for row in rows.values()}
     samples = {row.sample for row in rows.values()}
     entries = [entry for provenance in provenances for entry in provenance["skipped"]]
     entries = [entry for entry in entries if entry.get("sample") not in samples]
     problems = dict.fromkeys(provenance.get("problem") for provenance in provenances)
+    in_order = sorted(rows.values(), key=lambda row: order.index(row.method))
     return BenchRun(
-        sorted(rows.values(), key=lambda row: order.index(row.method)),
-        [name for name in order if name in methods],
-        [*tasks],
+        in_order,
+        [*dict.fromkeys(row.method for row in in_order)],
+        [*dict.fromkeys(row.task for row in rows.values())],
         settings | {"skipped": entries, "problem": "; ".join(filter(None, problems))},
     )
 

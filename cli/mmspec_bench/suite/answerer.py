@@ -1,8 +1,7 @@
 """Times one method's answers to one sample, and makes their rows.
 
 Every sample opens a new conversation, without vision features and captions computed by other
-methods.  Within a conversation the caches stay, as in a chat: a later turn computes only what is
-new.
+methods.  Within it the caches stay, as in a chat: a later turn computes only what is new.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_bench.suite.drafts import drafted_share
 from mmspec_bench.suite.methods import Method
 from mmspec_bench.suite.rows import PLAIN, AnswerRow, RoundRow, RowDivergence
-from mmspec_bench.suite.samples import SuiteSample
+from mmspec_bench.suite.sources import SuiteSample
 
 DECIMALS = 7
 """Number of decimals of the seconds in a row, the precision of clocks."""

@@ -5,22 +5,25 @@ are needed, so that a broken one affects only its row.
 """
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from mmspec.ground.errors import BackendError, ImageError, UsageError, missing_package
 from mmspec.prompt.conversation import IMAGE_MARKER, Message, interleave
 from mmspec.prompt.images import Picture, decode_picture, open_picture
-from mmspec_bench.suite.samples import FollowUp, Read
 from mmspec_world.wording import prompts
 
+FollowUp = Literal["next", "story", "caption", "summary"]
+"""The second question of a sample; "next" is the next sample's question (TABED)."""
+Read = Callable[[], tuple[Message, ...]]
+"""Reads the questions of a sample, one for each turn; raises MmspecError if it is broken."""
 BATCH = 16
 """Number of parquet rows in memory at a time; an image may take megabytes."""
 

@@ -37,23 +37,23 @@ def engine_for(method: Method, engines: Sequence[Engine]) -> Engine:
     """The engine of the draft that the method names or that alone can do it, else UsageError."""
     if method.drafting in WITHOUT_MODEL or (len(engines) == 1 and not method.draft):
         return engines[0]
-    names = [_name(engine) for engine in engines]
+    by_name = {_name(engine): engine for engine in engines}
     if method.draft:
-        if method.draft not in names:
-            raise choice("draft", method.draft, names)
-        return engines[names.index(method.draft)]
+        if method.draft not in by_name:
+            raise choice("draft", method.draft, by_name)
+        return by_name[method.draft]
     kind = method.drafting.removesuffix(AND_LOOKUP)
     able = [
-        engine
-        for engine in engines
+        name
+        for name, engine in by_name.items()
         if (engine.head.kind == kind if engine.head else engine.draft and not is_kind(kind))
     ]
     if len(able) == 1:
-        return able[0]
-    reason = f"no draft can do it, of {', '.join(names)}: name another with --draft"
+        return by_name[able[0]]
+    reason = f"no draft can do it, of {', '.join(by_name)}: name another with --draft"
     if able:
-        others = " or ".join(f"{method.name}@{_name(engine)}" for engine in able)
-        reason = f"more than one draft can do it: give {others}"
+        choices = " or ".join(f"{method.name}@{name}" for name in able)
+        reason = f"more than one draft can do it: give {choices}"
     raise UsageError(f"--methods: {method.name}: {reason}")
 
 

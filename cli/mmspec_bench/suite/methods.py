@@ -12,6 +12,7 @@ RULE    = auto | pool | drop | run: for a view with more positions than the draf
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,7 +35,8 @@ _SHAPE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _SINGLE_VIEW = re.compile(rf"[{''.join(LETTERS)}]\d*(?:[:/@].*)?", re.ASCII)
-_NUMBER = re.compile(rf"{_NUMBERS}(?:/\w+)?", re.ASCII)
+_COMMA = re.compile(r",(?!\d*\.?\d)", re.ASCII)
+"""Matches a comma between methods, not between weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +61,11 @@ class Method:
 
 def read_methods(text: str) -> list[Method]:
     """Parse methods, and weights after them, separated by commas; raises UsageError."""
-    words: list[str] = []
-    for part in filter(None, map(str.strip, text.split(","))):
-        if words and _NUMBER.fullmatch(part):
-            words[-1] += f",{part}"
-        else:
-            words.append(part)
-    methods = [read_method(word) for word in words]
-    names = [method.name for method in methods]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(
-                f"--methods: {name} is given {names.count(name)} times; once is enough"
-            )
+    words = _COMMA.split(re.sub(r"\s*,\s*", ",", text.strip()))
+    methods = [read_method(word) for word in words if word]
+    for name, number in Counter(method.name for method in methods).items():
+        if number > 1:
+            raise UsageError(f"--methods: {name} is given {number} times; once is enough")
     if not methods:
         raise UsageError("--methods: give at least one, such as M,T,MTC,none")
     return methods
@@ -127,14 +121,8 @@ def _read(word: str) -> Method:
     if match["rule"]:
         settings["overflow"] = match["rule"].lower()
     Options(**settings)  # refuses what no models can do, before any are loaded
-    name = _name(word.removesuffix(match["lookup"] or ""), match.start("letters"))
-    return Method(name + beside, settings)
-
-
-def _name(word: str, start: int) -> str:
-    """The method's name in rows: letters of views in upper case, the rest in lower case."""
-    letters, slash, rule = word[start:].partition("/")
-    return f"{word[:start].lower()}{letters.upper()}{slash}{rule.lower()}"
+    start, end = match.span("letters")
+    return Method(word[:start].lower() + word[start:end].upper() + word[end:].lower(), settings)
 
 
 def _tree(word: str, shape: str | None) -> Tree | None:

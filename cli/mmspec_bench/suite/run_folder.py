@@ -120,8 +120,7 @@ def _model(model: LoadedModel | LoadedHead | None) -> dict[str, Any] | None:
 def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[AnswerRow]:
     """Open the folder of a run and return its rows.
 
-    Raises UsageError for an existing run without `resume`, and with it for another run, naming the
-    differences.
+    Raises UsageError for a run there without `resume`; with it for another, naming a difference.
     """
     if not (folder / PROVENANCE).exists():
         if (folder / ROWS).exists():
@@ -132,9 +131,8 @@ def open_folder(folder: Path, entries: dict[str, Any], *, resume: bool) -> list[
         _write(folder, entries)
         return []
     if not resume:
-        raise UsageError(
-            f"{folder} holds a run: continue it with --resume, or choose another --out"
-        )
+        remedy = "continue it with --resume, or choose another --out"
+        raise UsageError(f"{folder} holds a run: {remedy}")
     earlier = read_provenance(folder)
     now = json.loads(json.dumps(entries))  # as it would be read: tuples as lists
     for name in RESUME_ENTRIES:
@@ -170,9 +168,9 @@ def update_provenance(folder: Path, **entries: Any) -> None:
 
 def record_omission(folder: Path, sample: str, reason: str) -> None:
     """Record a broken sample, once even if the run is resumed."""
-    entries = read_provenance(folder)["skipped"]
-    entries = [entry for entry in entries if entry.get("sample") != sample]
-    update_provenance(folder, skipped=[*entries, {"sample": sample, "reason": reason}])
+    earlier = read_provenance(folder)["skipped"]
+    others = [entry for entry in earlier if entry.get("sample") != sample]
+    update_provenance(folder, skipped=[*others, {"sample": sample, "reason": reason}])
 
 
 def _write(folder: Path, entries: dict[str, Any]) -> None:

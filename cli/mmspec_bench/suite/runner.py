@@ -18,8 +18,7 @@ from mmspec_bench.suite.methods import read_method
 from mmspec_bench.suite.replay import with_answers
 from mmspec_bench.suite.rows import PLAIN, ROWS, AnswerRow, append, lines
 from mmspec_bench.suite.run_folder import SuiteSettings, description, open_folder, record_omission
-from mmspec_bench.suite.samples import Read, SuiteSample, shard
-from mmspec_bench.suite.sources import suite_samples
+from mmspec_bench.suite.sources import SuiteSample, suite_samples
 
 UNREAD = 24
 """Pixels of a synthetic image for a target of text alone, which is asked without it."""
@@ -58,8 +57,7 @@ class Runner:
     def drop_partial(self, rows: Sequence[AnswerRow]) -> list[AnswerRow]:
         """Drop all rows of each sample that lacks some, also from the file, as a torn last line.
 
-        A kill or a deleted line leaves such a sample.  All its methods answer again, because their
-        times are compared.
+        All methods answer such a sample again, because their times are compared.
         """
         answers: dict[str, list[tuple[str, int]]] = {}
         for row in rows:
@@ -113,9 +111,8 @@ def prepare(
 ) -> tuple[Runner, list[AnswerRow]]:
     """Open the run's folder and warm up; returns the runner and the rows in the folder.
 
-    engines: one for each draft, with the same target.  note_omission: shows each broken sample;
-    None makes it an error.  Raises UsageError for a method that the models cannot do, an unknown
-    suite, or another run in the folder.
+    engines: one for each draft, with the same target.  note_omission: as the runner's.  Raises
+    UsageError for a method that the models cannot do, an unknown suite, or another run there.
     """
     if settings.memory and resume:
         raise UsageError("--resume: what lookup remembers (--memory) is not stored; begin anew")
@@ -137,6 +134,14 @@ def prepare(
     return runner, old_rows
 
 
+def shard(samples: Sequence[SuiteSample], part: str) -> Sequence[SuiteSample]:
+    """Part 'i/n': every n-th sample from the i-th on; raises UsageError."""
+    first, _, count = part.partition("/")
+    if not (first.isdecimal() and count.isdecimal() and 1 <= int(first) <= int(count)):
+        raise UsageError(f"--shard {part!r}: give which of how many, such as 1/2")
+    return samples[int(first) - 1 :: int(count)]
+
+
 def _samples(engine: Engine, settings: SuiteSettings) -> list[SuiteSample]:
     vision = engine.target.model.config.vision
     samples = suite_samples(
@@ -147,15 +152,15 @@ def _samples(engine: Engine, settings: SuiteSettings) -> list[SuiteSample]:
         seed=settings.seed,
     )
     if vision is None:
-        samples = [replace(each, read=partial(_texts, each.read)) for each in samples]
+        samples = [replace(each, read=partial(_texts, each)) for each in samples]
     if settings.target_answers:
         return with_answers(samples, settings.target_answers, engine.target)
     return samples
 
 
-def _texts(read: Read) -> tuple[Message, ...]:
+def _texts(sample: SuiteSample) -> tuple[Message, ...]:
     """The questions of a sample without their images."""
     return tuple(
         replace(message, parts=tuple(p for p in message.parts if isinstance(p, str)))
-        for message in read()
+        for message in sample.read()
     )

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -18,10 +18,14 @@ from mmspec.prompt.file_kinds import CLIP_SUFFIXES
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import open_picture
 from mmspec_bench.prompts import world_questions
-from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset
-from mmspec_bench.suite.samples import FollowUp, Read, SuiteSample, alone, two_turns, with_follow_up
+from mmspec_bench.suite.datasets import DATASETS, GROUPS, Dataset, FollowUp, Read
 from mmspec_world.wording import prompts
 
+FOLLOW_UPS: dict[FollowUp, str] = {
+    "story": "Can you use the previous responses to write a long story for children?",
+    "caption": "Provide a detailed caption for the provided image.",
+    "summary": "Summarize the previous answer.",
+}
 Tasks = Mapping[str, FollowUp | None]
 """The kind of the second question by task."""
 SAMPLES = 100
@@ -60,6 +64,16 @@ MMSPEC = "mmspec"
 """The name of MMSpec (arXiv 2603.14989), with which its folder as it is distributed is given."""
 MMSPEC_FILES = ("test/mmspec.jsonl", "mmspec.jsonl")
 NAMES = (*SYNTHETIC, *GROUPS, *DATASETS, f"{MMSPEC}=DIR")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteSample:
+    """One conversation, whose questions are read when they are needed."""
+
+    name: str
+    """Task and number, such as `chart/17`."""
+    task: str
+    read: Read
 
 
 def suite_samples(
@@ -119,8 +133,30 @@ def offline(
         reword = partial(_as_in_papers, task)
         reads = ((n, partial(world_questions, task, n, size, reword)) for n in numbers)
         firsts = [SuiteSample(f"{task}/{n}", task, read) for n, read in reads]
-        samples += with_follow_up(firsts, follow_up)
+        samples += _with_follow_up(firsts, follow_up)
     return samples
+
+
+def _alone(question: Message) -> Read:
+    """Reads one question that is known already."""
+    return lambda: (question,)
+
+
+def _with_follow_up(samples: list[SuiteSample], follow_up: FollowUp | None) -> list[SuiteSample]:
+    """The samples, each with a second question; after the last one, "next" is the first."""
+    if follow_up is None:
+        return samples
+    if follow_up == "next":
+        seconds = [*samples[1:], *samples[:1]]
+    else:
+        question = _alone(Message("user", (FOLLOW_UPS[follow_up],)))
+        seconds = [replace(sample, read=question) for sample in samples]
+    return list(map(_two_turns, samples, samples, seconds))
+
+
+def _two_turns(sample: SuiteSample, first: SuiteSample, second: SuiteSample) -> SuiteSample:
+    """The sample with the first question of each of two."""
+    return replace(sample, read=lambda: (first.read()[0], second.read()[0]))
 
 
 def _as_in_papers(task: str, question: str) -> str:
@@ -137,7 +173,7 @@ def _number(task: str, reads: Iterable[Read]) -> list[SuiteSample]:
 def _of_path(path: Path, limit: int | None) -> list[SuiteSample]:
     if path.is_file() and path.suffix == ".jsonl":
         prompts_of_file = read_prompts(path)[:limit]
-        return _number(path.stem, [alone(prompt.message) for prompt in prompts_of_file])
+        return _number(path.stem, [_alone(prompt.message) for prompt in prompts_of_file])
     if films := sorted(f for f in path.rglob("*") if f.suffix.lower() in CLIP_SUFFIXES):
         return _number(path.resolve().name, [partial(_captioning, f) for f in films[:limit]])
     if path.exists():
@@ -158,8 +194,8 @@ def _of_dataset(name: str, folders: Mapping[str, Path], limit: int | None) -> li
     samples = _number(name, dataset.reads(_tables(name, dataset, folders.get(name)), limit))
     if dataset.after:
         firsts = cycle(_of_dataset(dataset.after, folders, None))
-        return list(map(two_turns, samples, firsts, samples))
-    return with_follow_up(samples, dataset.follow_up)
+        return list(map(_two_turns, samples, firsts, samples))
+    return _with_follow_up(samples, dataset.follow_up)
 
 
 def _tables(name: str, dataset: Dataset, folder: Path | None) -> list[Path]:

@@ -70,11 +70,10 @@ def ending(chat: Chat, texts: Mapping[str, str]) -> list[str]:
 
 
 def short_footer(answer: Answer, first_token: float | None, context: int) -> str:
-    """The line under an answer for people who chat: tokens, speed and seconds.
+    """The line under an answer for people who chat: tokens, speed, seconds, the gain of drafting.
 
-    It ends with the gain of drafting where that is known, and whether lookup made most of it, which
-    drafts an answer to a repeated question almost whole; and with the share of the context's
-    positions that are used if it is large.  first_token: as for `footer`.
+    It says whether lookup made most of the gain, which drafts an answer to a repeated question
+    almost whole, and how much of the context is used if it is much.  first_token: as for `footer`.
     """
     statistics, gain = answer.statistics, answer.speed_up
     speed = statistics.tokens_per_second
@@ -93,8 +92,7 @@ def short_footer(answer: Answer, first_token: float | None, context: int) -> str
 
 
 def footer(chat: Chat, first_token: float | None, *, details: bool) -> str:
-    """The line under a chat's last answer, short or with details: its tokens and their speed, the
-    time to the first token, tokens per round, prompt tokens and peak memory.
+    """The line under a chat's last answer, short or with details.
 
     first_token: seconds from the question to the first text; None if there was none.
     """

@@ -4,9 +4,10 @@ import difflib
 import glob
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mmspec.ground.errors import ImageError
@@ -57,13 +58,12 @@ class _Word:
     """True if quotes, backslashes or a file: URL say that its spaces belong to it."""
 
 
-@dataclass(slots=True)
-class Attachments:
-    """The images that a message names, its other words, and remarks on files that stay words."""
+class Attachments(NamedTuple):
+    """A message's words, the images that it names, and remarks on files that stay words."""
 
-    text: str = ""
-    pictures: list[Picture] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    text: str
+    pictures: Sequence[Picture] = ()
+    remarks: Sequence[str] = ()
 
 
 def take_images(
@@ -75,7 +75,7 @@ def take_images(
     for the address of an image and for a picture in a format that is not read.  as_text: take
     those as text.
     """
-    attachments = Attachments()
+    pictures, remarks = list[Picture](), list[str]()
 
     def without_path(match: re.Match[str]) -> str:
         if not re.search("[./:]", match[0]):  # as most words of a long text
@@ -83,20 +83,19 @@ def take_images(
         word = _parse_word(match[0])
         try:
             if _is_image(word, as_text=as_text):
-                attachments.pictures.append(open_visual(Path(word.name), sampling))
+                pictures.append(open_visual(Path(word.name), sampling))
                 return _PLACEHOLDER + word.punctuation
         except ImageError as error:
             if not as_text:
                 raise ImageError(f"{error}{AGAIN}") from error
-        remarks = _remark(word)
-        is_whole = remarks or word.is_protected or "://" in word.name or _PARTS.fullmatch(match[0])
-        attachments.remarks += remarks
+        remark = _remark(word)
+        is_whole = remark or word.is_protected or "://" in word.name or _PARTS.fullmatch(match[0])
+        remarks.extend(remark)
         # Else it is split at commas and at spaces of other kinds.
         return match[0] if is_whole else _PARTS.sub(without_path, match[0])
 
     text = _WORD.sub(without_path, _with_quotes(message))
-    attachments.text = _tidy(text) if attachments.pictures else message
-    return attachments
+    return Attachments(_tidy(text) if pictures else message, pictures, remarks)
 
 
 def unseen_images(prompt: str, images: Iterable[str]) -> list[str]:

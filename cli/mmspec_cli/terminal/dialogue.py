@@ -119,8 +119,7 @@ class Dialogue:
     def ask(self, message: str) -> None:
         """Answer a message, with the next images and those whose paths it contains.
 
-        A message that names a file which cannot be seen is refused once, and sent as text when it
-        is repeated.
+        One that names a file which cannot be seen is refused once, and sent as text if repeated.
         """
         earlier_images, self.offer = list(self.next_images), None
         is_repeated, self.refused_line = message == self.refused_line, message
@@ -185,8 +184,7 @@ class Dialogue:
     def switch(self, name: str) -> None:
         """Go on with another model; its tokenizer encodes the earlier answers anew.
 
-        Raises MmspecError, and stays with the old model, if the new one cannot be loaded or cannot
-        see the conversation's images.
+        Raises MmspecError and keeps the old one if it cannot be loaded or see the images.
         """
         self.screen.progress(f"loading {name}")
         loading = partial(self.setup.load_other, name, self.chat.options)

@@ -36,12 +36,7 @@ def to_forget(chat: Chat, excess: int) -> list[tuple[int, int]]:
     def positions(number: int) -> int:
         return chat.positions(replace(conversation, turns=[*turns[number:], question]))
 
-    total = positions(0)
-
-    def count_positions(number: int) -> int:
-        return total - positions(number)
-
-    numbers = range(1, len(turns) + 1)
+    total, numbers = positions(0), range(1, len(turns) + 1)
     # Few are counted, for each renders a conversation.
-    place = bisect_left(numbers, excess, key=count_positions)
-    return [(number, count_positions(number)) for number in numbers[place : place + 1]]
+    place = bisect_left(numbers, excess, key=lambda number: total - positions(number))
+    return [(number, total - positions(number)) for number in numbers[place : place + 1]]
