@@ -11,27 +11,11 @@ from operator import itemgetter
 
 from mmspec.chat.answer import Answer, Piece
 from mmspec.decoding.statistics import Likelihood, Round
-from mmspec.prompt.text_stream import TextStream
+from mmspec.prompt.text_stream import TextStream, before_stop
 from mmspec.prompt.tokenizer import Tokenizer
 
 LONGEST = 64
 """Tokens in the longest part whose repetition is found."""
-
-
-def before_stop(text: str, stops: Sequence[str], overlap: int = 0) -> tuple[int, bool]:
-    """Number of characters before the first stop string, and whether all of it is there.
-
-    Without a whole one, what may begin one counts: the longest end of the text that does.
-    overlap: the first characters, in which no stop string ends.
-    """
-    places = (text.find(stop, max(overlap - len(stop) + 1, 0)) for stop in stops)
-    if starts := [place for place in places if place >= 0]:
-        return min(starts), True
-    longest = max(map(len, stops), default=1) - 1
-    for place in range(max(len(text) - longest, 0), len(text)):
-        if any(stop.startswith(text[place:]) for stop in stops):
-            return place, False
-    return len(text), False
 
 
 def repetition_end(before: Sequence[int], tokens: Sequence[int], limit: int) -> int | None:

@@ -21,9 +21,6 @@ from mmspec.ground.errors import UsageError
 RELATIVE = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """Largest allowed share of a stage's largest magnitude, by dtype; pixels must be equal."""
 
-Load = Callable[[str, Path], Engine]
-"""Function that loads a checkpoint directory on the backend with that name."""
-
 Results = tuple[dict[str, Float32], dict[str, Answer]]
 """One engine's arrays by stage, and its 'plain' and, with a draft, 'speculative' answer."""
 
@@ -80,7 +77,7 @@ class AcrossReport:
 
 
 def across(
-    load: Load,
+    load: Callable[[str, Path], Engine],
     directory: Path,
     backends: Sequence[str],
     prompts: Sequence[Prompt],
@@ -91,9 +88,9 @@ def across(
 ) -> AcrossReport:
     """Compare every backend with the first, and a quantized checkpoint with a float one.
 
-    options: drafting options, and the number of tokens to compare.  stages: compare pixels,
-    features and logits too, not tokens alone.  Raises UsageError for fewer than two backends, or
-    for a reference if `directory` is not quantized.
+    load: loads a directory on the backend of a name.  options: drafting options, and the number of
+    tokens to compare.  stages: compare pixels, features and logits too, not tokens alone.  Raises
+    UsageError for fewer than two backends, or for a reference if `directory` is not quantized.
     """
     if len(set(backends)) < max(2, len(backends)):
         raise UsageError(f"`across={','.join(backends)}`: give two or more different ones")

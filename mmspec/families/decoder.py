@@ -119,21 +119,19 @@ def read_sizes(
     text.only("hidden_act", ("silu",), "silu")
     text.only("attention_bias", (False,), False)
     text.only("mlp_bias", (False,), False)
-    config = text.record(TextConfig, **asdict(defaults) | {"rotary_axes": [], "delta_net": None})
+    sizes = text.with_values(**dict.fromkeys(_FAMILY_FIELDS))
+    config = sizes.record(TextConfig, **asdict(defaults))
     heads = config.num_attention_heads
     if heads % config.num_key_value_heads:
         raise text.error("num_key_value_heads", f"a divisor of num_attention_heads ({heads})")
     if config.head_dim % 2:
         raise text.error("head_dim", "even, for rotary positions turn pairs of features")
-    return replace(
-        config,
-        delta_net=None,
-        **{name: getattr(defaults, name) for name in _FAMILY_FIELDS},
-        **_rotary(text, defaults.rope_theta, rope, partial=partial),
-    )
+    return replace(config, **_rotary(text, defaults.rope_theta, rope, partial=partial))
 
 
-_FAMILY_FIELDS = ("qkv_bias", "qk_norm", "rotary_axes", "rotary_dim", "gated")
+_FAMILY_FIELDS = (
+    *("qkv_bias", "qk_norm", "rotary_axes", "rotary_dim", "gated", "delta_net", "rotary_scaling"),
+)
 """Fields that the family decides, whatever a config.json says under their names."""
 
 

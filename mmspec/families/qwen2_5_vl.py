@@ -139,7 +139,7 @@ def _text(block: Block) -> TextConfig:
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen25VLVision:
-    config = Qwen25VLVision.read(vision, "qwen2_5_vl", text, hidden_size=3584)
+    config = Qwen25VLVision.read(vision, "qwen2_5_vl", text)
     if not config.window:
         raise vision.error("window_size", f"{config.cell} or more, the side of a merged block")
     return config

@@ -83,8 +83,7 @@ def _layers(text: Block, count: int) -> tuple[int, ...]:
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:
-    config = Qwen3VLVision.read(vision, "qwen3_5", text, deepstack=[])
-    return replace(config, deepstack=())
+    return replace(Qwen3VLVision.read(vision, "qwen3_5", text), deepstack=())
 
 
 QWEN3_5 = qwen_family("qwen3_5", "timed", read_qwen3_5, _vision, 248056, may_be_blind=True)

@@ -123,7 +123,7 @@ def _text(block: Block) -> TextConfig:
 
 
 def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:
-    config = Qwen3VLVision.read(vision, "qwen3_vl", text, deepstack=[])
+    config = Qwen3VLVision.read(vision, "qwen3_vl", text)
     return replace(config, deepstack=_deepstack(vision, config.depth, text))
 
 

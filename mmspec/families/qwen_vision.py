@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,7 @@ class QwenVision(ABC):
     pool_sizes: ClassVar[list[int]] = [1024, 256, 64, 16, 4, 1]
     activation: ClassVar[str]
     """Name of the MLPs' activation in config.json."""
-    hidden_size: Width = 1280
+    hidden_size: Width = 3584
     intermediate_size: Width = 3420
     depth: Layers = 32
     num_heads: Heads = 16
@@ -97,21 +97,18 @@ class QwenVision(ABC):
         """Take the tower and its mergers."""
 
     @classmethod
-    def read(cls, vision: Block, model_type: str, text: TextConfig, **defaults: Any) -> Self:
-        """Read a tower; defaults: values of keys that are missing.
-
-        Raises CheckpointError for one that is not of `model_type`, or does not fit the decoder.
-        """
+    def read(cls, vision: Block, model_type: str, text: TextConfig) -> Self:
+        """Read a tower of a type; raises CheckpointError for one that does not fit the decoder."""
         vision.only("model_type", (f"{model_type}_vision", model_type), model_type)
         vision.only("hidden_act", (cls.activation,), cls.activation)
         vision.only("in_channels", (3,), 3)
         vision.only("temporal_patch_size", (2,), 2)
         vision.only("out_hidden_size", (text.hidden_size,), 3584)
-        heads = vision.read("num_heads", Heads, 16)
-        if vision.read("hidden_size", Width, 4 * heads) % (4 * heads):
+        config = vision.record(cls)
+        if config.hidden_size % (4 * config.num_heads):
             raise vision.error("hidden_size", "a multiple of 4 times num_heads")
         theta = vision.block("rope_parameters").read("rope_theta", RotaryBase, 10000.0)
-        return replace(vision.record(cls, **defaults), rope_theta=theta)
+        return replace(config, rope_theta=theta)
 
 
 def qwen_family(

@@ -2,9 +2,8 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
@@ -81,11 +80,6 @@ class Clip(Picture):
         """Width, height and number of frames, for people."""
         width, height = self.image.size
         return f"{width}x{height}, {len(self.frames)} frames of {self.total / self.rate:.1f} s"
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """How the frames are taken from the film, for JSON."""
-        return asdict(self.sampling)
 
     @property
     def moments(self) -> tuple[Picture, ...]:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.input_files import expand_home
 from mmspec.prompt.chat_template import Tool
+from mmspec.prompt.clips import Clip
 from mmspec.prompt.images import Picture
 from mmspec.prompt.saved_conversation import open_parts, read_conversation, saved_part
 
@@ -49,7 +50,7 @@ class Message:
 
     def with_frames(self, most: int) -> "Message":
         """The message with up to `most` frames of each of its clips instead, as images."""
-        parts = ((part,) if isinstance(part, str) else part.as_images(most) for part in self.parts)
+        parts = (part.as_images(most) if isinstance(part, Clip) else (part,) for part in self.parts)
         return replace(self, parts=tuple(chain.from_iterable(parts)))
 
 
@@ -90,9 +91,9 @@ class Turn:
         return tuple(picture for message in self.messages for picture in message.pictures)
 
     @property
-    def clips(self) -> tuple[Picture, ...]:
+    def clips(self) -> tuple[Clip, ...]:
         """The clips among the pictures."""
-        return tuple(picture for picture in self.pictures if picture.frames)
+        return tuple(picture for picture in self.pictures if isinstance(picture, Clip))
 
     def with_frames(self, most: int) -> "Turn":
         """The turn with up to `most` frames of all its clips instead, as images."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
@@ -99,17 +98,8 @@ class Picture:
         return f"{self.image.width}x{self.image.height}"
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """How the frames of a clip are taken from its file, for JSON; empty for an image."""
-        return {}
-
-    @property
     def moments(self) -> tuple["Picture", ...]:
         """The picture itself; of a clip, its frames in twos, as Qwen's towers see them."""
-        return (self,)
-
-    def as_images(self, most: int) -> tuple["Picture", ...]:  # noqa: ARG002
-        """The picture itself; of a clip, about `most` of its frames."""
         return (self,)
 
 

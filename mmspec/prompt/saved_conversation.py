@@ -2,7 +2,7 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from io import BytesIO
 from typing import Any
 from urllib.parse import quote, unquote
@@ -11,7 +11,7 @@ from mmspec.families.decoder import TokenId
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.json_file import parse_as
-from mmspec.prompt.clips import FPS
+from mmspec.prompt.clips import FPS, Clip
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, decode_picture, open_picture
 
@@ -58,7 +58,8 @@ def saved_part(part: str | Picture) -> dict[str, Any]:
         return {"text": part}
     if part.from_file:
         path = _address(str(expand_home(part.name).absolute()))
-        return {part.kind: path, **part.settings, "digest": part.digest}
+        sampling = asdict(part.sampling) if isinstance(part, Clip) else {}
+        return {part.kind: path, **sampling, "digest": part.digest}
     png = BytesIO()
     part.image.save(png, "PNG")
     return {"png": b64encode(png.getvalue()).decode(), "name": part.name, "digest": part.digest}

@@ -29,13 +29,12 @@ MAX_BITS = 10_000
 """Bits of an integer that `*`, `**`, `//` and `%` take and give at most, and places of `round`."""
 
 
-class GenerationTag(Extension):
+class _GenerationTag(Extension):
     """`{% generation %}` marks the assistant's text for training; here only its body counts."""
 
     tags = {"generation"}  # noqa: RUF012 - as Jinja declares it
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Return the body of the block, with a scope of its own."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body, lineno=line)
@@ -48,11 +47,11 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset(["*", "**", "//", "%"])
 
     def __init__(self) -> None:
-        extensions = [GenerationTag, LoopControlExtension]
+        extensions = [_GenerationTag, LoopControlExtension]
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
         now = {"strftime_now": lambda format: datetime.now().strftime(format)}
         self.globals |= now | {"raise_exception": _raise}
-        self.globals |= {"namespace": TemplateNamespace, "dict": TemplateDict()}
+        self.globals |= {"namespace": _TemplateNamespace, "dict": _TemplateDict()}
         self.filters |= {"tojson": _to_json, "round": _round}
         self.tests["divisibleby"] = self._divisible
 
@@ -67,19 +66,17 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         return bool(self.call_binop(None, "%", value, num) == 0)
 
 
-class TemplateDict:
+class _TemplateDict:
     """The function `dict`; the type itself has methods that could change the messages."""
 
     def __call__(self, *args: Any, **values: Any) -> dict[Any, Any]:
-        """As `dict`."""
         return dict(*args, **values)
 
     def fromkeys(self, keys: Iterable[Any], value: Any = None) -> dict[Any, Any]:
-        """As `dict.fromkeys`."""
         return dict.fromkeys(keys, value)
 
 
-class TemplateNamespace(Namespace):
+class _TemplateNamespace(Namespace):
     """Jinja's namespace without names that begin with _, which lead to Python's internals."""
 
     def __init__(*args: Any, **values: Any) -> None:  # self is among args: it may be a value's name

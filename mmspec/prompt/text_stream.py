@@ -1,4 +1,4 @@
-"""Decodes token ids as they come."""
+"""Decodes token ids as they come, and finds where a text ends that has come in part."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -56,3 +56,19 @@ class TextStream:
 def is_byte(token: str | None) -> bool:
     """True for a token that is a byte of text, as in sentencepiece's vocabularies."""
     return token is not None and len(token) == 6 and token.startswith("<0x") and token[-1] == ">"
+
+
+def before_stop(text: str, stops: Sequence[str], overlap: int = 0) -> tuple[int, bool]:
+    """Number of characters before the first stop string, and whether all of it is there.
+
+    Without a whole one, what may begin one counts: the longest end of the text that does.
+    overlap: the first characters, in which no stop string ends.
+    """
+    places = (text.find(stop, max(overlap - len(stop) + 1, 0)) for stop in stops)
+    if starts := [place for place in places if place >= 0]:
+        return min(starts), True
+    longest = max(map(len, stops), default=1) - 1
+    for place in range(max(len(text) - longest, 0), len(text)):
+        if any(stop.startswith(text[place:]) for stop in stops):
+            return place, False
+    return len(text), False

@@ -7,6 +7,7 @@ from typing import Any
 
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.prompt.chat_template import ChatTemplate
+from mmspec.prompt.text_stream import before_stop
 
 SEPARATOR = "\n"
 """The text between two calls."""
@@ -50,11 +51,7 @@ class CallForm:
         """How many of its characters an answer says before its calls, as far as it has come."""
         if not self.mark:
             return 0 if text.lstrip()[:1] in ("{", "") else len(text)
-        if self.mark in text:
-            return text.index(self.mark)
-        lengths = range(min(len(self.mark), len(text)), 0, -1)
-        length = next((n for n in lengths if text.endswith(self.mark[:n])), 0)
-        return len(text) - length
+        return before_stop(text, [self.mark])[0]
 
     def read(self, text: str) -> list[Call]:
         """The calls in an answer; none if what follows the first mark is something else."""
