@@ -6,7 +6,7 @@ every token is read by itself, as plain decoding does.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from operator import itemgetter
 
 from mmspec.chat.answer import Answer, Piece
@@ -58,7 +58,7 @@ class AnswerText:
         """
         self._stream, self._stops = stream, stops
         self._keeps_space = continues
-        self._length, self._start = len(before), 0  # characters read and released
+        self._length = len(before)  # of what was read
         self._letters = [(letter, False) for letter in before]  # and whether they were drafted
         self._free = 0  # those that can be shown: no stop string begins in them
         self._likelihoods: list[tuple[int, Likelihood]] = []  # each after the start of its text
@@ -69,18 +69,15 @@ class AnswerText:
 
     def push(self, round_: Round) -> tuple[Round, list[Piece]]:
         """The round up to the token that completes a stop string, and what can be shown of it."""
-        is_by_token = bool(self._stops or round_.likelihoods)
-        runs = [round_.tokens[: round_.accepted], round_.tokens[round_.accepted :]]
-        count = 0
-        for run, is_drafted in zip(runs, (True, False), strict=True):
-            for tokens in [[token] for token in run] if is_by_token else [run]:
-                likelihoods = round_.likelihoods[count : count + len(tokens)]
-                start = self._length + (len(self._stream.tail) if likelihoods else 0)
-                self._likelihoods += [(start, likelihood) for likelihood in likelihoods]
-                self._add(self._stream.push(tokens), is_drafted=is_drafted)
-                count += len(tokens)
-                if self.is_over:
-                    return round_.until(count), self._release(self._free)
+        length, accepted = len(round_.tokens), round_.accepted
+        is_by_token = self._stops or round_.likelihoods
+        for start, end in pairwise(range(length + 1) if is_by_token else (0, accepted, length)):
+            likelihoods = round_.likelihoods[start:end]
+            begin = self._length + (len(self._stream.tail) if likelihoods else 0)
+            self._likelihoods += [(begin, likelihood) for likelihood in likelihoods]
+            self._add(self._stream.push(round_.tokens[start:end]), is_drafted=start < accepted)
+            if self.is_over:
+                return round_.until(end), self._release(self._free)
         return round_, self._release(self._free) or [Piece("", "")]
 
     def finish(self) -> list[Piece]:
@@ -108,8 +105,8 @@ class AnswerText:
         pieces = pieces_of(self._letters[self.excess : length])
         self.excess = max(self.excess - length, 0)
         del self._letters[:length]
-        self._start += length
-        starts = takewhile(lambda entry: entry[0] < self._start, self._likelihoods)
+        end = self._length - len(self._letters)
+        starts = takewhile(lambda entry: entry[0] < end, self._likelihoods)
         likelihoods = tuple(likelihood for _, likelihood in starts)
         del self._likelihoods[: len(likelihoods)]
         if not likelihoods:

@@ -146,25 +146,24 @@ class Session:
         prefix, suffix = self._split(chunks)
         whole = self._track.prefix_length(chunks)
         remainder = self._track.rewind(chunks, self._views.length(prefix[whole:], self._view))
-        ends = [*accumulate(self._views.length([chunk], self._view) for chunk in suffix)]
-        total, count, start = max(ends, default=0), 0, self.target.length
+        start, total = self.target.length, self._views.length(suffix, self._view)
+        lengths = (self._views.length([chunk], self._view) for chunk in suffix)
+        _, *ends = accumulate(lengths, initial=start)
         queue = deque(zip(remainder, ends, strict=True))
         for run in suffix if self._whole_chunks else [join(suffix)]:
             for piece in self._views.pieces(run, self._view, PREFILL_TOKENS):
                 self.target.extend(piece)
-                count += len(piece)
-                self._add_until(start, count, queue)
-                yield Prefilled(count, total)
-            self._add_until(start, count, queue)
+                self._add_held(queue)
+                yield Prefilled(self.target.length - start, total)
+        self._add_held(queue)  # chunks without content
         if drafter:
             drafter.prefill(chunks)
-            yield Prefilled(count, total)
+            yield Prefilled(total, total)
 
-    def _add_until(self, start: int, count: int, queue: deque[tuple[Chunk, int]]) -> None:
-        """Record those chunks that end within the first `count` positions from `start` on."""
-        while queue and queue[0][1] <= count:
-            chunk, end = queue.popleft()
-            self._track.add(chunk, start + end)
+    def _add_held(self, queue: deque[tuple[Chunk, int]]) -> None:
+        """Record those chunks that now are in the sequence with their ends."""
+        while queue and queue[0][1] <= self.target.length:
+            self._track.add(*queue.popleft())
 
     def decode(
         self,
