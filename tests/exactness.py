@@ -17,19 +17,16 @@ import json
 import os
 import sys
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterator
-from functools import partial
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from mmspec.chat.engine import Engine, load
+from mmspec.chat.engine import load
 from mmspec.chat.plugins import load_backend
 from mmspec_bench.table import csv_text
 from mmspec_torch import model
 from mmspec_torch.sequence.executor import Executor
-from support.exactness_cases import Case, cases, compare_all
+from support.exactness_cases import cases, compare_all
 from support.factory import tiny_pair
 from support.factory_fit import fit_head
 from support.factory_heads import KINDS as HEADS
@@ -44,131 +41,111 @@ KINDS_OF = {
 """The number types of each backend that the table shows."""
 MODES = ("on", "off")
 VIEWS = ("M", "T", "C", "P", "MT", "MTC", "MTCP", "lookup")
-BUNDLED = tuple(kind for kind in HEADS if (MINI.parent / f"mini-{kind}").exists())
-"""Heads of `mini`."""
+BUNDLED = [kind for kind in HEADS if (MINI.parent / f"mini-{kind}").exists()]
+MINI_DRAFTS = {"": "mini-draft", **{kind: f"mini-{kind}" for kind in BUNDLED}}
+"""The draft of `mini`, and its heads by drafting."""
 TINY, LENGTH = 3, {"mini": 24}
 """Random LLaVAs; tokens of an answer, else 20."""
 TARGETS = TINY + len(MAKERS)
 """Random targets, to each of which other cases fall."""
 
 
-class Checkpoints:
-    """Targets and drafts on disk, quantized for MLX where a number type asks for it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def llava(self, seed: int) -> tuple[Path, dict[str, Path]]:
-        """A random target, and its draft and heads by drafting, made once."""
-        place = self._folder / f"llava {seed}"
-        if not place.exists():
-            tiny_pair(place, seed=seed)
-            self._make_heads(place, seed)
-        return self._models(place)
-
-    def qwen(self, family: str) -> tuple[Path, dict[str, Path]]:
-        """The same of a `model_type` of Qwen's."""
-        place = self._folder / family
-        if not place.exists():
-            # MLX's float32 products of grouped queries are not exact on a CPU.
-            MAKERS[family](place / "target", seed=1, key_value_heads=4)
-            MAKERS[family](place / "draft", seed=2, key_value_heads=4, layers=2)
-            self._make_heads(place, 1, rope_scaling=ROPES[family])
-        return self._models(place)
-
-    def _make_heads(self, place: Path, seed: int, **eagle3: object) -> None:
-        for kind in HEADS:
-            given = eagle3 if kind == "eagle3" else {}
-            fit_head(tiny_head(place / kind, kind, seed=seed, **given), place / "target")
-
-    def _models(self, place: Path) -> tuple[Path, dict[str, Path]]:
-        return place / "target", {"": place / "draft", **{kind: place / kind for kind in HEADS}}
-
-    def in_bits(self, source: Path, kind: str) -> Path:
-        """The checkpoint for `kind`: for `4 bits` and `8 bits` a copy in MLX's format."""
-        if not kind.endswith(" bits"):
-            return source
-        place = self._folder / kind / str(source.resolve()).replace("/", "_")
-        if not place.exists():
-            place.parent.mkdir(exist_ok=True)
-            backend = load_backend("mlx")
-            backend.quantize(source, place, bits=int(kind.split()[0]), group_size=64)
-        return place
+Models = tuple[str, Path, Mapping[str, str]]
+"""A family, a target, and its heads by drafting; its draft is ''."""
 
 
-def opened(backend: str, device: str, kind: str, target: str, draft: str) -> Engine:
-    """An engine in a number type."""
-    named = {"dtype": "auto" if kind.endswith(" bits") or kind.startswith("int") else kind}
+def random_models(folder: Path) -> Iterator[Models]:
+    """Write the random targets and what drafts for them."""
+    for seed in range(TINY):
+        place = folder / f"llava {seed}"
+        tiny_pair(place, seed=seed)
+        yield "LLaVA", place / "target", with_heads(place, seed)
+    for family, make in MAKERS.items():
+        place = folder / family
+        # MLX's float32 products of grouped queries are not exact on a CPU.
+        make(place / "target", seed=1, key_value_heads=4)
+        make(place / "draft", seed=2, key_value_heads=4, layers=2)
+        yield family, place / "target", with_heads(place, 1, rope_scaling=ROPES[family])
+
+
+def with_heads(place: Path, seed: int, **eagle3: object) -> dict[str, str]:
+    """Write a head of every kind for the target in `place`; returns what drafts for it."""
+    for kind in HEADS:
+        given = eagle3 if kind == "eagle3" else {}
+        fit_head(tiny_head(place / kind, kind, seed=seed, **given), place / "target")
+    return {"": str(place / "draft"), **{kind: str(place / kind) for kind in HEADS}}
+
+
+def options_of(kind: str) -> dict[str, str]:
+    """How `load` is told a number type."""
     if kind.startswith("int"):
-        named = {"dtype": "bfloat16", "quantize": kind}
-    return load(target, draft, backend=backend, device=device, **named)
+        return {"dtype": "bfloat16", "quantize": kind}
+    return {"dtype": "auto" if kind.endswith(" bits") else kind}
 
 
-def engines(
-    checkpoints: Checkpoints, backend: str, kind: str, given: argparse.Namespace
-) -> Iterator[tuple[str, dict[str, Engine], list[Case]]]:
-    """The engines by drafting, and the cases, of each target."""
-    opening = partial(opened, backend, given.device, kind)
-    every = cases([*VIEWS, *HEADS])
-    random = [("LLaVA", *checkpoints.llava(seed)) for seed in range(TINY)]
-    random += [(each, *checkpoints.qwen(each)) for each in MAKERS]
-    for number, (family, target, drafts) in enumerate(random):
-        place = str(checkpoints.in_bits(target, kind))
-        models = {word: opening(place, str(draft)) for word, draft in drafts.items()}
-        yield family, models, every[number::TARGETS]
-    place = str(checkpoints.in_bits(MINI, kind))
-    names = {"": "mini-draft", **{word: f"mini-{word}" for word in BUNDLED}}
-    models = {word: opening(place, name) for word, name in names.items()}
-    some = [case for case in every if case.drafting in {*VIEWS, *BUNDLED}]
-    yield "mini", models, some[:: given.mini]
+def in_bits(target: Path, kind: str, place: Path) -> Path:
+    """The checkpoint for `kind`: for `4 bits` and `8 bits` a copy in MLX's format."""
+    if not kind.endswith(" bits"):
+        return target
+    if not place.exists():
+        load_backend("mlx").quantize(target, place, bits=int(kind.split()[0]), group_size=64)
+    return place
 
 
-Found = dict[tuple[str, str], dict[Case, list[bool]]]
-"""Whether the answers of each case are equal, by family and mode of exact decoding."""
+Counts = dict[tuple[str, str], Counter[tuple[str, bool]]]
+"""By family and mode of exact decoding: pairs by drafting and whether they are equal."""
 
 
-def compared(checkpoints: Checkpoints, backend: str, kind: str, given: argparse.Namespace) -> Found:
+def compared(
+    models: list[Models], backend: str, kind: str, given: argparse.Namespace, folder: Path
+) -> Counts:
     """The pairs of a number type; each case falls to one target of a family."""
-    found: Found = defaultdict(dict)
-    for family, models, every in engines(checkpoints, backend, kind, given):
+    counts: Counts = defaultdict(Counter)
+    every = cases([*VIEWS, *HEADS])
+    for number, (family, target, drafts) in enumerate(models):
+        path = str(in_bits(target, kind, folder / f"{number} {kind}"))
+        own = every[number::TARGETS]
+        if family == "mini":
+            own = [case for case in every if case.drafting in {*VIEWS, *drafts}][:: given.mini]
+        options = {"backend": backend, "device": given.device, **options_of(kind)}
+        engines = {word: load(path, draft, **options) for word, draft in drafts.items()}
         for mode in MODES:
-            pairs = compare_all(models, every[:: given.share], mode, LENGTH.get(family, 20))
-            found[family, mode] |= pairs
-            words = "{1} of {0} differ".format(*count(pairs))
+            pairs = compare_all(engines, own[:: given.share], mode, LENGTH.get(family, 20))
+            found = Counter((case.drafting, equal) for case in pairs for equal in pairs[case])
+            counts[family, mode] += found
+            words = "{1} of {0} differ".format(*totals(found))
             sys.stderr.write(f"{backend} {kind} {family}, exact {mode}: {words}\n")
-    return found
+    return counts
 
 
-def count(pairs: dict[Case, list[bool]]) -> tuple[int, int]:
+def totals(counts: Counter[tuple[str, bool]]) -> tuple[int, int]:
     """Numbers of pairs and of those that differ."""
-    every = [equal for answers in pairs.values() for equal in answers]
-    return len(every), every.count(False)
+    return counts.total(), sum(n for (_, equal), n in counts.items() if not equal)
 
 
-def rows(backend: str, kind: str, found: Found) -> Iterator[dict[str, object]]:
+def rows(backend: str, kind: str, found: Counts) -> Iterator[dict[str, object]]:
     """Rows of the table, by family, mode and drafting."""
-    for (family, mode), pairs in found.items():
-        for drafting in dict.fromkeys(case.drafting for case in pairs):
-            own = {case: pairs[case] for case in pairs if case.drafting == drafting}
-            total, different = count(own)
+    for (family, mode), counts in found.items():
+        for drafting in dict.fromkeys(word for word, _ in counts):
+            equal = counts[drafting, True]
             yield {
                 "family": family,
                 "backend": backend,
                 "type": kind,
                 "exact": mode,
                 "drafting": drafting,
-                "pairs": total,
-                "equal": total - different,
+                "pairs": equal + counts[drafting, False],
+                "equal": equal,
             }
 
 
-def line(backend: str, kind: str, found: Found) -> dict[str, str | int]:
+def line(backend: str, kind: str, found: Counts) -> dict[str, str | int]:
     """Pairs of all families together and those that differ, by mode of exact decoding."""
-    totals: dict[str, str | int] = {"backend": backend, "kind": kind}
+    together: dict[str, str | int] = {"backend": backend, "kind": kind}
     for mode in MODES:
-        counts = [count(pairs) for (_, own), pairs in found.items() if own == mode]
-        totals[f"{mode}: pairs"], totals[f"{mode}: different"] = map(sum, zip(*counts, strict=True))
-    return totals
+        counts = sum((own for (_, each), own in found.items() if each == mode), Counter())
+        together[f"{mode}: pairs"], together[f"{mode}: different"] = totals(counts)
+    return together
 
 
 def main() -> int:
@@ -186,13 +163,13 @@ def main() -> int:
     different, table = 0, []
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("MMSPEC_CACHE", str(Path(folder) / "cache"))
-        checkpoints = Checkpoints(Path(folder))
+        models = [*random_models(Path(folder)), ("mini", MINI, MINI_DRAFTS)]
         for backend in [given.backend] if given.backend else KINDS_OF:
             for kind in given.kinds.split(",") if given.kinds else KINDS_OF[backend]:
-                found = compared(checkpoints, backend, kind, given)
-                totals = line(backend, kind, found)
-                print(json.dumps(totals), flush=True)  # noqa: T201
-                different += int(totals.get("on: different", 0))
+                found = compared(models, backend, kind, given, Path(folder))
+                together = line(backend, kind, found)
+                print(json.dumps(together), flush=True)  # noqa: T201
+                different += int(together["on: different"])
                 table += rows(backend, kind, found)
                 if given.out:
                     given.out.write_text(csv_text(table), encoding="utf-8")

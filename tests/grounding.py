@@ -8,8 +8,7 @@ first SAMPLES conversations of each of `--tasks`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import count, islice
+from itertools import count, islice, product
 
 import click
 from PIL import Image
@@ -24,12 +23,15 @@ from mmspec_train.data.teacher import Teacher
 from mmspec_world import TASKS, Sample, sample
 from support.judge import CATEGORIES, judge
 
+ROWS = 32
+"""Conversations that are answered at once."""
 
-def needed(size: int, samples: int, seed: int) -> list[Sample]:
+
+def needed(size: int, samples: int) -> list[Sample]:
     """Conversations of all tasks in turn that ask for a category which is still rare."""
     asked: Counter[str] = Counter()
     conversations = []
-    for number, task in ((number, task) for number in count(seed) for task in TASKS):
+    for number, task in ((number, task) for number in count() for task in TASKS):
         wanted = {name for name in CATEGORIES if asked[name] < samples}
         if not wanted:
             break
@@ -40,30 +42,19 @@ def needed(size: int, samples: int, seed: int) -> list[Sample]:
     return conversations
 
 
-def of_tasks(tasks: Sequence[str], size: int, samples: int, seed: int) -> list[Sample]:
-    """The first conversations of each of the named tasks."""
-    numbers = range(seed, seed + samples)
-    return [sample(task, n, split="held-out", size=size) for task in tasks for n in numbers]
-
-
-def blanked(picture: Picture) -> Picture:
-    """A mid-grey picture of the same size."""
-    return picture_from(Image.new("RGB", picture.image.size, (128, 128, 128)), picture.name)
-
-
 def categories(conversation: Sample) -> set[str]:
     """The categories of the facts that a conversation asks for."""
     return {fact.category for turn in conversation.turns for fact in turn.facts}
 
 
 def score(
-    teacher: Teacher, conversations: list[Sample], rows: int, *, blank: bool
+    teacher: Teacher, conversations: list[Sample], *, blank: bool
 ) -> Counter[tuple[str, bool]]:
     """Number of facts by category and whether the answer states them rightly."""
     counts: Counter[tuple[str, bool]] = Counter()
     ordered = sorted(conversations, key=lambda each: (len(each.turns), len(each.images)))
-    for first in range(0, len(ordered), rows):
-        batch = ordered[first : first + rows]
+    for first in range(0, len(ordered), ROWS):
+        batch = ordered[first : first + ROWS]
         questions = [question(teacher, conversation, blank) for conversation in batch]
         answered = answer_all(teacher, questions, 160)
         for conversation, (record, _) in zip(batch, answered, strict=True):
@@ -76,9 +67,10 @@ def score(
 def question(
     teacher: Teacher, conversation: Sample, blank: bool
 ) -> tuple[ConversationRecord, list[Picture]]:
-    """A conversation's prompts, and its pictures."""
-    originals = [picture_from(image) for image in conversation.images]
-    pictures = [blanked(each) if blank else each for each in originals]
+    """A conversation's prompts, and its pictures, which are mid-grey where they are blanked."""
+    images = conversation.images
+    shown = [Image.new("RGB", each.size, (128,) * 3) for each in images] if blank else images
+    pictures = [*map(picture_from, shown)]
     unseen = iter(pictures)
     turns = [
         Turn(interleave(turn.question, list(islice(unseen, turn.images))), (), turn.answer)
@@ -91,18 +83,19 @@ def question(
 @click.option("--model", default="mini")
 @click.option("--samples", default=300, help="Conversations per category, or per task.")
 @click.option("--tasks", default="", help="Only these tasks, such as clip8, separated by commas.")
-@click.option("--seed", default=0)
-@click.option("--rows", default=32, help="Conversations that are answered at once.")
 @click.option("--blank", is_flag=True)
-def main(model: str, samples: int, tasks: str, seed: int, rows: int, blank: bool) -> None:
+def main(model: str, samples: int, tasks: str, blank: bool) -> None:
     """Print right facts by category."""
     teacher = Teacher(resolve(model, "torch"))
     assert isinstance(teacher.config.vision, LlavaVision)
     size = teacher.config.vision.image_size
-    some = of_tasks(tasks.split(","), size, samples, seed) if tasks else None
-    conversations = some or needed(size, samples, seed)
-    shown = score(teacher, conversations, rows, blank=False)
-    grey = score(teacher, conversations, rows, blank=True) if blank else None
+    if tasks:
+        numbered = product(tasks.split(","), range(samples))
+        conversations = [sample(task, n, split="held-out", size=size) for task, n in numbered]
+    else:
+        conversations = needed(size, samples)
+    shown = score(teacher, conversations, blank=False)
+    grey = score(teacher, conversations, blank=True) if blank else None
     click.echo("| facts | conversations | asked | right | right, image blanked |")
     click.echo("|---|--:|--:|--:|--:|")
     for name in (*CATEGORIES, "overall"):

@@ -59,7 +59,7 @@ def is_caught(mutant: Mutant, copy: Path) -> bool:
 def fails(tests: list[str], copy: Path) -> bool:
     """Whether any of `tests` fails; RuntimeError where they cannot even be collected."""
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    paths = os.pathsep.join(map(str, _roots(copy)))
+    paths = os.pathsep.join(str(copy / root) for root in ("", "backends", "cli", "models"))
     environment = os.environ | {"PYTHONPATH": paths}
     run = subprocess.run(
         command, cwd=copy, env=environment, capture_output=True, text=True, check=False
@@ -67,10 +67,6 @@ def fails(tests: list[str], copy: Path) -> bool:
     if run.returncode not in (0, 1):
         raise RuntimeError(f"{tests} did not run:\n{run.stdout[-2000:]}{run.stderr[-2000:]}")
     return run.returncode == 1
-
-
-def _roots(copy: Path) -> list[Path]:
-    return [copy, copy / "backends", copy / "cli", copy / "models"]
 
 
 def copied(folder: Path) -> Path:

@@ -50,9 +50,7 @@ class Fixed:
 
     def choose(self, max_gamma: int, context: int) -> Plan:
         """The plan, or a shorter one at the end of the answer."""
-        gamma, nodes, *_ = self.plan
-        chain = nodes is None or nodes <= gamma
-        return Plan(min(gamma, max_gamma), min(gamma, max_gamma) if chain else nodes)
+        return self.plan.within(max_gamma)
 
     def observe(self, round_: Round) -> None:
         """Do nothing."""

@@ -39,7 +39,6 @@ BESIDE = (
     ("mlx", "auto", ("eagle3", "M")),
 )
 """Backend, gamma and the drafters that have lookup beside them."""
-DRAFTS = {"M": "draft"}
 
 Line = dict[str, Any]
 
@@ -72,19 +71,13 @@ def heads(folder: Path) -> Iterator[Line]:
         chains, texts = images["chain"], [block_efficiency(text[s]) for s in ("chain", "tree 60")]
         seconds = sum(round_.draft_seconds for row in chains for round_ in row.rounds)
         parts = ([row for row in chains if row.images == count] for count in (1, 2, 4, 5))
+        shares = (f"{100 * share:.0f}" for share in acceptance_by_position(chains)[:5])
         yield {
             "drafter": "mini-draft, M (text: T)" if kind == "draft" else name,
             "million parameters": f"{parameters(name) / 1e6:.1f}",
             "ms a drafted token": f"{1e3 * seconds / sum(row.drafted for row in chains):.2f}",
-            **{
-                shape: cell(rows, images["plain"])
-                for shape, rows in images.items()
-                if shape in SHAPES
-            },
-            "accepted at positions 1 to 5": " ".join(
-                f"{100 * share:.0f}" for share in acceptance_by_position(chains)[:5]
-            )
-            + " %",
+            **{shape: cell(images[shape], images["plain"]) for shape in SHAPES},
+            "accepted at positions 1 to 5": f"{' '.join(shares)} %",
             "chain with 1, 2, 4, 5 images": " ".join(f"{block_efficiency(p):.2f}" for p in parts),
             "text alone: chain, tree 60": ", ".join(f"{value:.2f}" for value in texts),
             "the target's forwards a token": f"{1 / block_efficiency(chains):.3f}",
@@ -117,7 +110,8 @@ def with_lookup(folder: Path) -> Iterator[Line]:
     for backend, gamma, drafters in BESIDE:
         if gamma == "auto" and not (folder / f"{backend} auto {[*SUITES][-1]}").exists():
             calibrate(backend)
-        drafts = " ".join(f"--draft mini-{DRAFTS.get(each, each)}" for each in drafters)
+        heads = ("draft" if each == "M" else each for each in drafters)
+        drafts = " ".join(f"--draft mini-{head}" for head in heads)
         methods = [PLAIN, "lookup", *chain.from_iterable((d, f"{d}+lookup") for d in drafters)]
         command = (
             f"bench run --model mini --backend {backend} --threads 1 --exact off {drafts} "

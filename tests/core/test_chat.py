@@ -18,10 +18,6 @@ from mmspec.prompt.images import decode_picture, open_picture
 from support.scripted_engine import BLIND, OPTIONS, A, B, asked, check, picture, scripted_engine
 
 
-def fed(chat):
-    return chat._session.target.fed
-
-
 def test_a_tokenizer_of_another_model_is_named(directory):
     few = replace(BLIND, text=replace(BLIND.text, vocab_size=40))
     chat = scripted_engine(directory, few, None).chat(OPTIONS)
@@ -138,10 +134,10 @@ def test_what_is_no_image_is_refused_and_never_sent_as_words(engine):
 def test_a_prompt_beyond_the_target_is_said_before_any_work(engine):
     chat = engine.chat(OPTIONS)
     answer = chat.reply("What is this?", A)
-    before = list(chat.conversation.turns), fed(chat)
+    before, fed = list(chat.conversation.turns), chat._session.target.fed
     with pytest.raises(ContextError, match=r"take \d+ positions .* needs 8: scripted has 600"):
         chat.reply("What are these?", [picture(seed) for seed in range(40)])
-    assert (chat.conversation.turns, fed(chat)) == before
+    assert (chat.conversation.turns, chat._session.target.fed) == (before, fed)
     assert (engine.target.model.encoded, chat.answer) == (1, answer)
     check(chat, "Why?")
 

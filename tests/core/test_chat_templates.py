@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import traceback
-from pathlib import Path
 
 import pytest
 from jinja2 import TemplateError
@@ -17,17 +16,14 @@ from transformers import PreTrainedTokenizerFast
 
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.prompt import template_sandbox
-from mmspec.prompt.chat_template import LLAVA, ChatTemplate, Content, load_template
+from mmspec.prompt.chat_template import LLAVA, ChatTemplate, load_template
 from support.chat_templates import STYLES, Style
 
 
 def message(role: str, *parts: str | None) -> tuple[str, list[dict[str, str]]]:
-    content = [{"type": "image"} if part is None else text(part) for part in parts]
-    return role, content
-
-
-def text(words: str) -> dict[str, str]:
-    return {"type": "text", "text": words}
+    """A message of texts, and of images where None stands."""
+    image = {"type": "image"}
+    return role, [image if part is None else {"type": "text", "text": part} for part in parts]
 
 
 def test_what_a_template_refuses_is_said():
@@ -165,37 +161,31 @@ SPECIAL_LOOKING = (
     "<|im_end|>\n<|im_start|>system\n [/INST] </s><image> {{ 7 * 7 }}{% raw %}{# x #} "
     "<tool_response></think> 'a' \"b\" <b>&amp;</b> \\n <<SYS>> {0} %s \ue000"
 )
-
-
-IMAGE = {"type": "image"}
-
-CONVERSATIONS: dict[str, list[tuple[str, Content]]] = {
-    "text": [("user", [text("What is a draft?")])],
-    "system": [("system", [text(" Be brief. ")]), ("user", [text("one\ntwo")])],
-    "turns": [
-        ("user", [text("one")]),
-        ("assistant", [text(" <think>\nso\n</think>\n\nIt is two. ")]),
-        ("user", [text("And then?"), text("Now?")]),
-        ("assistant", [text("three")]),
+CONVERSATIONS = [
+    [message("user", "What is a draft?")],
+    [message("system", " Be brief. "), message("user", "one\ntwo")],
+    [
+        message("user", "one"),
+        message("assistant", " <think>\nso\n</think>\n\nIt is two. "),
+        message("user", "And then?", "Now?"),
+        message("assistant", "three"),
     ],
-    "images": [
-        ("user", [IMAGE, text("What is it?")]),
-        ("assistant", [text("A cat.")]),
-        ("user", [IMAGE, IMAGE, text("And these?")]),
+    [
+        message("user", None, "What is it?"),
+        message("assistant", "A cat."),
+        message("user", None, None, "And these?"),
     ],
-    "special-looking": [
-        ("system", [text(SPECIAL_LOOKING)]),
-        ("user", [text(SPECIAL_LOOKING)]),
-        ("assistant", [text(SPECIAL_LOOKING)]),
-        ("user", [text("?")]),
+    [
+        *(message(role, SPECIAL_LOOKING) for role in ("system", "user", "assistant")),
+        message("user", "?"),
     ],
-    "odd": [
-        ("user", [text("")]),
-        ("assistant", [text(" \n\t ")]),
-        ("user", [text("\u00a0é 漢字 🙂 \u202e\u200b\r\n")]),
-        ("assistant", [text("")]),
+    [
+        message("user", ""),
+        message("assistant", " \n\t "),
+        message("user", "\u00a0é 漢字 🙂 \u202e\u200b\r\n"),
+        message("assistant", ""),
     ],
-}
+]
 
 
 @pytest.fixture(scope="module")
@@ -208,14 +198,6 @@ def tokenizer():
         unk_token="<unk>",
         extra_special_tokens={"image_token": "<image>"},
     )
-
-
-@pytest.fixture(scope="module")
-def directory(tokenizer, tmp_path_factory) -> Path:
-    """The folder that transformers saves it to."""
-    folder = tmp_path_factory.mktemp("tokenizer")
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def expected_text(tokenizer, style: Style, messages, prompt: bool) -> str:
@@ -233,11 +215,12 @@ def expected_text(tokenizer, style: Style, messages, prompt: bool) -> str:
 
 
 @pytest.mark.parametrize("style", [Style(LLAVA), *STYLES.values()], ids=["built-in", *STYLES])
-def test_templates_render_as_in_transformers(style, tokenizer, directory):
-    (directory / "chat_template.jinja").write_text(style.source, encoding="utf-8")
-    template = load_template(directory)
+def test_templates_render_as_in_transformers(style, tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(style.source, encoding="utf-8")
+    template = load_template(tmp_path)
     refused = 0
-    for messages in CONVERSATIONS.values():
+    for messages in CONVERSATIONS:
         for prompt in (True, False):
             expected = expected_text(tokenizer, style, messages, prompt)
             try:

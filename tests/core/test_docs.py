@@ -1,12 +1,11 @@
 """The pages in docs/, README, CONTRIBUTING and the cards: short, wrapped, and true of the tree."""
 
-import csv
 import re
 import shlex
 from pathlib import Path
 
 import pytest
-from page_lines import page_lines
+from page_lines import page_lines, read, words
 
 from support.known_options import unknown_options
 
@@ -27,30 +26,19 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
-def lines(page):
-    """Lines outside fenced code, numbered; indented code and tables included."""
-    fenced = False
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-        if line.startswith("```"):
-            fenced = not fenced
-        elif not fenced:
-            yield number, line
-
-
-def code_blocks(page):
-    """Lines of indented and fenced code, continued lines joined."""
-    fenced, block = False, []
+def lines(page, fenced=False):
+    """Lines outside fenced code, or those inside; indented code is outside."""
+    inside = False
     for line in page.read_text(encoding="utf-8").splitlines():
         if line.startswith("```"):
-            fenced = not fenced
-        elif fenced or line.startswith("    "):
-            block.append(line.strip())
-    return re.sub(r"\\\n", " ", "\n".join(block)).splitlines()
+            inside = not inside
+        elif inside == fenced:
+            yield line
 
 
 def anchors(page):
     """The anchors that GitHub gives the headings."""
-    heads = (line.lstrip("#").strip().lower() for _, line in lines(page) if line.startswith("#"))
+    heads = (line.lstrip("#").strip().lower() for line in lines(page) if line.startswith("#"))
     return {re.sub(r"[^\w\- ]", "", head).replace(" ", "-") for head in heads}
 
 
@@ -64,13 +52,12 @@ def test_the_pages_are_few_and_short():
 @pytest.mark.parametrize("page", TEXTS, ids=name)
 def test_prose_is_wrapped(page):
     code = "    ", "|"
-    wide = [n for n, line in lines(page) if len(line) > COLUMNS and not line.startswith(code)]
-    assert not wide
+    assert not [line for line in lines(page) if len(line) > COLUMNS and not line.startswith(code)]
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)
 def test_links_and_images_lead_somewhere(page):
-    text = "\n".join(line for _, line in lines(page))
+    text = "\n".join(lines(page))
     broken = []
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         file, _, place = target.partition("#")
@@ -84,14 +71,15 @@ def test_links_and_images_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", TEXTS, ids=name)
 def test_files_named_in_backticks_exist(page):
-    text = "\n".join(line for _, line in lines(page))
+    text = "\n".join(lines(page))
     named = re.findall(r"`((?:mmspec|backends|cli|models|tests|docs|\.ci)/[\w./-]*)`", text)
     assert not [file for file in named if not (ROOT / file).exists()]
 
 
 def commands(page):
     """The mmspec commands of a page's code: words without comments, pipes and redirections."""
-    for line in code_blocks(page):
+    code = [line for line in lines(page) if line.startswith("    ")] + [*lines(page, fenced=True)]
+    for line in "\n".join(map(str.strip, code)).replace("\\\n", " ").splitlines():
         found = re.search(r"(?:^|[$(;|] ?|\bin )(mmspec(?: .*)?)$", line)
         if found:
             yield shlex.split(re.split(r" [|>&]|\)$", found[1])[0], comments=True)[1:]
@@ -114,22 +102,19 @@ def test_answers_of_real_models_are_those_of_their_file():
     section = page.partition("## Answers of real models")[2].partition("\n## ")[0]
     heads, *lines = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
     _, _, first, _, *topics = heads.split(" | ")
-    with (TABLES / "replay.csv").open(newline="", encoding="utf-8") as opened:
-        names = ("model", "method", "memory", "topic")
-        figures = {tuple(e[name] for name in names): e for e in csv.DictReader(opened)}
+    names = ("model", "method", "memory", "topic")
+    figures = {tuple(row[name] for name in names): row for row in read("replay")}
     assert len(lines) > 1
     for line in lines:
         run, memory, *cells = line.split(" | ")
         place = (*re.findall("`(.*?)`", run), memory.strip("-"))
         found = [figures[(*place, topic)] for topic in (first, *topics)]
-        rates = [interval(each) for each in found]
-        nodes = f"{float(found[0]['nodes_per_round']):.2f}"
-        assert cells == [rates[0], nodes, *rates[1:]]
+        rates = ["{tokens_per_round:.2f} [{low:.2f}..{high:.2f}]".format(**each) for each in found]
+        assert cells == [rates[0], f"{found[0]['nodes_per_round']:.2f}", *rates[1:]]
 
 
 def test_cards_of_heads_have_the_figures_of_their_table():
-    with (TABLES / "heads.csv").open(newline="", encoding="utf-8") as opened:
-        rows = {row["drafter"]: row for row in csv.DictReader(opened)}
+    rows = {row["drafter"]: row for row in words("heads")}
     for card in CARDS:
         text = " ".join(card.read_text(encoding="utf-8").split())
         if found := re.search(r"gets (\S+) tokens per round as a chain and (\S+) as a tree", text):
@@ -142,20 +127,14 @@ def test_speeds_are_those_of_their_files():
     assert [line for line in page_lines() if line not in page] == []
 
 
-def interval(entry):
-    """A value with the ends of its interval, as pages write it."""
-    value, low, high = (f"{float(entry[name]):.2f}" for name in ("tokens_per_round", "low", "high"))
-    return f"{value} [{low}..{high}]"
-
-
 COMMANDS = [
-    pytest.param(words, id=f"{name(page)}: {' '.join(words)[:60]}")
+    pytest.param(command, id=f"{name(page)}: {' '.join(command)[:60]}")
     for page in (*TEXTS, TABLES / "commands.txt")
-    for words in commands(page)
+    for command in commands(page)
 ]
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_a_command_of_the_docs_is_one_that_the_program_takes(words):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_docs_is_one_that_the_program_takes(command):
     """Names and options are known; values are not looked at, and nothing is run."""
-    assert unknown_options(words) == []
+    assert unknown_options(command) == []

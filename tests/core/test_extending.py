@@ -6,11 +6,13 @@ import re
 import sys
 from dataclasses import replace
 from importlib import invalidate_caches
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 
 from mmspec.chat.engine import load
+from mmspec.chat.first_costs import measure_first_costs
 from mmspec.chat.options import Options
 from mmspec.chat.plugin_head import plugin_head
 from mmspec.chat.plugins import is_kind
@@ -34,11 +36,12 @@ def installed(tmp_path):
         yield
 
 
-def executed():
+@pytest.fixture
+def page():
     """What the page's code defines."""
-    page = {}
-    exec(CODE, page)
-    return page
+    defined = {}
+    exec(CODE, defined)
+    return SimpleNamespace(**defined)
 
 
 @pytest.fixture
@@ -196,13 +199,12 @@ def test_a_fault_of_a_captioner_is_one_line_with_its_name_and_a_chat_goes_on(
 
 
 @pytest.mark.parametrize("kind", ["MT", "t", "", "lookup", "none", "a+b", 5, None])
-def test_a_kind_that_names_another_drafting_is_refused(pair_paths, kind):
-    page = executed()
-    page["RepeatHead"].config = replace(page["RepeatHead"].config, kind=kind)
+def test_a_kind_that_names_another_drafting_is_refused(pair_paths, page, kind):
+    page.RepeatHead.config = replace(page.RepeatHead.config, kind=kind)
     with pytest.raises(
         UsageError, match=f"the kind of `draft` is {kind!r}: give a word".replace("+", r"\+")
     ):
-        load(str(pair_paths[0]), page["RepeatHead"](), backend="torch")
+        load(str(pair_paths[0]), page.RepeatHead(), backend="torch")
 
 
 @pytest.mark.parametrize(
@@ -210,25 +212,23 @@ def test_a_kind_that_names_another_drafting_is_refused(pair_paths, kind):
     ["RepeatHead.config", "RepeatHead.open_drafter"]
     + [f"RepeatDrafter.{name}" for name in ("length", "extend", "rewind", "draft", "commit")],
 )
-def test_a_member_that_is_missing_is_named_on_loading(pair_paths, member):
-    page = executed()
+def test_a_member_that_is_missing_is_named_on_loading(pair_paths, page, member, monkeypatch):
+    monkeypatch.setattr("mmspec.chat.engine.measure_first_costs", measure_first_costs)
     owner, name = member.split(".")
-    delattr(page[owner], name)
+    delattr(getattr(page, owner), name)
     with pytest.raises(UsageError, match=f"is a {owner} without {name}: give a"):
-        load(str(pair_paths[0]), page["RepeatHead"](), backend="torch")
+        load(str(pair_paths[0]), page.RepeatHead(), backend="torch")
 
 
-def test_a_head_without_a_kind_is_refused(pair_paths):
-    page = executed()
-    page["RepeatHead"].config = {}
+def test_a_head_without_a_kind_is_refused(pair_paths, page):
+    page.RepeatHead.config = {}
     with pytest.raises(UsageError, match="`config` of `draft` is a dict: give a"):
-        load(str(pair_paths[0]), page["RepeatHead"](), backend="torch")
+        load(str(pair_paths[0]), page.RepeatHead(), backend="torch")
 
 
-def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
-    page = executed()
-    page["RepeatHead"].config = replace(page["RepeatHead"].config, kind="mine")
-    own = page["RepeatHead"]()
+def test_an_object_drafts_without_a_package_or_a_directory(pair_paths, page):
+    page.RepeatHead.config = replace(page.RepeatHead.config, kind="mine")
+    own = page.RepeatHead()
     with load(str(pair_paths[0]), own, backend="torch") as engine:
         options = Options(max_new_tokens=12)
         answers = {
@@ -247,9 +247,8 @@ def test_an_object_drafts_without_a_package_or_a_directory(pair_paths):
         load(3, backend="torch")
 
 
-def test_a_fault_in_a_class_of_mmspec_s_that_a_plug_in_uses_is_the_plug_in_s(pair_paths):
-    page = executed()
-    own = page["RepeatHead"]()
+def test_a_fault_in_a_class_of_mmspec_s_that_a_plug_in_uses_is_the_plug_in_s(pair_paths, page):
+    own = page.RepeatHead()
     with load(str(pair_paths[0]), own, backend="torch", ready=False) as engine:
         faulty = Mock(spec=HeadDrafter, length=0, extend=Mock(side_effect=ValueError("a shape")))
         own.open_drafter = Mock(return_value=faulty)
@@ -257,8 +256,8 @@ def test_a_fault_in_a_class_of_mmspec_s_that_a_plug_in_uses_is_the_plug_in_s(pai
             engine.chat(Options(drafting="repeat")).reply("Hi")
 
 
-def test_a_head_of_mmspec_s_own_given_as_an_object_stays_itself():
-    own = executed()["RepeatHead"]
+def test_a_head_of_mmspec_s_own_given_as_an_object_stays_itself(page):
+    own = page.RepeatHead
     own.__module__, own.config = "mmspec_torch.heads.head", replace(own.config, kind="mtp")
     head = own()
     assert plugin_head(head, "`draft`", "a mmspec.Head") is head

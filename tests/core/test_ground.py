@@ -99,10 +99,6 @@ def test_text_that_no_value_stands_for_is_refused(text):
         parse_json(text)
 
 
-def pipe(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def bound_socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as opened:
         opened.bind(str(path))
@@ -110,7 +106,7 @@ def bound_socket(path: Path) -> None:
 
 IMPOSTORS = {
     "a directory": Path.mkdir,
-    "a named pipe": pipe,
+    "a named pipe": os.mkfifo,
     "a device": lambda path: path.symlink_to("/dev/zero"),
     "a socket": bound_socket,
 }
@@ -154,15 +150,9 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "a.png"])
 def test_a_pointer_of_git_lfs_is_named_as_such(tmp_path, name):
-    read = {
-        "config.json": read_json,
-        "model.safetensors": read_header,
-        "tokenizer.json": lambda file: Tokenizer.read(file.parent),
-        "a.png": open_picture,
-    }[name]
     (tmp_path / name).write_text(POINTER)
     with pytest.raises(MmspecError, match=rf"{re.escape(name)}.*Git LFS pointer.*`git lfs pull`"):
-        read(tmp_path / name)
+        READERS.get(name, open_picture)(tmp_path / name)
 
 
 def test_no_control_character_passes_but_newline_and_tab():

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from functools import partial
 from io import BytesIO
 
 import numpy as np
@@ -16,17 +17,12 @@ from mmspec.ground.errors import CheckpointError
 from support.factory_blocks import deepspec, speculators_block, z_lab
 from support.factory_heads import KINDS, published, specforge, speculators, tiny_head
 
-
-def dspark(path, **given):
-    return speculators_block(path, "dspark", **given)
-
-
 LAYOUTS = {
     "specforge": (specforge, "eagle3", {"draft_vocab_size": 100}),
     "speculators": (speculators, "eagle3", {"draft_vocab_size": 100}),
     "z-lab": (z_lab, "dflash", {}),
     "DeepSpec": (deepspec, "dspark", {}),
-    "speculators' block": (dspark, "dspark", {}),
+    "speculators' block": (partial(speculators_block, kind="dspark"), "dspark", {}),
 }
 """What writes a published layout, and what the same head is here."""
 IDS = np.linspace(2, 319, 100).astype(int).tolist()

@@ -5,9 +5,6 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer as Backend
-from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast
 
 from mmspec.prompt.chat_template import LLAVA, ChatTemplate
 from mmspec.prompt.chunks import answer_ids, render
@@ -74,7 +71,7 @@ def test_other_text_has_no_calls(text):
     assert FORMS[QWEN].read(text) == []
 
 
-def test_a_conversation_with_tools_is_what_transformers_writes(tokenizers):
+def test_a_conversation_with_tools_is_what_transformers_writes(tokenizers, references):
     """The model's own tokens of a call are those of the history, and user text stays text."""
     tokenizer, template = tokenizers["byte-level"], ChatTemplate(QWEN)
     answer = FORMS[QWEN].write("", CALLS)
@@ -84,9 +81,6 @@ def test_a_conversation_with_tools_is_what_transformers_writes(tokenizers):
     ]
     chunks = render(Conversation("Be brief.", turns, [WEATHER]), template, tokenizer)
     ids = [token for chunk in chunks for part in chunk.parts for token in part]
-    reference = PreTrainedTokenizerFast(
-        tokenizer_object=Backend(WordLevel({"<unk>": 0}, unk_token="<unk>"))
-    )
     called = [
         {"type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in CALLS
     ]
@@ -97,7 +91,7 @@ def test_a_conversation_with_tools_is_what_transformers_writes(tokenizers):
         {"role": "tool", "content": "sun"},
         {"role": "tool", "content": "rain"},
     ]
-    expected = reference.apply_chat_template(
+    expected = references["byte-level"].apply_chat_template(
         messages, tools=[WEATHER], chat_template=QWEN, tokenize=False, add_generation_prompt=True
     )
     assert tokenizer.decode(ids, skip_special=False).removeprefix("<s>") == expected

@@ -176,8 +176,9 @@ def test_a_tree_shrinks_to_a_number_of_nodes(nodes, k, tree):
     assert Tree().within(nodes, k) == tree
 
 
-def test_with_the_target_as_its_own_draft_every_level_is_accepted():
-    target, twin = opened(sampling=Sampling(1.0), other_seed=0, tree=TREES["static"])
+@pytest.mark.parametrize("tree", [None, TREES["static"]])
+def test_with_the_target_as_its_own_draft_every_level_is_accepted(tree):
+    target, twin = opened(sampling=Sampling(1.0), other_seed=0, tree=tree)
     rounds = rounds_of(target, twin, gamma=3, max_tokens=40, seed=5)
     assert all(each.accepted == each.depth for each in rounds)
 
