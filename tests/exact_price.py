@@ -71,14 +71,14 @@ def mini() -> Iterator[dict[str, Any]]:
 def layer(name: str, directory: Path) -> Iterator[dict[str, Any]]:
     """Both backends in bfloat16 and in 4 bits."""
     whole, quantized = write_pair(name, directory)[0], directory / f"{name}-4-bits"
+    options: dict[str, Any] = {"dtype": "bfloat16", "threads": 1}
     for bits, weights in (("none", "bfloat16"), ("int4", "4 bits")):
-        dtype = "auto" if bits == "int4" else "bfloat16"
-        engine = load(str(whole), "none", backend="torch", dtype=dtype, quantize=bits, threads=1)
+        engine = load(str(whole), "none", backend="torch", quantize=bits, **options)
         yield line(engine, LAYER_REPEATS, model=name, backend="torch", weights=weights)
     with redirect_stdout(sys.stderr):
         assert mmspec(["models", "quantize", str(whole), str(quantized)]) == 0
     for place, weights in ((whole, "bfloat16"), (quantized, "4 bits")):
-        engine = load(str(place), "none", backend="mlx", dtype="bfloat16", threads=1)
+        engine = load(str(place), "none", backend="mlx", **options)
         exact = replace(engine, exactness={"on": LAYER_ROWS, "off": None})
         yield line(exact, LAYER_REPEATS, model=name, backend="mlx", weights=weights)
 
@@ -88,7 +88,9 @@ def main(*names: str) -> None:
     lines: list[dict[str, Any]] = []
     with TemporaryDirectory() as directory:
         for name in names or ("mini", *LAYERS):
-            lines += mini() if name == "mini" else layer(name, Path(directory))
+            for case in mini() if name == "mini" else layer(name, Path(directory)):
+                sys.stderr.write(f"{case}\n")
+                lines.append(case)
     sys.stdout.write(csv_text(lines))
 
 
