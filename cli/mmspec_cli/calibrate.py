@@ -10,8 +10,7 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import number_type
 from mmspec.decoding.exact_rows import ExactRows
-from mmspec.draft_length.calibration_file import Calibration
-from mmspec.draft_length.cost_curves import Curves
+from mmspec.draft_length.calibration_file import Calibration, Curves
 from mmspec.ground.errors import UsageError, WriteError
 from mmspec.ground.output_files import make_directory
 from mmspec_bench.measure.calibrate import ROOM, Measurement

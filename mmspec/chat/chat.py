@@ -14,7 +14,7 @@ from mmspec.chat.options import Options
 from mmspec.chat.plugin_head import draft_errors
 from mmspec.chat.session import OpenDrafter, Session
 from mmspec.decoding.constraint import ConstrainedTarget
-from mmspec.draft_length.cost_curves import at_context
+from mmspec.draft_length.calibration_file import at_context
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.entry_points import any_plugin_errors
 from mmspec.ground.errors import UsageError

@@ -16,10 +16,14 @@ from mmspec.checkpoints.block_config import BLOCK_KINDS
 from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
+from mmspec.draft_length.acceptance import a_tree_pays
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
-from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
-from mmspec.draft_length.rank_model import a_tree_pays
-from mmspec.draft_length.surer import DraftLength, SurerDraftLength
+from mmspec.draft_length.policy import (
+    AdaptiveDraftLength,
+    DraftLength,
+    FixedDraftLength,
+    SurerDraftLength,
+)
 from mmspec.drafters.lookup import KnownText
 from mmspec.drafters.views import LOOKUP, PLAIN, TEXT, Drafting
 from mmspec.exactness.finding import exact_rows

@@ -3,12 +3,12 @@
 The file is optional: if it is missing or unreadable, costs are measured during decoding.
 """
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
-from mmspec.draft_length.cost_curves import at_context
 from mmspec.ground.json_file import Range
 
 TREE_NODES = (8, 16, 32, 60)
@@ -20,6 +20,10 @@ BRANCHES = range(1, 5)
 CONTEXTS = (64, 512, 2048, 8192)
 """Context lengths at which costs are measured, as far as the models have positions."""
 
+Curves = Mapping[int, Mapping[int, float]]
+"""Seconds by number of rows, branches or tokens at each measured context length."""
+Costs = Callable[[int], Mapping[int, float]]
+"""Function from a context length to the seconds of a round by draft length from 0."""
 Context = Annotated[int, Range(0, 1_000_000_000)]
 Rows = Annotated[int, Range(1, ROWS[-1])]
 Branches = Annotated[int, Range(BRANCHES.start, BRANCHES.stop - 1)]
@@ -68,3 +72,31 @@ class Calibration:
             return {}
         depths = range(1, MAX_AUTO_GAMMA + 1)
         return {0: target[1]} | {depth: target[nodes + 1] + depth * level for depth in depths}
+
+
+def interpolate(points: Mapping[int, float], place: int) -> float:
+    """The seconds at `place` on the line through `points`, which are seconds by place.
+
+    Before the first point they are those there; beyond the last the line goes on and never falls.
+    """
+    places = sorted(points)
+    high = bisect_left(places, place)
+    if high == 0 or len(places) == 1:
+        return points[places[0]]
+    high = min(high, len(places) - 1)
+    start, end = places[high - 1], places[high]
+    rise = points[end] - points[start]
+    if place > end:
+        rise = max(rise, 0.0)
+    return points[end] + rise * (place - end) / (end - start)
+
+
+def at_context(curves: Curves, context: int) -> dict[int, float]:
+    """Seconds at `context` by number; empty if nothing was measured.
+
+    Attention costs time in proportion to the context, all else does not depend on it.
+    """
+    longer = (measured for measured in curves if measured >= context)
+    numbers = curves.get(min(longer, default=max(curves, default=0)), ())
+    points = {n: {at: costs[n] for at, costs in curves.items() if n in costs} for n in numbers}
+    return {number: interpolate(points[number], context) for number in numbers}

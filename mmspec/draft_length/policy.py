@@ -8,14 +8,21 @@ verifying. Where the processor computes, it is the time of this process alone: o
 cost of a draft.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
-from mmspec.draft_length.acceptance import DECAY, MAX_AUTO_GAMMA, MEMORY, Acceptance, Reliability
-from mmspec.draft_length.cost_curves import Costs
-from mmspec.draft_length.rank_model import tree_tokens
+from mmspec.draft_length.acceptance import (
+    DECAY,
+    MAX_AUTO_GAMMA,
+    MEMORY,
+    Acceptance,
+    Reliability,
+    tree_tokens,
+)
+from mmspec.draft_length.calibration_file import Costs
 from mmspec.draft_length.round_costs import PLAIN, Candidate, RoundCosts
 
 TOKEN = 0.5
@@ -103,11 +110,11 @@ class AdaptiveDraftLength:
             self._costs.move(context)
             self._choice = self._decide()
         nodes, gamma = self._choice.nodes, min(self._choice.gamma, max_gamma)
+        pays: Callable[[Sequence[float]], int] | None = self.pays if self._nodes else None
         if self._drafts_blocks and gamma and not nodes:
-            block = min(MAX_AUTO_GAMMA, max_gamma)
-            return Plan(block, None if self._drafts_as_opened else block, self._cut)
-        most_nodes = None if self._drafts_as_opened else nodes or gamma
-        return Plan(gamma, most_nodes, self.pays if self._nodes else None)
+            # When the chances are known the block is drafted: a token at least is verified.
+            gamma, pays = min(MAX_AUTO_GAMMA, max_gamma), lambda chances: self.pays(chances) or 1
+        return Plan(gamma, None if self._drafts_as_opened else nodes or gamma, pays)
 
     def _decide(self) -> Candidate:
         """The best draft that the budget covers, or one to try in its place."""
@@ -120,7 +127,8 @@ class AdaptiveDraftLength:
         best = max([PLAIN, *safe], key=rates.__getitem__)
         self.pace = rates[best]
         if best == PLAIN:  # the budget may have grown enough for a trial
-            trials = filter(self._covers, filter(self._can_pay, rates))
+            chains = (draft for draft in filter(self._covers, rates) if not draft.nodes)
+            trials = (draft for draft in chains if draft.gamma + 1 > self._costs.of(draft))
             return max(trials, key=rates.__getitem__, default=PLAIN)
         trial, place = divmod(self._rounds, MEMORY)
         beside = best._replace(gamma=best.gamma + (-1 if trial % 2 else 1))
@@ -129,10 +137,6 @@ class AdaptiveDraftLength:
     def _covers(self, draft: Candidate, times: int = 1) -> bool:
         """True if the budget covers that so many drafts are rejected."""
         return times * (self._costs.of(draft) - 1) <= self._budget
-
-    def _can_pay(self, draft: Candidate) -> bool:
-        """True if a chain would pay if it were accepted whole."""
-        return not draft.nodes and draft.gamma + 1 > self._costs.of(draft)
 
     def pays(self, chances: Sequence[float], pace: float = 1.0) -> int:
         """The number of first nodes that gain most; 0 if none that the budget covers gains.
@@ -148,10 +152,6 @@ class AdaptiveDraftLength:
             if gain > most and self._covers(draft, times=2):
                 count, most, self._estimate = nodes, gain, estimate
         return count
-
-    def _cut(self, chances: Sequence[float]) -> int:
-        """The number of a block's tokens, at least 1, for it is drafted already."""
-        return self.pays(chances) or 1
 
     def observe(self, round_: Round) -> None:
         """Observe a round's cost and acceptance; it may have drafted fewer tokens than chosen."""
@@ -188,3 +188,39 @@ class AdaptiveDraftLength:
             model = tree_tokens(self._acceptance.percent, nodes)
             tokens |= {(nodes, levels): model[levels] for levels in range(2, len(model))}
         return {(d := Candidate(*size)): n / self._costs.of(d) for size, n in tokens.items()}
+
+
+OneDraftLength = FixedDraftLength | AdaptiveDraftLength
+
+
+class SurerDraftLength:
+    """Plans both drafts of a round; each part observes its own rounds, and plain ones.
+
+    Lookup takes little time, but some: after a draft that did not pay it waits for a round.
+    """
+
+    def __init__(self, lookup: OneDraftLength, other: OneDraftLength) -> None:
+        self._lookup, self._other = lookup, other
+        self._asks_lookup, self._waits = False, False
+
+    def choose(self, max_gamma: int, context: int) -> Plan:
+        """The other drafter's plan, and lookup's where more than its pace is expected."""
+        plan, lookup = (each.choose(max_gamma, context) for each in (self._other, self._lookup))
+        self._asks_lookup = lookup.gamma > 0 and not (plan.gamma and self._waits)
+        pays = partial(self._lookup.pays, pace=self._other.pace)
+        return plan._replace(lookup=lookup._replace(pays=pays)) if self._asks_lookup else plan
+
+    def observe(self, round_: Round) -> None:
+        """Observe a finished round."""
+        self._waits = self._asks_lookup and not round_.by_lookup
+        if round_.by_lookup or not round_.drafted:
+            self._lookup.observe(round_)
+        if not round_.by_lookup:
+            self._other.observe(round_)
+
+    def plain_reason(self) -> str | None:
+        """A line saying why decoding is plain; None while one may pay."""
+        return self._lookup.plain_reason() and self._other.plain_reason()
+
+
+DraftLength = OneDraftLength | SurerDraftLength

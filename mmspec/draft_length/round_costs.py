@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from statistics import median_low
 from typing import NamedTuple
 
-from mmspec.draft_length.cost_curves import Costs, line
+from mmspec.draft_length.calibration_file import Costs, interpolate
 
 WINDOW = 9
 """Number of latest rounds whose median counts; with 5 two simulated cells lose too much."""
@@ -75,9 +75,10 @@ class RoundCosts:
             return
         self._place = context // STRIDE
         for nodes, costs in self._curves.items():
-            plain, *drafts = line(costs(context), self._longest)
-            for gamma, seconds in enumerate(drafts, 1):
-                self._priors[Candidate(nodes, gamma)] = max(seconds / plain, 1.0)
+            seconds = costs(context)
+            for gamma in range(1, self._longest + 1):
+                cost = interpolate(seconds, gamma) / seconds[0]
+                self._priors[Candidate(nodes, gamma)] = max(cost, 1.0)
         self._correct()
 
     def measure(self, draft: Candidate, seconds: float) -> None:

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mmspec.decoding.tree import Tree
-from mmspec.draft_length.calibration_file import ROWS, Calibration
-from mmspec.draft_length.cost_curves import at_context
+from mmspec.draft_length.calibration_file import ROWS, Calibration, at_context
 from mmspec.drafters.views import LOOKUP, parse_drafting
 from mmspec.ground.progress import Notice
 from mmspec_bench.measure import steadiness

@@ -12,9 +12,8 @@ from hypothesis import strategies as some
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
-from mmspec.draft_length.cost_curves import at_context
-from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
-from mmspec.draft_length.surer import SurerDraftLength
+from mmspec.draft_length.calibration_file import at_context
+from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength, SurerDraftLength
 
 
 @dataclass

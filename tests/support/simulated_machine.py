@@ -13,9 +13,8 @@ from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.draft import Draft, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.tree import WIDTH, Tree
-from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration
-from mmspec.draft_length.cost_curves import Curves, at_context
-from mmspec.draft_length.rank_model import Path, surest_paths
+from mmspec.draft_length.acceptance import Path, surest_paths
+from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration, Curves, at_context
 
 WRONG = -1
 """The first of the drafted tokens that are not the target's; the others are below."""
