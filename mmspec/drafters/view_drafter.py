@@ -15,7 +15,7 @@ probabilities, G candidate mixtures, n drafted nodes, V vocabulary.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Generic
+from typing import Generic
 
 from mmspec.decoding import formulas
 from mmspec.decoding.acceptance import Verdict
@@ -82,30 +82,23 @@ class Tally(Generic[A]):
         scores = scores if self.scores is None else self.scores + scores
         return replace(self, scores=scores, tokens=self.tokens + xp.sum(counts))
 
-    def weights(self, start: A) -> A:
-        """The weights [R] to draft with: `start` until a token is scored; zeros there stay zero."""
+    def weights(self, start: Array) -> Array:
+        """The weights [R] to draft with: `start` until a token is scored.
+
+        Then the candidate with the most agreements; ties go to the smallest distance, of which two
+        tie within TIE per token, then to the first. Weights that are zero in `start` stay zero.
+        """
         if self.scores is None:
             return start
-        xp, (agreements, distance) = self.framework.xp, self.scores
-        slack = formulas.TIE * self.tokens
-        weights: A = best(xp, agreements, distance, self.candidates, start, slack)
-        return weights
-
-
-def best(
-    xp: Any, agreements: Array, distance: Array, candidates: Array, start: Array, slack: Array
-) -> Array:
-    """The candidate [R] with the most agreements; ties go to the smallest distance, then the first.
-
-    agreements: their number [G] with the target. distance: [G] from its probabilities; two
-    within `slack` are a tie. Candidates that use a branch with weight zero in `start` are left out.
-    """
-    excess = candidates @ xp.where(start > 0, xp.zeros_like(start), xp.ones_like(start))
-    agreements = xp.where(excess > 0, -1.0, agreements)
-    distance = xp.where(agreements == xp.max(agreements), distance, float("inf"))
-    near = xp.where(distance <= xp.min(distance) + slack, 1.0, xp.zeros_like(distance))
-    # The array API's argmax returns the first of several equal values.
-    return xp.take(candidates, xp.expand_dims(xp.argmax(near, axis=-1), axis=0), axis=0)[0]
+        xp, candidates, (agreements, distance) = self.framework.xp, self.candidates, self.scores
+        excess = candidates @ xp.where(start > 0, xp.zeros_like(start), xp.ones_like(start))
+        agreements = xp.where(excess > 0, -1.0, agreements)
+        distance = xp.where(agreements == xp.max(agreements), distance, float("inf"))
+        highest = xp.min(distance) + formulas.TIE * self.tokens
+        near = xp.where(distance <= highest, 1.0, xp.zeros_like(distance))
+        # The array API's argmax returns the first of several equal values.
+        place = xp.expand_dims(xp.argmax(near, axis=-1), axis=0)
+        return xp.take(candidates, place, axis=0)[0]
 
 
 class ViewDrafter(Generic[A]):
