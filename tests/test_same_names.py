@@ -7,7 +7,6 @@ BACKENDS = Path(__file__).parent.parent / "backends"
 TORCH_ALONE = {
     "graphs": "CUDA graphs; MLX has none",
     "captioner.py": "captioners that transformers runs",
-    "sequence/executor.py": "CUDA graphs replay rounds through another executor",
     "device/openmp.py": "only OpenMP can be told how long its threads wait for each other",
     "device/tensor_files.py": "training writes PyTorch's tensors",
     "heads/convert.py": "published heads are PyTorch pickles",

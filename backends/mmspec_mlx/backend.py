@@ -7,11 +7,13 @@ from typing import Any
 
 import mlx.core as mx
 
+from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.loading_plan import plan
 from mmspec.checkpoints.loading_progress import loading_progress
 from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.checkpoints.stored_config import stored_config
 from mmspec.decoding.contract import Head, Model
+from mmspec.decoding.seeing_model import SeeingModel
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.progress import Progress, silent
 from mmspec_mlx.device import blas
@@ -25,8 +27,23 @@ from mmspec_mlx.device.devices import (
 )
 from mmspec_mlx.device.weights import Files, Weights
 from mmspec_mlx.heads.load import load_head
-from mmspec_mlx.model import MlxModel
+from mmspec_mlx.network.decoder import LanguageModel
+from mmspec_mlx.network.vision import MlxFeatures, MlxTowerParts
 from mmspec_mlx.save_quantized import quantize
+from mmspec_mlx.sequence.branches import MlxBranches
+from mmspec_mlx.sequence.target import MlxTarget
+
+
+class MlxModel(SeeingModel[mx.array]):
+    """Implements `mmspec.decoding.contract.Model`."""
+
+    features, target, branches = MlxFeatures, MlxTarget, MlxBranches
+    language: LanguageModel
+    quantize = "none"
+
+    def __init__(self, weights: Weights, config: ModelConfig, device: str) -> None:
+        self.device = device
+        super().__init__(config, LanguageModel(weights, config.text), MlxTowerParts(weights))
 
 
 class MlxBackend:

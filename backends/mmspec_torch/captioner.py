@@ -2,7 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -11,19 +11,13 @@ from mmspec.ground.errors import CheckpointError, choice
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.devices import find_device
 
-
-class Kind(NamedTuple):
-    """How captioners of one model type are asked for a caption of one sentence."""
-
-    prompt: str | None = None
-    """None: the model needs no prompt."""
-    beams: int = 1
-    tokens: int = 48
-    """The maximum length of a caption, in tokens."""
-
-
-KINDS = {"blip": Kind(), "blip-2": Kind(), "florence2": Kind("<CAPTION>", beams=3, tokens=1024)}
-"""Kinds by model type; Florence-2 is asked as in IbED."""
+SHORT = {"num_beams": 1, "max_new_tokens": 48}
+KINDS: dict[str, tuple[str | None, dict[str, int]]] = {
+    "blip": (None, SHORT),
+    "blip-2": (None, SHORT),
+    "florence2": ("<CAPTION>", {"num_beams": 3, "max_new_tokens": 1024}),
+}
+"""A prompt, if one is needed, and a search by model type; Florence-2's are those of IbED."""
 
 
 class TransformersCaptioner:
@@ -49,10 +43,9 @@ class TransformersCaptioner:
     @torch.inference_mode()
     def caption(self, picture: Picture) -> str:
         """Return the likeliest caption that the kind's search finds, on one line."""
-        (model, processor), kind = self._parts, self._kind
-        inputs = processor(images=picture.image, text=kind.prompt, return_tensors="pt")
-        search = {"do_sample": False, "num_beams": kind.beams, "max_new_tokens": kind.tokens}
-        ids = model.generate(**inputs.to(model.device), **search)
+        (model, processor), (prompt, search) = self._parts, self._kind
+        inputs = processor(images=picture.image, text=prompt, return_tensors="pt")
+        ids = model.generate(**inputs.to(model.device), do_sample=False, **search)
         text: str = processor.batch_decode(ids, skip_special_tokens=True)[0]
         return " ".join(text.split())
 

@@ -4,7 +4,7 @@ Shape letters: R branches, n columns, w nodes of a level, v ids that both models
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from mmspec.decoding.contents import Projection, Row
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import DeviceDraft, Plan, require_path
-from mmspec.decoding.ensemble import DraftTail, Ensemble, EnsembleExpander
+from mmspec.decoding.ensemble import DraftTail, Ensemble, TailExpander
 from mmspec.decoding.language import Language
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
@@ -57,8 +57,8 @@ class BranchSequence(ABC, Generic[A, P]):
     def __init__(
         self,
         language: Language[A],
-        cache: LayerCaches[A],
         place: Projection[A],
+        graphs: Any,
         count: int,
         vocabulary: int,
         sampling: Sampling,
@@ -66,15 +66,15 @@ class BranchSequence(ABC, Generic[A, P]):
         *,
         probabilities: bool,
     ) -> None:
-        """cache: an empty cache of `count` rows.  place: returns the rows [N, W] of an image.
+        """place: returns the rows [N, W] of an image.  graphs: see `SeeingModel`.
 
         vocabulary, sampling, tree, probabilities: see `contract.Model.open_branches`.
         """
-        self._language, self._cache, self._place = language, cache, place
-        self.framework = language.framework
+        self._language, self._place, self.framework = language, place, language.framework
+        self._cache = self._new_cache(graphs, count, vocabulary, sampling, probabilities)
         self._ensemble = Ensemble(language, count, vocabulary)
         self._tree, self._probabilities = tree, probabilities
-        self._sampler, self._states = self.framework.sampler(sampling), cache.states
+        self._sampler, self._states = self.framework.sampler(sampling), self._cache.states
         self._rows: list[Row[A]] = [Row() for _ in range(count)]
         self._state = BranchState[A, P](0, 0, (0,) * count, (0,) * count)
 
@@ -158,7 +158,7 @@ class BranchSequence(ABC, Generic[A, P]):
             self._states.steps = None
         last, tail = self._begin(state, tree.depth(gamma) if tree else gamma)
         project = partial(self._ensemble.logits, weights, record)
-        expander = EnsembleExpander(tail, last, self._language.embed, project)
+        expander = TailExpander(framework, tail, last, self._language.embed, project)
         draft = framework.draft(self._sampler, expander, tree, framework.keys(noise, gamma))
         if not self._probabilities:
             return draft
@@ -173,6 +173,10 @@ class BranchSequence(ABC, Generic[A, P]):
             self._states.steps = 0
         if start < end:
             self._prefill(state, start, end)
+
+    def _new_cache(self, graphs: Any, count: int, *settings: Hashable) -> LayerCaches[A]:  # noqa: ARG002
+        """An empty cache of `count` rows; settings: those on which the choice of tokens depends."""
+        return self._language.new_cache(count)
 
     @abstractmethod
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> P:

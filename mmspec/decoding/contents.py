@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 
 from mmspec.decoding.contract import Features, Segment
+from mmspec.decoding.segment import count_positions
 from mmspec.ground.arrays import A, Positions
 from mmspec.ground.tokens import NO_TOKEN, PADDING
 
@@ -141,8 +142,7 @@ def _ends(start: int, segment: Segment) -> Iterator[int]:
         ends: Sequence[int]
         rotary = None if isinstance(part, Sequence) else _rotary(part)
         if rotary is None:
-            size = len(part) if isinstance(part, Sequence) else part.positions
-            ends = range(start + 1, start + 1 + size)
+            ends = range(start + 1, start + 1 + count_positions(part))
         else:
             furthest = np.maximum.accumulate(rotary.max(axis=0))
             ends = (start + np.maximum(1 + furthest, 0)).tolist()

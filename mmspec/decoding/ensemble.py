@@ -13,6 +13,9 @@ from mmspec.decoding.language import Language
 from mmspec.families.tower import cast
 from mmspec.ground.arrays import A, Map
 
+Fuse = Callable[[A, A], A]
+"""Function that joins embeddings [w, H] and features [w, H] to the layer's input."""
+
 
 class Ensemble(Generic[A]):
     """Averages the probabilities of all branches."""
@@ -86,17 +89,26 @@ class Lineage(Generic[A]):
         return self._mask
 
 
-class EnsembleExpander(Generic[A]):
-    """Implements `tree_drafting.Expander`: feeds the same nodes to all branches."""
+class TailExpander(Generic[A]):
+    """Implements `tree_drafting.Expander`: feeds drafted nodes to a tail."""
 
-    def __init__(self, tail: DraftTail[A], last: A, embed: Map[A], project: Map[A]) -> None:
-        """last: the branches' outputs [R, H] at the last column of the sequence.
+    def __init__(
+        self,
+        framework: Framework[A],
+        tail: DraftTail[A],
+        last: A,
+        embed: Map[A],
+        project: Map[A],
+        fuse: Fuse[A] | None = None,
+    ) -> None:
+        """last: the outputs [R, H] at the last column of the sequence, one for each branch.
 
         embed: function from ids [w] to embeddings [w, H]. project: function from outputs [R * w, H]
-        to the logits [w, V] of the branches' mixture.
+        to logits [w, V]. fuse: joins outputs to what is fed after them, in a head; None if
+        embeddings alone are fed.
         """
-        self._tail, self._last = tail, last
-        self._embed, self._project = embed, project
+        self._framework, self._tail, self._last = framework, tail, last
+        self._embed, self._project, self._fuse = embed, project, fuse
 
     def root(self) -> A:
         """Logits [1, V] of the token after the sequence."""
@@ -104,4 +116,13 @@ class EnsembleExpander(Generic[A]):
 
     def expand(self, tokens: A, parents: A | None) -> A:
         """Logits [w, V] of the token after each of w nodes of the next level."""
-        return self._project(self._tail.feed(self._embed(tokens), parents))
+        x = self._embed(tokens)
+        if self._fuse:
+            x = self._fuse(x, parent_rows(self._framework, self._last, parents))
+        self._last = self._tail.feed(x, parents)
+        return self._project(self._last)
+
+
+def parent_rows(framework: Framework[A], rows: A, parents: A | None) -> A:
+    """The rows [w, H] of the nodes' parents, from rows [E, H] and indices `parents` [w]."""
+    return rows if parents is None else framework.pick(rows, parents)

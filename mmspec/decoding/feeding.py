@@ -1,15 +1,19 @@
-"""How a target feeds its last token and a draft: in one forward, or with exact numbers of rows.
+"""How a target feeds columns: in one forward, like a prompt, or with exact numbers of rows.
 
-Shape letters: n tokens drafted, m rows of one forward, V vocabulary, H width.
+Shape letters: n tokens drafted or columns, m rows of one forward, V vocabulary, H width.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple
 
 from mmspec.decoding.block_attention import BLOCK, Places, chain_places, tree_places, whole_blocks
+from mmspec.decoding.contents import Projection, Row, chunks
 from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows, Tile
-from mmspec.decoding.framework import Framework
+from mmspec.decoding.language import Language, embed_row
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.stored_states import LayerCaches, StoredStates
 from mmspec.ground.arrays import A
 
 
@@ -39,72 +43,62 @@ class Columns(NamedTuple):
         return tree_places(xp, count, self.ancestry, self.root, end, multiple, blocks)
 
 
-class Outputs(NamedTuple, Generic[A]):
-    """What feeding the last token and n drafted ones computes."""
+class Run(NamedTuple):
+    """Columns that were fed in one way, up to the next run."""
 
-    states: A
-    """[n + 1, H] the hidden states."""
-    logits: A
-    """[n + 1, V] the logits of the tokens after them."""
+    start: int
+    is_answer: bool
+    """True if they were decoded, or fed as an earlier answer."""
 
 
-class TargetForwards(Protocol[A]):
-    """The forwards of a target, which store hidden states for a head."""
+class FedSequence(ABC, Generic[A]):
+    """A target's row and cache, and what is stored of its columns for a head."""
 
-    def embed_columns(self, start: int, stop: int) -> A:
-        """Embeddings [n, H] of the columns `start` to `stop`."""
+    def __init__(
+        self,
+        language: Language[A],
+        place: Projection[A],
+        graphs: Any,
+        sampling: Sampling,
+        exact: ExactRows | None,
+    ) -> None:
+        """place: returns the rows [N, W] of an image.  graphs: see `SeeingModel`."""
+        framework = self._framework = language.framework
+        self._language, self._place, self._exact = language, place, exact
+        self._sampler = framework.sampler(sampling)
+        self._cache = self._new_cache(graphs, exact)
+        self._row: Row[A] = Row()
+        self._store: StoredStates[A] | None = None
+        self._captured_layers: tuple[int, ...] = ()
+        self._runs: list[Run] = []
 
-    def forward(self, x: A, columns: Columns) -> A:
-        """Feed embeddings [m, H] to columns; returns the hidden states [m, H]."""
+    def embed(self, ids: A) -> A:
+        """Embeddings [n, H] of drafted ids [n]; starts computing them."""
+        return self._language.embed(ids)
 
     def project(self, states: A) -> A:
-        """Logits [m, V] of hidden states [m, H]."""
+        """Logits [n, V] of hidden states [n, H]."""
+        return self._language.project(states)
 
-    def prefill(self, start: int, stop: int) -> None:
-        """Feed the columns `start` to `stop` as those of a prompt."""
+    def _feed_decoded(self, x: A, columns: Columns) -> tuple[A, A]:
+        """Feed the last token and a draft, x [n + 1, H].
 
-    def settle(self) -> None:
-        """Wait until all writes are computed, in a framework that computes lazily."""
-
-
-class Feeding(Generic[A]):
-    """Feeds the tokens that a target decodes in one forward, and earlier answers like prompts."""
-
-    def feed(self, target: TargetForwards[A], x: A, columns: Columns) -> Outputs[A]:
-        """Feed the embeddings x [n + 1, H] of the last token and a draft."""
-        states = target.forward(x, columns)
-        return Outputs(states, target.project(states))
-
-    def feed_answer(self, target: TargetForwards[A], start: int, stop: int) -> None:
-        """Feed columns of an earlier answer."""
-        target.prefill(start, stop)
-
-
-class ExactFeeding(Feeding[A]):
-    """Feeds in forwards of exact numbers of rows."""
-
-    def __init__(self, framework: Framework[A], rows: ExactRows) -> None:
-        self._framework, self._rows = framework, rows
-
-    def feed(self, target: TargetForwards[A], x: A, columns: Columns) -> Outputs[A]:
-        """Feed the embeddings x [n + 1, H] of the last token and a draft."""
-        parts: list[Outputs[A]] = []
-        for tile in self._rows.tiles(len(x)):
-            states, count = self._forward(target, x, columns, tile), tile.stop - tile.start
-            parts.append(Outputs(states[:count], target.project(states)[:count]))
+        Returns the hidden states [n + 1, H] and the logits [n + 1, V] of the tokens after them.
+        """
+        x = self._store_embeddings(x, columns.first)
+        if self._exact is None:
+            states = self._feed_rows(x, columns)
+            return states, self.project(states)
+        parts: list[tuple[A, A]] = []
+        for tile in self._exact.tiles(len(x)):
+            states, count = self._feed_tile(self._exact, x, columns, tile), tile.stop - tile.start
+            parts.append((states[:count], self.project(states)[:count]))
         if len(parts) == 1:
             return parts[0]
         states, logits = (self._framework.concat([*part], 0) for part in zip(*parts, strict=True))
-        return Outputs(states, logits)
+        return states, logits
 
-    def feed_answer(self, target: TargetForwards[A], start: int, stop: int) -> None:
-        """Feed columns of an earlier answer, with the bits that decoding gave them."""
-        x = target.embed_columns(start, stop)
-        for tile in self._rows.tiles(len(x)):
-            self._forward(target, x, Columns(start), tile)
-            target.settle()
-
-    def _forward(self, target: TargetForwards[A], x: A, columns: Columns, tile: Tile) -> A:
+    def _feed_tile(self, exact: ExactRows, x: A, columns: Columns, tile: Tile) -> A:
         """The hidden states [m, H] of a tile of x.
 
         Padding writes only columns that come after those of the rows themselves.
@@ -113,6 +107,95 @@ class ExactFeeding(Feeding[A]):
         rows = self._framework.integers(tile.indices)
         if ancestry is not None:
             ancestry = ancestry.of(self._framework.xp, rows, tile.stop)
-        multiple, steps = self._rows.multiple, tile.stop - tile.start
+        multiple, steps = exact.multiple, tile.stop - tile.start
         part = Columns(first + tile.start, ancestry, first, columns.depth, multiple, steps)
-        return target.forward(self._framework.pick(x, rows), part)
+        return self._feed_rows(self._framework.pick(x, rows), part)
+
+    def _feed_rows(self, x: A, columns: Columns) -> A:
+        """Feed x [m, H] to columns; returns the hidden states [m, H], after storing them."""
+        if recurrent := self._cache.states:
+            recurrent.steps = columns.steps
+        outputs, store = self._forward(x, columns), self._store
+        if store and store.layer_outputs:
+            outputs, earlier = self._split_outputs(outputs)
+            store.layer_outputs.write(columns.first, earlier)
+        states = self._language.states(outputs)
+        if store:
+            store.states.write(columns.first, states)
+        return states
+
+    def _resume(self, run: Run, *, decodes: bool) -> None:
+        """Begin a run, with recurrent layers as they were at its first column."""
+        earlier = [past for past in self._runs if past.start < run.start]
+        goes_on = run.is_answer and earlier and earlier[-1].is_answer
+        self._runs = earlier if goes_on else [*earlier, run]
+        if states := self._cache.states:
+            if (column := states.resume(run.start)) < run.start:
+                self._feed_again(column, run.start)
+            states.mark(decodes=decodes)
+
+    def _feed_again(self, start: int, stop: int) -> None:
+        """Feed columns as they were fed before."""
+        if states := self._cache.states:
+            states.resume(start)
+        ends = [*(run.start for run in self._runs[1:]), stop]
+        for run, end in zip(self._runs, ends, strict=False):
+            self._feed_run(Run(max(run.start, start), run.is_answer), min(end, stop))
+
+    def _feed_run(self, run: Run, stop: int) -> None:
+        """Feed a run's columns before `stop`, if there are any.
+
+        An earlier answer's get the bits that decoding gave them.
+        """
+        if self._exact and run.is_answer and run.start < stop:
+            x = self._embed_columns(run.start, stop)
+            for tile in self._exact.tiles(len(x)):
+                self._feed_tile(self._exact, x, Columns(run.start), tile)
+                self._settle()
+            return
+        for low, high in chunks(run.start, stop):
+            self._feed_rows(self._embed_columns(low, high), Columns(low))
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wait until all writes are computed, in a framework that computes lazily."""
+        self._cache.settle()
+        self._settle_states()
+
+    def _settle_states(self) -> None:
+        """Wait for what no logits need; else only this thread could compute it (MLX)."""
+        arrays = [rows.array for rows in self._store.all()] if self._store else []
+        if states := self._cache.states:
+            arrays += states.latest()
+        if arrays:
+            self._framework.settle(*arrays)
+
+    def _embed_columns(self, start: int, stop: int) -> A:
+        """Embeddings [n, H] of columns, after storing them for a head."""
+        return self._store_embeddings(embed_row(self._language, self._row, start, stop), start)
+
+    def _store_embeddings(self, x: A, start: int) -> A:
+        """Store x for a head, because feeding may overwrite it; returns x itself."""
+        if self._store:
+            self._store.embeddings.write(start, x)
+        return x
+
+    def _split_outputs(self, outputs: Any) -> tuple[A, A]:
+        """The last layer's outputs [n, H] and the captured layers' [n, c H].
+
+        The former are a copy, of which the norm computes the bits that it does without the latter.
+        """
+        width = self._language.config.hidden_size
+        return self._framework.concat([outputs[:, :width]], -1), outputs[:, width:]
+
+    def _new_cache(self, graphs: Any, exact: ExactRows | None) -> LayerCaches[A]:  # noqa: ARG002
+        """An empty cache of one row."""
+        return self._language.new_cache(rows=1)
+
+    @abstractmethod
+    def _forward(self, x: A, columns: Columns) -> A:
+        """Feed x [m, H]; returns the last layer's output [m, H].
+
+        The outputs of the captured layers are beside it, [m, (1 + c) H]. Where attention is by
+        blocks, every column up to the end of a block has finite content.
+        """

@@ -7,6 +7,7 @@ width.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Generic
 
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 
 from mmspec.decoding.draft import DeviceDraft, Draft, HostDraft
 from mmspec.decoding.formulas import Top
-from mmspec.decoding.noise import Noise
+from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampler, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.decoding.tree_drafting import Expander, TreeArrays, draft_chain, draft_tree
+from mmspec.decoding.tree_drafting import Expander, draft_chain, draft_tree
 from mmspec.ground.arrays import A, Map
 from mmspec.ground.errors import DraftError
 
@@ -39,10 +40,10 @@ class Framework(Generic[A]):
     """Function that computes x * sigmoid(x)."""
     softmax: Map[A]
     """Function that computes softmax over the last axis, in the input's type."""
-    sampler: Callable[[Sampling], Sampler]
-    """Function that creates a sampler."""
     keys: Callable[[Noise, int], A]
     """Function that copies the noise keys [n, 2] of a round's first n positions to the device."""
+    ids: Callable[[int], A]
+    """Function from n to the ids 0 to n - 1, in the integer type of the keys."""
     count: Callable[[int], A]
     """Function from n to the integers below n, on the device."""
     integers: Callable[[Sequence[int]], A]
@@ -65,6 +66,11 @@ class Framework(Generic[A]):
     """Function that copies an array to the host as float32.  Blocks."""
     inference: Callable[[], AbstractContextManager[object]]
     """Function that returns the context manager in which every forward runs."""
+
+    def sampler(self, sampling: Sampling) -> Sampler:
+        """A sampler of arrays on the device."""
+        noise = self.compile(partial(exponentials, self.xp))
+        return Sampler(self.xp, self.top, noise, sampling, self.ids)
 
     def read(self, *parts: A) -> Iterator[list[float]]:
         """Copy vectors to the host in one transfer.  Blocks."""
@@ -96,9 +102,8 @@ class Framework(Generic[A]):
         self, sampler: Sampler, expander: Expander, tree: Tree | None, keys: A
     ) -> DeviceDraft[A]:
         """Draft a chain of gamma tokens, or a tree as deep; keys: [gamma, 2], the noise keys."""
-        if tree is None:
-            ids = draft_chain(sampler, expander, keys)
-            self.start(ids)
-            return self.draft_type(ids, len(keys))
-        arrays = TreeArrays(sampler, self.integers, self.draft_type)
-        return draft_tree(arrays, expander, tree, keys)
+        if tree:
+            return draft_tree(self, sampler, expander, tree, keys)
+        ids = draft_chain(sampler, expander, keys)
+        self.start(ids)
+        return self.draft_type(ids, len(keys))

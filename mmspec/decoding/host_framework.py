@@ -1,6 +1,5 @@
 """A `Framework` of numpy's functions, for backends that compute on the host."""
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 
@@ -9,8 +8,6 @@ import numpy as np
 from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.formulas import Array, softmax
 from mmspec.decoding.framework import Framework
-from mmspec.decoding.noise import Noise, exponentials
-from mmspec.decoding.sampling import Sampler, Sampling
 from mmspec.decoding.segment import GridFeatures
 
 
@@ -20,17 +17,6 @@ def top(p: Array, count: int) -> tuple[Array, Array]:
     return np.take_along_axis(p, best, axis=-1), best
 
 
-def keys(noise: Noise, count: int) -> Array:
-    """The noise keys [count, 2] of a round's positions."""
-    return np.array(noise.keys(count), dtype=np.uint32)
-
-
-def sampler(sampling: Sampling) -> Sampler:
-    """A sampler of arrays on the host."""
-    ids = partial(np.arange, dtype=np.uint32)
-    return Sampler(np, top, partial(exponentials, np), sampling, ids)
-
-
 HOST: Framework[Array] = Framework(
     xp=np,
     concat=np.concatenate,
@@ -38,8 +24,8 @@ HOST: Framework[Array] = Framework(
     pick=lambda rows, places: rows[places],
     silu=lambda x: x / (1 + np.exp(-x)),
     softmax=partial(softmax, np),
-    sampler=sampler,
-    keys=keys,
+    keys=lambda noise, count: np.array(noise.keys(count), dtype=np.uint32),
+    ids=partial(np.arange, dtype=np.uint32),
     count=np.arange,
     integers=partial(np.array, dtype=np.int64),
     floats=partial(np.array, dtype=np.float32),
@@ -57,5 +43,4 @@ HOST: Framework[Array] = Framework(
 class HostFeatures(GridFeatures):
     """Vision features in numpy."""
 
-    def _join(self, parts: Sequence[Array]) -> Array:
-        return np.concatenate(parts, axis=-1)
+    join = staticmethod(partial(np.concatenate, axis=-1))

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from mmspec.decoding.contents import Row
 from mmspec.decoding.framework import Framework
+from mmspec.decoding.stored_states import LayerCaches
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import A
 
@@ -19,6 +20,9 @@ class Language(Protocol[A]):
     framework: Framework[A]
     dtype: Any
     """Type of activations."""
+
+    def new_cache(self, rows: int) -> LayerCaches[A]:
+        """An empty cache for `rows` rows."""
 
     def embed(self, ids: A) -> A:
         """Embeddings [n, H] of token ids [n]; starts computing the ids."""

@@ -108,9 +108,9 @@ class LayerParts(Generic[A]):
     """From the tensors, gate_proj and up_proj as one product, and down_proj to the MLP."""
 
     enter: Enter[A]
-    self_attn: Any
-    post_attention_layernorm: Any
-    mlp: Any
+    self_attn: Callable[..., A]
+    post_attention_layernorm: Map[A]
+    mlp: Callable[..., A]
 
     @classmethod
     def take(
@@ -133,7 +133,7 @@ class LayerParts(Generic[A]):
         def linear(*names: str) -> Map[A]:
             return tensors.linear(*(f"{path}.mlp.{name}" for name in names), bias=False)
 
-        mixer = (
+        mixer: Any = (
             cls.recurrent.take(tensors, f"{path}.linear_attn", config)
             if is_recurrent
             else cls.attention.take(tensors, f"{path}.self_attn", config)

@@ -1,4 +1,4 @@
-"""What a loaded checkpoint sees of images, for every backend.
+"""A loaded checkpoint, what it sees of images, and the sequences that it opens, for every backend.
 
 Shape letters: N visual positions of one image, W numbers of each: an embedding [H] first.
 """
@@ -10,10 +10,15 @@ from typing import Any, Generic
 
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.manifest import TOWER
+from mmspec.decoding.branch_sequence import BranchSequence
 from mmspec.decoding.contract import Features, Float32
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.language import Language
 from mmspec.decoding.layers import LayerTensors
+from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.segment import GridFeatures
+from mmspec.decoding.target_sequence import TargetSequence
+from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
 from mmspec.families.tower import Array, cast
 from mmspec.ground.arrays import A
@@ -49,21 +54,25 @@ class CheckpointParts(ABC):
 
 
 class SeeingModel(Generic[A]):
-    """Implements `contract.Model` but for opening sequences."""
+    """Implements `contract.Model` but for its device and quantization."""
 
     features: type[GridFeatures]
     """The backend's vision features, which its own models can read alone."""
+    target: type[TargetSequence[A]]
+    branches: type[BranchSequence[A, Any]]
+    graphs: Any = None
+    """What replays rounds for the backend's sequences; None without."""
 
     def __init__(self, config: ModelConfig, language: Language[A], parts: Any) -> None:
         """parts: `TowerParts` and `CheckpointParts` for the tower, which takes what it needs."""
-        self.config, self._parts = config, parts
+        self.config, self.language, self._parts = config, language, parts
         self._framework, self._dtype = language.framework, language.dtype
         self._tower = config.vision.tower(parts, config.text) if config.vision else None
 
     @property
     def setup_seconds(self) -> float:
-        """Seconds spent once on shapes of rounds: 0 without captures."""
-        return 0.0
+        """Seconds in which graphs were captured."""
+        return float(self.graphs.setup_seconds) if self.graphs else 0.0
 
     @property
     def dtype(self) -> str:
@@ -96,3 +105,20 @@ class SeeingModel(Generic[A]):
             raise UsageError("these image features are not ones this model can read")
         rows: A = self._tower.project(features.rows)
         return rows
+
+    def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> TargetSequence[A]:
+        """Open an empty target sequence."""
+        return self.target(self.language, self.place, self.graphs, sampling, exact)
+
+    def open_branches(
+        self,
+        count: int,
+        vocabulary: int,
+        sampling: Sampling,
+        tree: Tree | None = None,
+        *,
+        probabilities: bool = False,
+    ) -> BranchSequence[A, Any]:
+        """Open `count` empty sequences to draft with, for a target of `vocabulary` ids."""
+        parts, settings = (self.language, self.place, self.graphs), (count, vocabulary, sampling)
+        return self.branches(*parts, *settings, tree, probabilities=probabilities)

@@ -3,8 +3,7 @@
 Shape letters: N visual positions of one image, D width of the vision tower.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -33,8 +32,11 @@ class Features(Protocol):
         """
 
 
-class GridFeatures(ABC):
+class GridFeatures:
     """Implements `Features` on a grid; a backend adds copies to the host and concatenation."""
+
+    join: Callable[[Sequence[Any]], Any]
+    """Function that concatenates arrays along their last axis."""
 
     def __init__(self, rows: Any, grid: Grid) -> None:
         """rows: the features [N, D] on the device."""
@@ -57,13 +59,9 @@ class GridFeatures(ABC):
             return self
         if positions not in self._copies:
             grid = self.grid.pool(positions)
-            rows = average(self.rows, self.grid, grid, self._join)
+            rows = average(self.rows, self.grid, grid, self.join)
             self._copies[positions] = type(self)(rows, grid)
         return self._copies[positions]
-
-    @abstractmethod
-    def _join(self, parts: Sequence[Any]) -> Any:
-        """Concatenate arrays along their last axis."""
 
 
 def average(rows: Any, grid: Grid, coarse: Grid, join: Any) -> Any:
@@ -92,12 +90,12 @@ class Segment:
     """True for an earlier answer: an exact target gives it the bits that decoding gave it."""
 
     def __len__(self) -> int:
-        return sum(_positions(part) for part in self.parts)
+        return sum(count_positions(part) for part in self.parts)
 
     @property
     def last(self) -> int | None:
         """The token at the last position; None if the segment is empty or ends in an image."""
-        part = next((part for part in reversed(self.parts) if _positions(part)), None)
+        part = next((part for part in reversed(self.parts) if count_positions(part)), None)
         return part[-1] if isinstance(part, Sequence) else None
 
     def images(self, start: int) -> Iterator[tuple[int, Features]]:
@@ -105,7 +103,7 @@ class Segment:
         for part in self.parts:
             if not isinstance(part, Sequence):
                 yield start, part
-            start += _positions(part)
+            start += count_positions(part)
 
     def token_ids(self, image: int) -> list[int]:
         """One id per position; the positions of images get the id `image`."""
@@ -115,5 +113,6 @@ class Segment:
         return ids
 
 
-def _positions(part: Sequence[int] | Features) -> int:
+def count_positions(part: Sequence[int] | Features) -> int:
+    """The number of positions of a part of a segment."""
     return len(part) if isinstance(part, Sequence) else part.positions

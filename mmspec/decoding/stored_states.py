@@ -35,33 +35,28 @@ class Rows(Generic[A]):
 
     def __init__(self, framework: Framework[A], width: int, dtype: Any) -> None:
         self._framework = framework
-        self._rows: Any = framework.zeros((0, width), dtype=dtype)
+        self.array: Any = framework.zeros((0, width), dtype=dtype)
+        """All rows, also those beyond the last column."""
 
     def write(self, start: int, rows: A) -> None:
         """Store rows [n, H] of the columns from `start` on."""
-        stop, size = start + len(rows), len(self._rows)
+        stop, size = start + len(rows), len(self.array)
         if stop > size:
-            room = -(-stop // STEP) * STEP - size, self._rows.shape[1]
-            wider = self._framework.zeros(room, dtype=self._rows.dtype)
-            self._rows = self._framework.concat([self._rows, wider], 0)
-        self._rows[start:stop] = rows
+            room = -(-stop // STEP) * STEP - size, self.array.shape[1]
+            wider = self._framework.zeros(room, dtype=self.array.dtype)
+            self.array = self._framework.concat([self.array, wider], 0)
+        self.array[start:stop] = rows
 
     def read(self, start: int, stop: int) -> A:
         """The rows [n, H] of columns, which callers must not modify."""
-        rows: A = self._rows[start:stop]
+        rows: A = self.array[start:stop]
         return rows
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move the rows of `columns`, ascending from `start` or later, to `start` onwards."""
         index = self._framework.integers(columns)
-        self._rows[start : start + len(columns)] = self._framework.pick(self._rows, index)
-        self._framework.start(self._rows)  # the next answer may be another thread's
-
-    @property
-    def array(self) -> A:
-        """All rows, also those beyond the last column."""
-        rows: A = self._rows
-        return rows
+        self.array[start : start + len(columns)] = self._framework.pick(self.array, index)
+        self._framework.start(self.array)  # the next answer may be another thread's
 
 
 class StoredStates(NamedTuple, Generic[A]):

@@ -3,20 +3,16 @@
 Shape letters: n rows fed or drafted, V vocabulary, H width.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple
+from typing import NamedTuple
 
 from mmspec.decoding.acceptance import Verdict, read_verdict
-from mmspec.decoding.contents import Projection, Row, chunks
 from mmspec.decoding.contract import Float32, Segment
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft
-from mmspec.decoding.exact_rows import ExactRows
-from mmspec.decoding.feeding import Columns, ExactFeeding, Feeding, Outputs
-from mmspec.decoding.language import Language, embed_row
+from mmspec.decoding.feeding import Columns, FedSequence, Run
+from mmspec.decoding.language import embed_row
 from mmspec.decoding.noise import Noise
-from mmspec.decoding.sampling import Sampling
-from mmspec.decoding.stored_states import LayerCaches, Rows, StoredStates
+from mmspec.decoding.stored_states import Rows, StoredStates
 from mmspec.ground.arrays import A, Positions
 from mmspec.ground.errors import DraftError
 
@@ -29,35 +25,10 @@ class TargetState(NamedTuple):
     """The verdict whose paths the next commit may accept."""
 
 
-class Run(NamedTuple):
-    """Columns that were fed in one way, up to the next run."""
-
-    start: int
-    is_answer: bool
-    """True if they were decoded, or fed as an earlier answer."""
-
-
-class TargetSequence(ABC, Generic[A]):
+class TargetSequence(FedSequence[A]):
     """Implements `contract.Target` and `contract.HiddenStates`; subclasses add forwards."""
 
-    def __init__(
-        self,
-        language: Language[A],
-        cache: LayerCaches[A],
-        place: Projection[A],
-        sampling: Sampling,
-        exact: ExactRows | None = None,
-    ) -> None:
-        """cache: an empty cache of one row.  place: returns the rows [N, W] of an image."""
-        framework = self._framework = language.framework
-        self._language, self._cache, self._place = language, cache, place
-        self._feeding = ExactFeeding(framework, exact) if exact else Feeding[A]()
-        self._sampler = framework.sampler(sampling)
-        self._row: Row[A] = Row()
-        self._state = TargetState()
-        self._store: StoredStates[A] | None = None
-        self._captured_layers: tuple[int, ...] = ()
-        self._runs: list[Run] = []
+    _state = TargetState()
 
     @property
     def length(self) -> int:
@@ -85,9 +56,7 @@ class TargetSequence(ABC, Generic[A]):
         state = self._state = self._state._replace(verdict=None)
         framework = self._framework
         with framework.inference():
-            on_device = framework.own_draft(draft, self._language.config.vocab_size)
-            ancestry = on_device.ancestry(framework.xp) if on_device else None
-            logits = self._feed(on_device, ancestry).logits
+            on_device, ancestry, _, logits = self._feed(draft)
             keys = framework.keys(noise, 1 + (on_device.depth if on_device else 0))
             keys = framework.pick(keys, ancestry.depths) if ancestry else keys
             verdict = read_verdict(framework, on_device, logits, self._sampler.tokens(logits, keys))
@@ -114,26 +83,25 @@ class TargetSequence(ABC, Generic[A]):
     def logits(self) -> Float32:
         """Next-token logits [V] of the sequence on the host.  Blocks; changes nothing."""
         with self._framework.inference():
-            host: Float32 = self._framework.to_host(self._feed(None, None).logits)[0]
+            host: Float32 = self._framework.to_host(self._feed(None)[-1])[0]
             return host
 
     def fed_rows(self, draft: Draft | None) -> tuple[Float32, Float32, Float32]:
         """Hidden states, logits, and keys and values of the last token and a draft.  Blocks."""
-        framework, start = self._framework, self.length - 1
-        with framework.inference():
-            on_device = framework.own_draft(draft, self._language.config.vocab_size)
-            ancestry = on_device.ancestry(framework.xp) if on_device else None
-            states, logits = self._feed(on_device, ancestry)
+        to_host, start = self._framework.to_host, self.length - 1
+        with self._framework.inference():
+            *_, states, logits = self._feed(draft)
             keys_values = self._cache.read(start, start + len(logits))
-            to_host = framework.to_host
             return to_host(states), to_host(logits), to_host(keys_values)
 
     def hidden_states(self, layers: Sequence[int] = ()) -> "TargetSequence[A]":
         """Store hidden states and embeddings from now on; feeds the columns in the cache again."""
         if self._store is None or self._captured_layers != tuple(layers):
-            self._captured_layers = tuple(layers)
-            outputs = self._new_rows(len(layers)) if layers else None
-            self._store = StoredStates(self._new_rows(1), self._new_rows(1), outputs)
+            self._captured_layers, language = tuple(layers), self._language
+            width, dtype = language.config.hidden_size, language.dtype
+            states, embeddings = (Rows(self._framework, width, dtype) for _ in range(2))
+            outputs = Rows(self._framework, width * len(layers), dtype) if layers else None
+            self._store = StoredStates(states, embeddings, outputs)
             with self._framework.inference():
                 self._feed_again(0, self._cache_length)
         return self
@@ -178,61 +146,14 @@ class TargetSequence(ABC, Generic[A]):
             raise ValueError("this target keeps no hidden states: call hidden_states() first")
         return self._store
 
-    def prefill(self, start: int, stop: int) -> None:
-        """Feed the columns `start` to `stop` as those of a prompt."""
-        for low, high in chunks(start, stop):
-            self.forward(self.embed_columns(low, high), Columns(low))
-            self.settle()
+    def _feed(self, draft: Draft | None) -> tuple[DeviceDraft[A] | None, Ancestry | None, A, A]:
+        """Feed the last token and a draft of n tokens.
 
-    def embed_columns(self, start: int, stop: int) -> A:
-        """Embeddings [n, H] of columns, after storing them for a head: feeding may change them."""
-        return self._store_embeddings(embed_row(self._language, self._row, start, stop), start)
-
-    def forward(self, x: A, columns: Columns) -> A:
-        """Feed x [m, H] to columns; returns the hidden states [m, H], after storing them."""
-        if recurrent := self._cache.states:
-            recurrent.steps = columns.steps
-        outputs, store = self._forward(x, columns), self._store
-        if store and store.layer_outputs:
-            outputs, earlier = self._split_outputs(outputs)
-            store.layer_outputs.write(columns.first, earlier)
-        states = self._language.states(outputs)
-        if store:
-            store.states.write(columns.first, states)
-        return states
-
-    def _resume(self, run: Run, *, decodes: bool) -> None:
-        """Begin a run, with recurrent layers as they were at its first column."""
-        earlier = [past for past in self._runs if past.start < run.start]
-        goes_on = run.is_answer and earlier and earlier[-1].is_answer
-        self._runs = earlier if goes_on else [*earlier, run]
-        if states := self._cache.states:
-            if (column := states.resume(run.start)) < run.start:
-                self._feed_again(column, run.start)
-            states.mark(decodes=decodes)
-
-    def _feed_again(self, start: int, stop: int) -> None:
-        """Feed columns as they were fed before."""
-        if states := self._cache.states:
-            states.resume(start)
-        ends = [*(run.start for run in self._runs[1:]), stop]
-        for run, end in zip(self._runs, ends, strict=False):
-            self._feed_run(Run(max(run.start, start), run.is_answer), min(end, stop))
-
-    def _feed_run(self, run: Run, stop: int) -> None:
-        """Feed a run's columns before `stop`, if there are any."""
-        if run.start < stop:
-            feed = self._feeding.feed_answer if run.is_answer else TargetSequence.prefill
-            feed(self, run.start, stop)
-
-    def settle(self) -> None:
-        """Wait until all writes are computed, in a framework that computes lazily."""
-        self._cache.settle()
-        self._settle_states()
-
-    def _feed(self, draft: DeviceDraft[A] | None, ancestry: Ancestry | None) -> Outputs[A]:
-        """Feed the last token and a draft of n tokens."""
-        start = self.length - 1
+        Returns the draft on the device, its ancestry, and what `_feed_decoded` returns.
+        """
+        framework, start = self._framework, self.length - 1
+        on_device = framework.own_draft(draft, self._language.config.vocab_size)
+        ancestry = on_device.ancestry(framework.xp) if on_device else None
         if start < 0:
             raise ValueError("an empty sequence has no next token: extend it first")
         if not self._row.counts_up(start, start + 1):
@@ -242,51 +163,8 @@ class TargetSequence(ABC, Generic[A]):
         self._row.cut(self.length)  # columns that a rewind left are not those of a draft
         self._resume(Run(start, is_answer=True), decodes=True)
         x = embed_row(self._language, self._row, start, start + 1)
-        if draft is not None:
-            x = self._framework.concat([x, self.embed(draft.ids)], 0)
-        x = self._store_embeddings(x, start)
-        depth = draft.depth if draft else 0
-        return self._feeding.feed(self, x, Columns(start, ancestry, start, depth, None, len(x)))
-
-    def _settle_states(self) -> None:
-        """Wait for what no logits need; else only this thread could compute it (MLX)."""
-        arrays = [rows.array for rows in self._store.all()] if self._store else []
-        if states := self._cache.states:
-            arrays += states.latest()
-        if arrays:
-            self._framework.settle(*arrays)
-
-    def _store_embeddings(self, x: A, start: int) -> A:
-        """Store x for a head, because feeding may overwrite it; returns x itself."""
-        if self._store:
-            self._store.embeddings.write(start, x)
-        return x
-
-    def embed(self, ids: A) -> A:
-        """Embeddings [n, H] of drafted ids [n]; starts computing them."""
-        return self._language.embed(ids)
-
-    def project(self, states: A) -> A:
-        """Logits [n, V] of hidden states [n, H]."""
-        return self._language.project(states)
-
-    def _split_outputs(self, outputs: Any) -> tuple[A, A]:
-        """The last layer's outputs [n, H] and the captured layers' [n, c H].
-
-        The former are a copy, of which the norm computes the bits that it does without the latter.
-        """
-        width = self._language.config.hidden_size
-        return self._framework.concat([outputs[:, :width]], -1), outputs[:, width:]
-
-    def _new_rows(self, count: int) -> Rows[A]:
-        """Empty rows of width `count` H."""
-        width = count * self._language.config.hidden_size
-        return Rows(self._framework, width, self._language.dtype)
-
-    @abstractmethod
-    def _forward(self, x: A, columns: Columns) -> A:
-        """Feed x [m, H]; returns the last layer's output [m, H].
-
-        The outputs of the captured layers are beside it, [m, (1 + c) H]. Where attention is by
-        blocks, every column up to the end of a block has finite content.
-        """
+        if on_device is not None:
+            x = framework.concat([x, self.embed(on_device.ids)], 0)
+        depth = on_device.depth if on_device else 0
+        columns = Columns(start, ancestry, start, depth, None, len(x))
+        return on_device, ancestry, *self._feed_decoded(x, columns)

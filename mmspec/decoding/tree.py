@@ -61,17 +61,13 @@ class Tree:
             return None
         if nodes >= self.nodes:
             return self
-        width = self.width if self.branching else min(self.width, width_for(nodes))
+        narrow = isqrt(round(1.7 * nodes))  # 3 for 8 nodes, 5 for 16, 10 for 60
+        width = self.width if self.branching else min(self.width, narrow)
         return replace(self, width=width, nodes=nodes)
 
     def depth(self, gamma: int) -> int:
         """The depth of a draft whose paths may have at most gamma tokens."""
         return min(gamma, self.nodes, len(self.branching) or gamma)
-
-
-def width_for(nodes: int) -> int:
-    """Width of a dynamic tree of `nodes` nodes: 3 for 8, 5 for 16, 10 for 60."""
-    return isqrt(round(1.7 * nodes))
 
 
 def parse_tree(spec: str, width: int = WIDTH, nodes: int = NODES) -> Tree | None:

@@ -7,8 +7,6 @@ Shape letters: gamma tokens of a path, V vocabulary, w expanded nodes, c candida
 all levels, n nodes of the tree.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -36,19 +34,8 @@ class Expander(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class TreeArrays:
-    """What drafting a tree needs of the framework."""
-
-    sampler: Sampler
-    integers: Callable[[Sequence[int]], Array]
-    """Function that copies signed integers [n] to the device."""
-    draft_type: type[DeviceDraft[Any]]
-
-    @property
-    def xp(self) -> Any:
-        """Array namespace as in `mmspec.decoding.formulas`."""
-        return self.sampler.xp
+Framework = Any
+"""A `mmspec.decoding.framework.Framework`, which imports this module."""
 
 
 def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
@@ -60,32 +47,36 @@ def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
     return sampler.xp.concat(ids, axis=0)
 
 
-def draft_tree(arrays: TreeArrays, expander: Expander, tree: Tree, keys: Array) -> DeviceDraft[Any]:
+def draft_tree(
+    framework: Framework, sampler: Sampler, expander: Expander, tree: Tree, keys: Array
+) -> DeviceDraft[Any]:
     """Draft a tree whose paths have at most gamma tokens; keys: [gamma, 2] as for a chain.
 
     The children of a node are the tokens that the draft ranks first under the target's noise: draws
     without replacement.  Siblings are in the order of their ranks.
     """
     build = _static if tree.branching else _dynamic
-    return build(arrays, expander, tree, tree.depth(len(keys)), keys)
+    return build(framework, sampler, expander, tree, keys[: tree.depth(len(keys))])
 
 
 def _static(
-    arrays: TreeArrays, expander: Expander, tree: Tree, depth: int, keys: Array
+    framework: Framework, sampler: Sampler, expander: Expander, tree: Tree, keys: Array
 ) -> DeviceDraft[Any]:
-    xp, rows = arrays.xp, expander.root()
-    most = arrays.sampler.sampling.top_k or rows.shape[-1]
-    branching = tuple(min(children, most, rows.shape[-1]) for children in tree.branching[:depth])
+    xp, rows, integers = framework.xp, expander.root(), framework.integers
+    most = sampler.sampling.top_k or rows.shape[-1]
+    levels = tree.branching[: len(keys)]
+    branching = tuple(min(children, most, rows.shape[-1]) for children in levels)
     plan = shape(branching, tree.nodes)
     ids = []
     for number, level in enumerate(plan.levels):
-        children = arrays.sampler.children(rows, keys[number : number + 1], level.count)[1]
-        ids.append(xp.take(xp.reshape(children, (-1,)), arrays.integers(level.picks), axis=0))
+        children = sampler.children(rows, keys[number : number + 1], level.count)[1]
+        ids.append(xp.take(xp.reshape(children, (-1,)), integers(level.picks), axis=0))
         if level.inner:
-            tokens = xp.take(ids[-1], arrays.integers(level.inner), axis=0)
-            rows = expander.expand(tokens, arrays.integers(level.origins))
-    parents, outputs = arrays.integers(plan.parents), partial(arrays.integers, plan.outputs)
-    return arrays.draft_type(xp.concat(ids, axis=0), len(plan.levels), parents, outputs)
+            tokens = xp.take(ids[-1], integers(level.inner), axis=0)
+            rows = expander.expand(tokens, integers(level.origins))
+    parents, outputs = integers(plan.parents), partial(integers, plan.outputs)
+    draft_type: type[DeviceDraft[Any]] = framework.draft_type
+    return draft_type(xp.concat(ids, axis=0), len(plan.levels), parents, outputs)
 
 
 class Candidates(NamedTuple):
@@ -100,29 +91,29 @@ class Candidates(NamedTuple):
 
 
 def _dynamic(
-    arrays: TreeArrays, expander: Expander, tree: Tree, depth: int, keys: Array
+    framework: Framework, sampler: Sampler, expander: Expander, tree: Tree, keys: Array
 ) -> DeviceDraft[Any]:
     """As EAGLE-2: expand each level's `width` most confident nodes, keep the best `nodes` of all.
 
     A child's chance never exceeds its parent's, and in a tie the parent comes first, so that a
     node is never kept without its ancestors.
     """
-    xp, top = arrays.xp, arrays.sampler.top
-    rows, parents = expander.root(), arrays.integers([-1])
+    xp, depth = framework.xp, len(keys)
+    rows, parents = expander.root(), framework.integers([-1])
     chances = xp.ones_like(xp.astype(rows[:, 0], xp.float32))
     levels: list[Candidates] = []
     inner = [parents]
     for level in range(depth):
-        children = arrays.sampler.children(rows, keys[level : level + 1], tree.width)
+        children = sampler.children(rows, keys[level : level + 1], tree.width)
         levels.append(_candidates(xp, *children, chances, parents))
         if level + 1 < depth:
             count, width = levels[-1].ids.shape[0], children[1].shape[1]
             before = sum(above.ids.shape[0] for above in levels[:-1])
-            chances, best = top(levels[-1].chances, min(tree.width, count))
+            chances, best = framework.top(levels[-1].chances, min(tree.width, count))
             tokens = xp.take(levels[-1].ids, best, axis=0)
             rows, parents = expander.expand(tokens, best // width), best + before
             inner.append(parents)
-    return _surest(arrays, levels, tree.nodes, inner)
+    return _surest(framework, levels, tree.nodes, inner)
 
 
 def _candidates(
@@ -135,17 +126,18 @@ def _candidates(
 
 
 def _surest(
-    arrays: TreeArrays, levels: list[Candidates], nodes: int, inner: list[Array]
+    framework: Framework, levels: list[Candidates], nodes: int, inner: list[Array]
 ) -> DeviceDraft[Any]:
     """The best `nodes` candidates; `inner` are the root and those that were expanded."""
-    xp, columns = arrays.xp, zip(*levels, strict=True)
+    xp, columns = framework.xp, zip(*levels, strict=True)
     ids, chances, parents = (xp.concat(column, axis=0) for column in columns)
-    best = xp.sort(arrays.sampler.top(chances, min(nodes, ids.shape[0]))[1])
+    best = xp.sort(framework.top(chances, min(nodes, ids.shape[0]))[1])
     above = xp.expand_dims(xp.take(parents, best, axis=0), axis=-1)
     # The number of best nodes up to the parent, which is one of them; 0 for the root.
     places = xp.sum(xp.expand_dims(best, axis=0) <= above, axis=-1) - 1
     outputs = partial(_places, xp, [inner[0], best], inner)
-    return arrays.draft_type(xp.take(ids, best, axis=0), len(levels), places, outputs)
+    draft_type: type[DeviceDraft[Any]] = framework.draft_type
+    return draft_type(xp.take(ids, best, axis=0), len(levels), places, outputs)
 
 
 def _places(xp: Any, nodes: list[Array], inner: list[Array]) -> Array:

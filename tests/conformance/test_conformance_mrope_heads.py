@@ -14,7 +14,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Plan
-from mmspec.decoding.host_framework import keys, sampler
+from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
@@ -116,7 +116,7 @@ def test_chains_come_from_the_heads_own_distributions(case, pictures):
         for place, row in enumerate(told):
             q = np.exp(row - row.max())
             np.testing.assert_allclose(q / q.sum(), reference.says(ids[:place]), atol=1e-4)
-        assert ids == sampler(DRAWN).tokens(told, keys(noise, 3)).tolist()
+        assert ids == HOST.sampler(DRAWN).tokens(told, HOST.keys(noise, 3)).tolist()
         for sequence in (target, drafter):
             sequence.rewind(len(tokens) - 1)
         later = Segment([[40, 41, 42, 43]])

@@ -11,7 +11,7 @@ from transformers import LlamaForCausalLM
 from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.host_framework import keys
+from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import Sampling
 from support import factory
@@ -85,15 +85,14 @@ def test_pairs_of_tokens_come_as_often_as_the_target_says(model, rows, name):
 
 def test_the_noise_is_the_same_everywhere(backend):
     noise, count, vocabulary = Noise(7, 1234), 5, 32_064
-    reference = exponentials(np, keys(noise, count), np.arange(vocabulary, dtype=np.uint32))
+    reference = exponentials(np, HOST.keys(noise, count), np.arange(vocabulary, dtype=np.uint32))
     own = import_module(f"mmspec_{backend}.device.framework")
-    place = [torch.device("cpu")] if backend == "torch" else []
-    if backend == "torch":
-        rule = own.sampler(Sampling(1.0), *place)
-    else:
-        kernels = import_module("mmspec_mlx.device.kernels")
-        rule = own.sampler(Sampling(1.0), kernels.GPU)
-    ours = rule.exponentials(own.keys(noise, count, *place), rule.ids(vocabulary))
+    place = torch.device("cpu")
+    if backend == "mlx":
+        place = import_module("mmspec_mlx.device.kernels").GPU
+    framework = own.framework(place)
+    rule = framework.sampler(Sampling(1.0))
+    ours = rule.exponentials(framework.keys(noise, count), framework.ids(vocabulary))
     np.testing.assert_array_max_ulp(np.asarray(ours), reference, maxulp=2)
 
 

@@ -17,7 +17,7 @@ from test_conformance_sequences import (
 
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import HostDraft
-from mmspec.decoding.host_framework import keys, sampler
+from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
@@ -26,7 +26,7 @@ from mmspec.ground.errors import DraftError
 from support import sequence_helpers as helpers
 from support.adaptive_oracle import softmax
 from support.conformance_cases import TREES
-from support.scripted import PathExpander, arrays, paths
+from support.scripted import PathExpander, paths
 from support.stand_ins import Fault
 
 DEPTH = 3
@@ -66,8 +66,8 @@ def grown(engine, drafter, weights=MIXED):
 
 def expected(engine, views, tree, chunks, weights=MIXED, said=()):
     rows = plain_rows(engine, views, chunks, weights, said)
-    noisy = keys(NO_NOISE, DEPTH)
-    draft = draft_tree(arrays(sampler(GREEDY)), PathExpander(rows), tree, noisy)
+    noisy = HOST.keys(NO_NOISE, DEPTH)
+    draft = draft_tree(HOST, HOST.sampler(GREEDY), PathExpander(rows), tree, noisy)
     return draft.ids.tolist(), draft.parents.tolist()
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mmspec.decoding.host_framework import keys, sampler
+from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import Noise, exponential, exponentials
 from mmspec.decoding.sampling import Sampling
 from support.chi_square import check_fit, warped
@@ -22,7 +22,7 @@ SAMPLINGS = {
 
 def drawn(noises, vocabulary):
     ids = np.arange(vocabulary, dtype=np.uint32)
-    return exponentials(np, np.concatenate([keys(each, 1) for each in noises]), ids)
+    return exponentials(np, np.concatenate([HOST.keys(each, 1) for each in noises]), ids)
 
 
 def rows(vocabulary):
@@ -45,9 +45,9 @@ def test_tokens_fit_exact_probabilities(name, vocabulary, count, vary):
     noises = [Noise(7, n) if vary == "positions" else Noise(n, 7) for n in range(count)]
     counts = np.zeros(vocabulary)
     for start in range(0, count, 100):
-        part = np.concatenate([keys(each, 1) for each in noises[start : start + 100]])
+        part = np.concatenate([HOST.keys(each, 1) for each in noises[start : start + 100]])
         logits = np.broadcast_to(row, (len(part), vocabulary))
-        tokens = sampler(sampling).tokens(logits, part)
+        tokens = HOST.sampler(sampling).tokens(logits, part)
         counts += np.bincount(tokens, minlength=vocabulary)
     check_fit(counts, warped(row, sampling))
 
@@ -102,15 +102,15 @@ def test_noise_depends_on_seed_position_and_token_alone():
     assert (drawn([Noise(8, 100)], 10) != base).all()
     assert (drawn([Noise(-1, 100)], 10) != drawn([Noise(1, 100)], 10)).all()
     assert (drawn([Noise(7 + 2**40, 100)], 10) != base).all()
-    later = exponentials(np, keys(Noise(7, 98), 3), np.arange(3, 10, dtype=np.uint32))
+    later = exponentials(np, HOST.keys(Noise(7, 98), 3), np.arange(3, 10, dtype=np.uint32))
     assert (later[2] == base[0, 3:]).all()
 
 
 @pytest.mark.parametrize("name", SAMPLINGS)
 def test_children_are_the_least_of_noise_over_probability(name):
     logits = np.stack([rows(1024), rows(1024)[::-1]])
-    noise = keys(Noise(4, 9), 1)
-    confidence, ids = sampler(SAMPLINGS[name]).children(logits, noise, 5)
+    noise = HOST.keys(Noise(4, 9), 1)
+    confidence, ids = HOST.sampler(SAMPLINGS[name]).children(logits, noise, 5)
     E = exponentials(np, noise, np.arange(1024, dtype=np.uint32))[0]
     for row, sure, children in zip(logits, confidence, ids, strict=True):
         p = warped(row, SAMPLINGS[name])
@@ -118,22 +118,22 @@ def test_children_are_the_least_of_noise_over_probability(name):
             assert children.tolist() == np.argsort(E / p)[:5].tolist()
         share = p / E / (p / E).sum()
         np.testing.assert_allclose(sure, share[children], rtol=1e-4)
-    assert ids[:, 0].tolist() == sampler(SAMPLINGS[name]).tokens(logits, noise).tolist()
+    assert ids[:, 0].tolist() == HOST.sampler(SAMPLINGS[name]).tokens(logits, noise).tolist()
 
 
 @pytest.mark.parametrize("top_p", [1e-320, 1e-46, 1e-10])
 def test_the_likeliest_is_kept_however_small_top_p_is(top_p):
     logits = np.log(np.array([[0.1, 0.6, 0.3], [0.98, 0.01, 0.01]], dtype=np.float32))
     for n in range(50):
-        tokens = sampler(Sampling(1.0, top_p=top_p)).tokens(logits, keys(Noise(0, n), 2))
+        tokens = HOST.sampler(Sampling(1.0, top_p=top_p)).tokens(logits, HOST.keys(Noise(0, n), 2))
         assert tokens.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("temperature", [5e-324, 1e-45, 1e-30, 1e-7])
 def test_the_smallest_temperatures_are_greedy(temperature):
     logits = np.array([[1.0, 1.0001, -3.0], [80.0, -80.0, 79.9]], np.float32)
-    chosen = sampler(Sampling(temperature, top_p=0.9))
-    own = keys(Noise(7, 3), 2)
+    chosen = HOST.sampler(Sampling(temperature, top_p=0.9))
+    own = HOST.keys(Noise(7, 3), 2)
     assert chosen.tokens(logits, own).tolist() == [1, 0]
     confidence, children = chosen.children(logits, own, 2)
     assert np.isfinite(confidence).all()
@@ -143,5 +143,5 @@ def test_the_smallest_temperatures_are_greedy(temperature):
 @given(some.integers(0, 2**64 - 1), some.integers(0, 2**20), some.integers(0, 2**31 - 1))
 def test_one_variable_is_that_of_arrays(seed, position, token):
     noise = Noise(seed, position)
-    (of_arrays,) = exponentials(np, keys(noise, 1), np.array([token], dtype=np.uint32))[0]
+    (of_arrays,) = exponentials(np, HOST.keys(noise, 1), np.array([token], dtype=np.uint32))[0]
     assert exponential(noise.keys(1)[0], token) == pytest.approx(of_arrays, rel=1e-5)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from test_loop import TREES, opened, rounds_of
 
 from mmspec.decoding.acceptance import Verdict
-from mmspec.decoding.host_framework import keys, sampler, top
-from mmspec.decoding.noise import Noise
+from mmspec.decoding.host_framework import HOST
+from mmspec.decoding.noise import Noise, exponentials
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree, parse_tree
 from mmspec.decoding.tree_drafting import draft_tree
 from mmspec.ground.errors import UsageError
-from support.scripted import PathExpander, arrays, paths
+from support.scripted import PathExpander, paths
 
 VOCABULARY = 7
 NOISE = Noise(seed=3, position=50)
@@ -42,7 +42,7 @@ def noisy(rule):
     """What follows a path, p / E normalised: the noise of a level is one for all its nodes."""
 
     def confidence(path):
-        E = sampler(WARM).exponentials(keys(NOISE, 9)[len(path)][None], sampler(WARM).ids(7))[0]
+        E = exponentials(np, HOST.keys(NOISE, 9)[len(path)][None], HOST.ids(7))[0]
         return (rule(path) / E / (rule(path) / E).sum()).astype(np.float32)
 
     return confidence
@@ -58,8 +58,8 @@ def drafted(rule, tree, k, sampling=GREEDY):
     def project(path):
         return np.log(rule(path))
 
-    arguments = PathExpander(project), tree, keys(NOISE, k)
-    tree = draft_tree(arrays(sampler(sampling)), *arguments)
+    arguments = PathExpander(project), tree, HOST.keys(NOISE, k)
+    tree = draft_tree(HOST, HOST.sampler(sampling), *arguments)
     return tree.ids, tree.parents, tree.depth
 
 
@@ -123,7 +123,7 @@ def eagle(rule, tree, depth):
     for _ in range(depth):
         level = []
         for path in frontier:
-            values, tokens = top(rule(list(path)), min(tree.width, VOCABULARY))
+            values, tokens = HOST.top(rule(list(path)), min(tree.width, VOCABULARY))
             for value, token in zip(values, tokens, strict=True):
                 level.append((*path, int(token)))
                 chances[level[-1]] = np.float32(chances[path]) * value
@@ -153,8 +153,7 @@ def test_an_output_is_placed_at_the_node_that_it_follows(tree):
         expanded.append(path)
         return np.log(said(path))
 
-    rule, noise = arrays(sampler(GREEDY)), keys(NOISE, 3)
-    draft = draft_tree(rule, PathExpander(project), tree, noise)
+    draft = draft_tree(HOST, HOST.sampler(GREEDY), PathExpander(project), tree, HOST.keys(NOISE, 3))
     nodes = [[], *paths(draft.ids.tolist(), draft.parents.tolist())]
     places = [expanded.index(node) if node in expanded else -1 for node in nodes]
     assert draft.outputs().tolist() == places

@@ -16,11 +16,10 @@ from mmspec.decoding import formulas
 from mmspec.decoding.acceptance import Logits, Verdict
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import DeviceDraft, Draft, Plan
-from mmspec.decoding.host_framework import HOST, keys, sampler
+from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import Noise
-from mmspec.decoding.sampling import GREEDY, Sampler, Sampling
+from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.decoding.tree_drafting import TreeArrays
 from mmspec.drafters.view_drafter import ViewDrafter
 
 Item = int | str
@@ -59,10 +58,6 @@ def normals(key: Sequence[Item], size: int) -> np.ndarray:
 
 def no_fault(_: str) -> None:
     """Never fails."""
-
-
-def arrays(sampler: Sampler) -> TreeArrays:
-    return TreeArrays(sampler, HOST.integers, DeviceDraft)
 
 
 class PathExpander:
@@ -133,7 +128,7 @@ class ScriptedTarget:
             [logits(self.seed, self.sequence + path, self.vocabulary) for path in known]
         )
         depths = [len(path) for path in known]
-        best = sampler(self.sampling).tokens(rows, keys(noise, max(depths) + 1)[depths])
+        best = HOST.sampler(self.sampling).tokens(rows, HOST.keys(noise, max(depths) + 1)[depths])
         self.verdict = Verdict(drafted, parents, best.tolist(), Logits(rows, np.asarray))
         return self.verdict
 
@@ -206,7 +201,7 @@ class ScriptedBranches:
 
         tree = self.tree and self.tree.within(plan.nodes, plan.gamma)
         draft = HOST.draft(
-            sampler(self.sampling), PathExpander(project), tree, keys(noise, plan.gamma)
+            HOST.sampler(self.sampling), PathExpander(project), tree, HOST.keys(noise, plan.gamma)
         )
         q = np.stack(record) if self.probabilities else None
         return replace(draft, branch_probabilities=q)

@@ -111,7 +111,7 @@ def generated(path, prompt, beams):
 )
 def test_captions_are_what_transformers_generates(paths, kind, prompt, beams, monkeypatch, capsys):
     """Of Florence-2 with three beams, as in IbED, here of at most 48 tokens."""
-    monkeypatch.setitem(captioner.KINDS, kind, captioner.KINDS[kind]._replace(tokens=48))
+    monkeypatch.setitem(captioner.KINDS[kind][1], "max_new_tokens", 48)
     opened = load_captioner(kind, paths[kind])
     capsys.readouterr()
     captions = [opened.caption(picture) for picture in PICTURES]

@@ -15,9 +15,7 @@ from mmspec.exactness.probe import find_exact_rows
 from mmspec_bench.prompts import prompts_for
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.device.quantized import Dequantizer, Integers4, Integers8, quantized
-from mmspec_torch.graphs.executor import ReplayedExecutor
 from mmspec_torch.network import attention
-from mmspec_torch.sequence.executor import Executor
 from support import sequence_helpers as helpers
 
 pytestmark = [
@@ -33,13 +31,13 @@ def pair(pair_paths):
 
 def dynamic(pair, monkeypatch):
     for model in pair:
-        monkeypatch.setattr(model, "executor", Executor(model.language))
+        monkeypatch.setattr(model, "graphs", None)
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("letters", [[0], [1, 0], [2, 1, 0], [0, 1, 2, 1]])
 def test_graphs_say_what_kernels_say_one_by_one(pair, views, letters, sampling, monkeypatch):
-    assert isinstance(pair[0].executor, ReplayedExecutor)
+    assert pair[0].graphs
     found, ours = conversation(pair, views, letters, sampling)
     with monkeypatch.context() as patch:
         dynamic(pair, patch)

@@ -10,11 +10,11 @@ from safetensors.torch import load_file
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Plan
-from mmspec.decoding.host_framework import keys, sampler
+from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import NO_NOISE, Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.heads.eagle3 import Eagle3Modules
+from mmspec.drafters.heads.modules import Eagle3Modules
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.heads.convert import convert, main
@@ -95,7 +95,7 @@ def check_chain(sequence, drafter, reference):
     for place in range(3):
         q = np.exp(rows[place] - rows[place].max())
         np.testing.assert_allclose(q / q.sum(), reference.says(ids[:place]), atol=1e-4)
-    assert ids == sampler(DRAWN).tokens(rows, keys(noise, 3)).tolist()
+    assert ids == HOST.sampler(DRAWN).tokens(rows, HOST.keys(noise, 3)).tolist()
 
 
 @pytest.mark.parametrize("name", PROMPTS)

@@ -14,9 +14,8 @@ from mmspec.checkpoints.manifest import hub_name
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.ground.errors import BackendError, CheckpointError, UsageError
-from mmspec_torch.backend import TorchBackend
+from mmspec_torch.backend import TorchBackend, TorchModel
 from mmspec_torch.device.weights import read_tensor
-from mmspec_torch.model import TorchModel
 from support import factory
 from support import sequence_helpers as helpers
 from support.meta_weights import meta_weights

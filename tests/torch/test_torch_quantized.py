@@ -25,10 +25,9 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.check import check
 from mmspec.ground.errors import UsageError
 from mmspec_bench.prompts import prompts_for
-from mmspec_torch.backend import TorchBackend
+from mmspec_torch.backend import TorchBackend, TorchModel
 from mmspec_torch.device.quantized import Dequantizer, Integers4, Integers8, Kernel, quantized
-from mmspec_torch.graphs.executor import ReplayedExecutor, StaticCache
-from mmspec_torch.model import TorchModel
+from mmspec_torch.graphs.replays import Graphs, StaticCache
 from support import factory, transformers_oracle
 from support import sequence_helpers as helpers
 from support.meta_weights import meta_weights
@@ -171,7 +170,7 @@ def test_the_static_form_says_what_the_dynamic_one_says(pair_paths, monkeypatch)
     expected, logits = conversation(pair, views, [0, 1], GREEDY)
     capture = Recording()
     for model in pair:
-        monkeypatch.setattr(model, "executor", ReplayedExecutor(model.language, capture))
+        monkeypatch.setattr(model, "graphs", Graphs(model.language, capture))
     found, ours = conversation(pair, views, [0, 1], GREEDY)
     assert capture.replayed > capture.captured > 0
     assert found == expected

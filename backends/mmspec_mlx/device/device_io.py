@@ -1,6 +1,5 @@
 """Copies of numbers between host and device, as typed wrappers of MLX's calls."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -12,16 +11,6 @@ from mmspec.decoding.contract import Float32
 def to_host(array: mx.array) -> Float32:
     """Copy an array to the host as float32.  Blocks."""
     return np.array(array.astype(mx.float32))
-
-
-def integers(values: Sequence[int]) -> mx.array:
-    """Copy signed integers [n] to the device."""
-    return mx.array(list(values), dtype=mx.int32)
-
-
-def floats(values: Sequence[Any]) -> mx.array:
-    """Copy floats, or rows of them, to the device."""
-    return mx.array(list(values), dtype=mx.float32)
 
 
 def start(*arrays: mx.array) -> None:

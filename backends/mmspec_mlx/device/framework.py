@@ -7,8 +7,6 @@ import mlx.core as mx
 
 from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
-from mmspec.decoding.noise import Noise, exponentials
-from mmspec.decoding.sampling import Sampler, Sampling
 from mmspec_mlx.device import device_io
 from mmspec_mlx.device.kernels import Kernels
 
@@ -28,11 +26,11 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
         pick=partial(mx.take, axis=0),
         silu=lambda x: x * mx.sigmoid(x),
         softmax=partial(mx.softmax, axis=-1),
-        sampler=partial(sampler, kernels=kernels),
-        keys=keys,
+        keys=lambda noise, count: mx.array(noise.keys(count), dtype=mx.uint32),
+        ids=partial(mx.arange, dtype=mx.uint32),
         count=mx.arange,
-        integers=device_io.integers,
-        floats=device_io.floats,
+        integers=lambda values: mx.array(list(values), dtype=mx.int32),
+        floats=lambda values: mx.array(list(values), dtype=mx.float32),
         zeros=mx.zeros,
         top=top,
         draft_type=MlxDraft,
@@ -42,17 +40,6 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
         to_host=device_io.to_host,
         inference=nullcontext,
     )
-
-
-def sampler(sampling: Sampling, kernels: Kernels) -> Sampler:
-    """Return a sampler for MLX arrays."""
-    noise = kernels.compile(partial(exponentials, mx))
-    return Sampler(mx, top, noise, sampling, partial(mx.arange, dtype=mx.uint32))
-
-
-def keys(noise: Noise, count: int) -> mx.array:
-    """Return the noise keys [count, 2] of a round's positions."""
-    return mx.array(noise.keys(count), dtype=mx.uint32)
 
 
 def top(p: mx.array, count: int) -> tuple[mx.array, mx.array]:

@@ -38,10 +38,9 @@ class Plain:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnBlocks:
+class ColumnBlocks(Plain):
     """A float matrix stored whole and in column blocks, which are fast with few rows."""
 
-    whole: Plain
     blocks: mx.array
     """[B, in, out / B] the matrix in B column blocks."""
 
@@ -49,21 +48,17 @@ class ColumnBlocks:
         """The product [..., out] of x [..., in] and the matrix."""
         rows = x.size // x.shape[-1]
         if not 1 < rows <= FEW:
-            return self.whole(x)
+            return Plain.__call__(self, x)
         parts = x.reshape(rows, -1) @ self.blocks
         return parts.swapaxes(0, 1).reshape(*x.shape[:-1], -1)
-
-    def rows(self, index: mx.array) -> mx.array:
-        """Return the matrix's rows [..., in] with the numbers `index` [...]."""
-        return self.whole.rows(index)
 
     @property
     def arrays(self) -> list[mx.array]:
         """All tensors of the matrix."""
-        return [*self.whole.arrays, self.blocks]
+        return [self.transpose, self.blocks]
 
 
-Matrix = Plain | ColumnBlocks | QuantizedMatrix | MatrixGroup
+Matrix = Plain | QuantizedMatrix | MatrixGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +92,7 @@ def for_few_rows(matrix: Matrix) -> Matrix:
     counts = (n for n in range(1, out + 1) if out % n == 0 and out // n <= largest)
     count = next(counts, 1)
     parts = matrix.transpose.reshape(width, count, out // count).swapaxes(0, 1)
-    return ColumnBlocks(matrix, mx.contiguous(parts)) if count > 1 else matrix
+    return ColumnBlocks(matrix.transpose, mx.contiguous(parts)) if count > 1 else matrix
 
 
 def _is_small(matrix: mx.array, most: int) -> bool:

@@ -48,10 +48,6 @@ class Weights:
         """Return a tensor with PyTorch's order of axes, dequantized if it is quantized."""
         return self._evaluate(dequantize(self._take(name)))
 
-    def vector(self, *names: str) -> mx.array:
-        """Vectors concatenated, in the order of `names`."""
-        return self._evaluate(mx.concatenate([self.tensor(name) for name in names]))
-
     def matrix(self, *names: str) -> Matrix:
         """Return matrices side by side: those that are packed alike are fused, floats too."""
         parts = [self._take(name) for name in names]
@@ -69,17 +65,18 @@ class Weights:
         arrays = [self._evaluate(mx.concatenate(list(kind))) for kind in kinds]
         return replace(packs[0], arrays=arrays)
 
-    def linear_layer(self, *paths: str) -> LinearLayer:
+    def linear_layer(self, *paths: str, few_rows: bool = False) -> LinearLayer:
         """Return matrices and biases of linear layers, fused along their outputs."""
         matrix = self.matrix(*(f"{path}.weight" for path in paths))
-        return LinearLayer(matrix, self.vector(*(f"{path}.bias" for path in paths)))
+        bias = mx.concatenate([self.tensor(f"{path}.bias") for path in paths])
+        matrix = self.for_few_rows(matrix) if few_rows else matrix
+        return LinearLayer(matrix, self._evaluate(bias))
 
     def linear(self, *paths: str, bias: bool = True) -> Matrix | LinearLayer:
         """Return linear layers of the same input as one, laid out for products with few rows."""
-        if not bias:
-            return self.for_few_rows(self.matrix(*(f"{path}.weight" for path in paths)))
-        whole = self.linear_layer(*paths)
-        return LinearLayer(self.for_few_rows(whole.matrix), whole.bias)
+        if bias:
+            return self.linear_layer(*paths, few_rows=True)
+        return self.for_few_rows(self.matrix(*(f"{path}.weight" for path in paths)))
 
     def norm(self, path: str, eps: float) -> Linear:
         """Take the root-mean-square norm at `path`."""

@@ -69,8 +69,7 @@ class DecoderLayer(LayerParts[mx.array]):
         """Feed x [R, n, H]; returns the layer's output [R, n, H].  context: as in `Attention`."""
         inputs, residual = self.enter(x)
         x = residual + self.self_attn(inputs, rotate, cache, visible, context)
-        output: mx.array = x + self.mlp(self.post_attention_layernorm(x))
-        return output
+        return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Decoder:

@@ -5,7 +5,6 @@ Shape letters: N visual positions of one image, D numbers of a position; others 
 """
 
 import math
-from collections.abc import Sequence
 from functools import partial
 
 import mlx.core as mx
@@ -24,13 +23,11 @@ class MlxFeatures(GridFeatures):
     """Vision features [N, D] of one image on the device."""
 
     rows: mx.array
+    join = staticmethod(partial(mx.concatenate, axis=-1))
 
     def numpy(self) -> Float32:
         """Copy the features [N, D] to the host.  Blocks."""
         return device_io.to_host(self.rows)
-
-    def _join(self, parts: Sequence[mx.array]) -> mx.array:
-        return mx.concatenate(list(parts), axis=-1)
 
 
 class MlxTowerParts(CheckpointParts):

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
-from mmspec.decoding.noise import Noise, exponentials
-from mmspec.decoding.sampling import Sampler, Sampling
+from mmspec.decoding.noise import Noise
 from mmspec.ground.errors import BackendError
 from mmspec_torch.device.device_io import to_host, upload
 
@@ -43,8 +42,8 @@ def framework(device: torch.device) -> Framework[Tensor]:
         pick=lambda rows, places: rows.index_select(0, places),
         silu=F.silu,
         softmax=partial(torch.softmax, dim=-1),
-        sampler=partial(sampler, device=device),
         keys=partial(keys, device=device),
+        ids=partial(torch.arange, dtype=torch.int32, device=device),
         count=partial(torch.arange, device=device),
         integers=partial(upload, dtype=torch.int64, device=device),
         floats=partial(upload, dtype=torch.float32, device=device),
@@ -57,12 +56,6 @@ def framework(device: torch.device) -> Framework[Tensor]:
         to_host=to_host,
         inference=Inference,
     )
-
-
-def sampler(sampling: Sampling, device: torch.device) -> Sampler:
-    """Return a sampler for tensors on a device."""
-    ids = partial(torch.arange, dtype=torch.int32, device=device)
-    return Sampler(xp, top, partial(exponentials, xp), sampling, ids)
 
 
 def keys(noise: Noise, count: int, device: torch.device) -> Tensor:

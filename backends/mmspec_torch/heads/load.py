@@ -1,8 +1,13 @@
-"""Loads heads from checkpoint directories."""
+"""Loads heads from checkpoint directories; the forwards of layers that read rows of context.
+
+Shape letters as in `mmspec.drafters.heads.injected_layers`.
+"""
 
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from mmspec.checkpoints.config import ModelConfig
@@ -17,13 +22,34 @@ from mmspec.checkpoints.head_manifest import (
 )
 from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.drafters.heads.head import PredictiveHead
+from mmspec.drafters.heads.injected_layers import InjectedLayers, Visible
 from mmspec.ground.errors import CheckpointError
+from mmspec_torch.device.device_io import upload
 from mmspec_torch.device.tensor_files import read_state
 from mmspec_torch.device.weights import Weights, open_weights, require_finite
-from mmspec_torch.heads.injected_layers import TorchInjectedLayers
-from mmspec_torch.network.cache import Cache
+from mmspec_torch.network.attention import Step, hiding, kernels
+from mmspec_torch.network.cache import Cache, LayerCache
 from mmspec_torch.network.decoder import Decoder, DecoderLayer
-from mmspec_torch.sequence.draft_tail import TorchDraftTail
+from mmspec_torch.sequence.branches import TorchDraftTail
+
+
+class TorchInjectedLayers(InjectedLayers[Tensor]):
+    """Implements `mmspec.drafters.heads.injected_layers.InjectedLayers`."""
+
+    def _write(self, layer: Any, rows: Tensor, rotate: Any, cache: Any) -> None:
+        layer.self_attn.remember(rows, cache, rotate)
+
+    def _mask(self, visible: Visible, like: Tensor) -> Tensor:
+        return hiding(~upload(visible.tolist(), torch.bool, like.device), like.dtype)
+
+    def _feed(
+        self, layer: Any, x: Tensor, context: Tensor, rotate: Any, cache: Any, low: int, mask: Any
+    ) -> Tensor:
+        views = (part[:, :, low:] for part in (cache.keys, cache.values))
+        step = Step(rotate, (), mask, context=context)
+        with kernels(x, step):
+            output: Tensor = layer(x, LayerCache(cache.write, *views), step)
+        return output
 
 
 def load_head(directory: Path, target: ModelConfig, like: Decoder) -> PredictiveHead[Tensor]:

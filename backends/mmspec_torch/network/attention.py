@@ -1,4 +1,4 @@
-"""Attention over the columns of a cache, and what one forward says of its rows.
+"""Attention over the columns of a cache, its masks, and what one forward says of its rows.
 
 Shape letters: R rows, n columns fed, C visible columns, H width, D head size.
 Activations are [R * n, H].
@@ -16,6 +16,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mmspec.decoding.block_attention import Places, attend
 from mmspec.decoding.layers import AttentionParts
+from mmspec.decoding.stored_states import STEP
+from mmspec_torch.device.device_io import upload
 from mmspec_torch.network import cache
 from mmspec_torch.network.rotary import Angles, rotate
 
@@ -62,6 +64,24 @@ def hiding_number(dtype: torch.dtype) -> float:
     its sum with a score does not overflow.
     """
     return torch.finfo(dtype).min / 2
+
+
+class Padding:
+    """Hides padding; all later columns have tokens."""
+
+    def __init__(
+        self, is_padding: Sequence[Sequence[bool]], dtype: torch.dtype, device: torch.device
+    ) -> None:
+        """is_padding: [R, n]."""
+        shades = [[hiding_number(dtype) * padding for padding in row] for row in is_padding]
+        self._mask = F.pad(upload(shades, dtype, device)[:, None, None], (0, STEP))
+
+    def mask(self, columns: int) -> Tensor:
+        """Return a mask [R, 1, 1, columns or more]; the same one as long as it is wide enough."""
+        missing = columns - self._mask.shape[-1]
+        if missing > 0:
+            self._mask = F.pad(self._mask, (0, missing + STEP))
+        return self._mask
 
 
 class Attention(AttentionParts[Tensor]):

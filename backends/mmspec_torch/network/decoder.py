@@ -58,8 +58,7 @@ class DecoderLayer(LayerParts[Tensor]):
     def __call__(self, x: Tensor, memory: cache.LayerMemory, step: Step) -> Tensor:
         """Feed x [R * n, H], which may be overwritten; returns the layer's output."""
         x = self.self_attn(*self.enter(x), memory, step)
-        output: Tensor = self.mlp(self.post_attention_layernorm(x), x)
-        return output
+        return self.mlp(self.post_attention_layernorm(x), x)
 
 
 class Decoder:

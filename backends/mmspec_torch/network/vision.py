@@ -4,7 +4,6 @@ Shape letters: N visual positions of one image, D numbers of a position; others 
 `mmspec.families.tower`.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 import array_api_compat.torch as xp
@@ -26,13 +25,11 @@ class TorchFeatures(GridFeatures):
     """Vision features [N, D] of one image on the device."""
 
     rows: Tensor
+    join = staticmethod(partial(torch.cat, dim=-1))
 
     def numpy(self) -> Float32:
         """Copy the features [N, D] to the host.  Blocks."""
         return to_host(self.rows)
-
-    def _join(self, parts: Sequence[Tensor]) -> Tensor:
-        return torch.cat(list(parts), dim=-1)
 
 
 class TorchTowerParts(CheckpointParts):

@@ -1,28 +1,68 @@
-"""A draft model's sequences: R views of one conversation as rows of one batch.
+"""A draft model's sequences: R views of one conversation as rows of one batch, and draft tails.
 
-Shape letters: R branches, n columns fed, V vocabulary, H width.
+Shape letters: R branches, n columns fed, w nodes of a level, E nodes of all levels so far, V
+vocabulary, H width.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec.decoding.branch_sequence import BranchSequence
-from mmspec.decoding.contents import Projection, chunks
+from mmspec.decoding.branch_sequence import BranchSequence, BranchState
+from mmspec.decoding.contents import chunks
 from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.ensemble import Lineage
 from mmspec.decoding.language import deepstack, embed_row
 from mmspec.decoding.noise import Noise
-from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec_torch.device.framework import TorchDraft
+from mmspec_torch.graphs.replays import Graphs, ReplayedDrafter
+from mmspec_torch.network.attention import Padding, Step, hiding
 from mmspec_torch.network.cache import Cache
-from mmspec_torch.network.decoder import LanguageModel
+from mmspec_torch.network.decoder import Decoder, LanguageModel
 from mmspec_torch.network.rotary import Angles
-from mmspec_torch.sequence.draft_tail import TorchDraftTail
-from mmspec_torch.sequence.executor import Chain, Executor, TorchState
-from mmspec_torch.sequence.padding import Padding
+
+
+class TorchDraftTail:
+    """Implements `mmspec.decoding.ensemble.DraftTail`."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        cache: Cache,
+        columns: int,
+        angles: Iterable[Angles],
+        mask: Tensor | None = None,
+    ) -> None:
+        """columns: number of columns of the sequence, all fed. angles: those of each level.
+
+        mask: [R, 1, 1, columns or more], hides padding; None if no row has any.
+        """
+        self._decoder, self._cache = decoder, cache
+        self._columns = self._end = columns
+        self._angles = iter(angles)
+        self._padding = mask
+        self._lineage = Lineage(decoder.framework, lambda visible: hiding(~visible, decoder.dtype))
+
+    def feed(self, x: Tensor, parents: Tensor | None) -> Tensor:
+        """Feed x [w, H] to every row; returns outputs [R * w, H].  parents: None in a chain."""
+        rows, start, angles = self._cache.rows, self._end, next(self._angles)
+        self._end += len(x)
+        x = x if rows == 1 else torch.cat([x] * rows)
+        if parents is None:
+            return self._decoder.follow(x, self._cache, start, angles, self._padding)
+        lineage, columns = self._lineage.add(parents), self._columns
+        mask = F.pad(lineage, (columns, 0))  # the sequence's columns stand before the draft's
+        if self._padding is not None:
+            mask = mask + F.pad(self._padding[..., :columns], (0, lineage.shape[1]))
+        layers = self._cache.layers(start, self._end)
+        return self._decoder.forward(x, Step(angles, layers, mask))
+
+
+TorchState = BranchState[Tensor, Padding]
 
 
 class TorchBranches(BranchSequence[Tensor, Padding]):
@@ -31,22 +71,9 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
     _cache: Cache
     _language: LanguageModel
 
-    def __init__(
-        self,
-        language: LanguageModel,
-        place: Projection[Tensor],
-        executor: Executor,
-        count: int,
-        vocabulary: int,
-        sampling: Sampling,
-        tree: Tree | None = None,
-        *,
-        probabilities: bool = False,
-    ) -> None:
-        """place: returns the rows [N, W] of an image's features."""
-        self._executor = executor.drafter(self, count, vocabulary, sampling, probabilities)
-        cache, settings = self._executor.cache, (count, vocabulary, sampling, tree)
-        super().__init__(language, cache, place, *settings, probabilities=probabilities)
+    def _new_cache(self, graphs: Graphs | None, count: int, *settings: Hashable) -> Cache:
+        self._replays = graphs.lend(self, ReplayedDrafter, count, *settings) if graphs else None
+        return self._replays.cache if self._replays else self._language.new_cache(count)
 
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
         return Padding(is_padding, self._language.dtype, self._language.device)
@@ -74,8 +101,10 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
     def _new_draft(
         self, state: TorchState, gamma: int, tree: Tree | None, weights: Tensor, noise: Noise
     ) -> DeviceDraft[Tensor]:
-        request = Chain(self._rows[0], state, gamma, weights, noise, self._choose)
-        chain = None if tree else self._executor.chain(request)
+        chain = None
+        if self._replays and not tree:
+            row, choose = self._rows[0], self._choose
+            chain = self._replays.chain(row, state, gamma, weights, noise, choose)
         if chain is None:
             return super()._new_draft(state, gamma, tree, weights, noise)
         ids, q = chain

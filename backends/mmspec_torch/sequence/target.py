@@ -3,31 +3,48 @@
 Shape letters: n rows fed or drafted, H width.
 """
 
+import array_api_compat.torch as xp
+import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec.decoding.contents import Projection
+from mmspec.decoding.block_attention import whole_blocks
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.feeding import Columns
-from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.language import deepstack
 from mmspec.decoding.target_sequence import TargetSequence
+from mmspec_torch.graphs.replays import Graphs, ReplayedTarget
+from mmspec_torch.network.attention import Step, hiding
+from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import LanguageModel
-from mmspec_torch.sequence.executor import Executor
 
 
 class TorchTarget(TargetSequence[Tensor]):
     """Implements `mmspec.decoding.contract.Target` and, for heads, `HiddenStates`."""
 
-    def __init__(
-        self,
-        language: LanguageModel,
-        place: Projection[Tensor],
-        executor: Executor,
-        sampling: Sampling,
-        exact: ExactRows | None,
-    ) -> None:
-        """place: returns the rows [N, W] of an image's features."""
-        self._executor = executor.target(self, is_exact=exact is not None)
-        super().__init__(language, self._executor.cache, place, sampling, exact)
+    _cache: Cache
+    _language: LanguageModel
+
+    def _new_cache(self, graphs: Graphs | None, exact: ExactRows | None) -> Cache:
+        self._replays = graphs.lend(self, ReplayedTarget, 1, exact is not None) if graphs else None
+        return self._replays.cache if self._replays else self._language.new_cache(rows=1)
 
     def _forward(self, x: Tensor, columns: Columns) -> Tensor:
-        return self._executor.feed(x, columns, self._row, self._captured_layers)
+        language, row, layers = self._language, self._row, self._captured_layers
+        if self._replays and (output := self._replays.feed(x, columns, row, layers)) is not None:
+            return output
+        start, end = columns.first, columns.first + len(x)
+        if columns.multiple:
+            places = columns.places(xp, self._framework.count, len(x))
+            angles = language.rotary.after(row.shift(start), places.row_places, end)
+            memory = self._cache.layers(start, end, whole_blocks(end))
+            return language.forward(x, Step(angles, memory, places=places, captured_layers=layers))
+        if columns.ancestry:
+            visible, depths = columns.ancestry
+            angles = language.rotary.after(row.position(start), depths, columns.depth)
+            memory = self._cache.layers(start, end)
+            mask = F.pad(hiding(~visible, x.dtype), (start, 0))  # all before a tree is visible
+            return language.forward(x, Step(angles, memory, mask, captured_layers=layers))
+        extras = [x[0] for x in deepstack(language, [row], start, end)]
+        angles = language.rotary.along(row, start, end)
+        inputs = x, self._cache, start, angles
+        return language.follow(*inputs, deepstack=extras, captured_layers=layers)

@@ -22,9 +22,8 @@ from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.images import Picture
 from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
-from mmspec_torch.backend import TorchBackend
+from mmspec_torch.backend import TorchBackend, TorchModel
 from mmspec_torch.device.weights import read_tensor
-from mmspec_torch.model import TorchModel
 from mmspec_torch.network.vision import TorchFeatures
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.record import Sides

@@ -15,8 +15,8 @@ from mmspec.checkpoints.head_manifest import CONFIDENCE, MARKOV, OUTPUT
 from mmspec.decoding.formulas import sigmoid
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.backend_interface import Parts
-from mmspec.drafters.heads.eagle3 import spread_over
 from mmspec.drafters.heads.injected_layers import Sight
+from mmspec.drafters.heads.modules import spread_over
 from mmspec.families.decoder import TextConfig
 from mmspec.ground.arrays import A, Map
 

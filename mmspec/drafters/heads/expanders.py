@@ -1,57 +1,22 @@
 """Expanders for heads, which return logits for one level of drafted tokens after another.
 
-They implement `tree_drafting.Expander`. `base` is the target: it embeds tokens and projects
-features [w, H] to logits [w, V].
+They implement `tree_drafting.Expander`, as `TailExpander` does for heads with a cached layer.
+`base` is the target: it embeds tokens and projects features [w, H] to logits [w, V].
 
 Shape letters: w nodes expanded at once, E expanded so far, K predicted positions, V vocabulary, H
 width.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Generic
 
 from mmspec.decoding.contract import HiddenStates
-from mmspec.decoding.ensemble import DraftTail
+from mmspec.decoding.ensemble import parent_rows
 from mmspec.decoding.formulas import sigmoid
 from mmspec.decoding.framework import Framework
 from mmspec.drafters.heads.block import BlockModules
 from mmspec.drafters.heads.modules import Succeed
 from mmspec.ground.arrays import A, Map
-
-Fuse = Callable[[A, A], A]
-"""Function that joins embeddings [w, H] and features [w, H] to the layer's input."""
-
-
-def parent_rows(framework: Framework[A], rows: A, parents: A | None) -> A:
-    """The rows [w, H] of the nodes' parents, from rows [E, H] and indices `parents` [w]."""
-    return rows if parents is None else framework.pick(rows, parents)
-
-
-class RecurrentExpander(Generic[A]):
-    """EAGLE, EAGLE-3 and MSD: a drafted token with the layer's output in a state's place."""
-
-    def __init__(
-        self,
-        framework: Framework[A],
-        embed: Map[A],
-        tail: DraftTail[A],
-        feature: A,
-        fuse: Fuse[A],
-        project: Map[A],
-    ) -> None:
-        """feature: the layer's output [1, H] at the last slot."""
-        self._framework, self._tail, self._features = framework, tail, feature
-        self._embed, self._fuse, self._project = embed, fuse, project
-
-    def root(self) -> A:
-        """Logits [1, V] of the token after the sequence."""
-        return self._project(self._features)
-
-    def expand(self, tokens: A, parents: A | None) -> A:
-        """Logits [w, V] of the token after each of w nodes of the next level."""
-        x = self._fuse(self._embed(tokens), parent_rows(self._framework, self._features, parents))
-        self._features = self._tail.feed(x, parents)
-        return self._project(self._features)
 
 
 class BlockExpander(Generic[A]):

@@ -10,21 +10,22 @@ import numpy as np
 
 from mmspec.decoding.contract import HiddenStates
 from mmspec.decoding.draft import Draft, Plan
+from mmspec.decoding.ensemble import Fuse, TailExpander
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander
+from mmspec.drafters.heads.backend_interface import CachedLayer
 from mmspec.drafters.heads.block import BlockModules
-from mmspec.drafters.heads.cached_layer import CachedLayer
-from mmspec.drafters.heads.eagle3 import Eagle3Modules
-from mmspec.drafters.heads.expanders import (
-    BlockExpander,
-    Fuse,
-    RecurrentExpander,
-    SuccessiveExpander,
+from mmspec.drafters.heads.expanders import BlockExpander, SuccessiveExpander
+from mmspec.drafters.heads.modules import (
+    Eagle3Modules,
+    LayerModules,
+    MtpModules,
+    SlotModules,
+    ViSpecModules,
 )
-from mmspec.drafters.heads.modules import LayerModules, MtpModules, SlotModules, ViSpecModules
 from mmspec.drafters.heads.packing import Outline, Run, Span
 from mmspec.ground.arrays import A, Positions
 
@@ -91,11 +92,11 @@ class CachedForwards(HeadForwards[Q, A]):
             self._layer.settle()
 
     def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:  # noqa: ARG002
-        slots, embed = outline.slots, self._base.embed
+        slots = outline.slots
         last = self._advance(outline, start, slots)
         tail = self._layer.tail(outline.rows(slots), self._position(outline, slots))
-        fuse = self._fuse(outline)
-        return RecurrentExpander(self._framework, embed, tail, last, fuse, self._project)
+        embed, fuse = self._base.embed, self._fuse(outline)
+        return TailExpander(self._framework, tail, last, embed, self._project, fuse)
 
     def _fuse(self, outline: Outline) -> Fuse[A]:  # noqa: ARG002
         """Function that makes what the layer is fed for drafted tokens."""

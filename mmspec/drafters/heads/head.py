@@ -9,20 +9,11 @@ from mmspec.checkpoints.mtp import KIND
 from mmspec.decoding.contract import Target
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
+from mmspec.drafters.heads import forwards, modules
 from mmspec.drafters.heads.backend_interface import Parts
 from mmspec.drafters.heads.block import BlockModules
 from mmspec.drafters.heads.block_forwards import BlockForwards
 from mmspec.drafters.heads.drafter import HeadDrafter
-from mmspec.drafters.heads.eagle3 import Eagle3Modules
-from mmspec.drafters.heads.forwards import (
-    Eagle3Forwards,
-    HeadForwards,
-    LayerForwards,
-    MtpForwards,
-    SlotForwards,
-    ViSpecForwards,
-)
-from mmspec.drafters.heads.modules import LayerModules, MtpModules, SlotModules, ViSpecModules
 from mmspec.drafters.heads.packing import Outline
 from mmspec.ground.arrays import A
 
@@ -48,24 +39,24 @@ class PredictiveHead(Generic[A]):
     ) -> HeadDrafter:
         """Open an empty sequence beside `target`, which keeps its hidden states from now on."""
         base, config = target.hidden_states(self._layers), self.config
-        forwards = self._forwards(self._modules, base, sampling, tree)
+        own = self._forwards(self._modules, base, sampling, tree)
         outline = Outline(config.apart, config.image_rows, in_place=config.kind == "vispec")
-        return HeadDrafter(forwards, outline, config.slots, config.positions)
+        return HeadDrafter(own, outline, config.slots, config.positions)
 
 
 def _modules(
     config: HeadConfig, parts: Parts[A], image_id: int, draft_ids: Sequence[int] | None
-) -> tuple[object, Callable[..., HeadForwards[Any, A]]]:
+) -> tuple[object, Callable[..., forwards.HeadForwards[Any, A]]]:
     """The modules of the head's kind, and what opens their forwards beside a target."""
     if config.layer is None:
-        return SlotModules(parts, config), SlotForwards
+        return modules.SlotModules(parts, config), forwards.SlotForwards
     if config.block:
         return BlockModules(parts, config.block, config.layer, draft_ids), BlockForwards
     if config.eagle3:
-        modules = Eagle3Modules(parts, config.eagle3, config.layer, draft_ids, image_id)
-        return modules, Eagle3Forwards
+        settings = config.eagle3, config.layer, draft_ids, image_id
+        return modules.Eagle3Modules(parts, *settings), forwards.Eagle3Forwards
     if config.kind == KIND:
-        return MtpModules(parts, config, config.layer), MtpForwards
+        return modules.MtpModules(parts, config, config.layer), forwards.MtpForwards
     if config.kind == "vispec":
-        return ViSpecModules(parts, config, config.layer), ViSpecForwards
-    return LayerModules(parts, config, config.layer), LayerForwards
+        return modules.ViSpecModules(parts, config, config.layer), forwards.ViSpecForwards
+    return modules.LayerModules(parts, config, config.layer), forwards.LayerForwards

@@ -1,4 +1,4 @@
-"""Captures as CUDA graphs, and executors that replay them over caches at fixed addresses.
+"""Captures as CUDA graphs, and what replays them over caches at fixed addresses.
 
 Shape letters: R branches, m rows of a target fed, M rows after padding, n columns fed, C visible
 columns, k drafted tokens, H width.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from itertools import chain
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 from warnings import warn
 from weakref import finalize
 
@@ -19,15 +19,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding.block_attention import BLOCK, tree_places, whole_blocks
+from mmspec.decoding.branch_sequence import BranchState
 from mmspec.decoding.contents import Row
 from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.feeding import Columns
+from mmspec.decoding.noise import Noise
 from mmspec.decoding.tree import MOST_NODES
 from mmspec_torch.device.device_io import send
-from mmspec_torch.network.attention import Step, hiding, hiding_number
+from mmspec_torch.network.attention import Padding, Step, hiding, hiding_number
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import LanguageModel
-from mmspec_torch.sequence import executor
 
 ROWS = 1 << MOST_NODES.bit_length()
 """The most rows that are fed at once: a power of two, as all numbers of rows."""
@@ -39,6 +40,12 @@ Compute = Callable[[], Outputs]
 """Function that enqueues the same kernels on the same buffers at every call."""
 Capture = Callable[[Compute], Compute]
 """Function that records a computation and returns one that replays it on the same buffers."""
+Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, list[Tensor]]]
+"""Function from outputs [R, H], weights [R] and keys [1, 2] to the next token [1] and a list.
+
+The list contains the branches' probabilities [R, V]; with one branch it is empty.
+"""
+T = TypeVar("T")
 
 
 class CudaGraphs:
@@ -120,13 +127,11 @@ class StaticCache(Cache):
         return Step(angles, self._layers(writes, width), recurs=True, **parts)
 
 
-class ReplayedTarget(executor.TargetExecutor):
+class ReplayedTarget:
     """Feeds padded rows: one capture serves a token, chains and trees of as many rows."""
 
-    cache: StaticCache
-
     def __init__(self, language: LanguageModel, cache: StaticCache, is_exact: bool) -> None:
-        super().__init__(language, cache)
+        self._language, self.cache = language, cache
         device, width = language.device, language.config.hidden_size
         self._prompt_rows = 0 if is_exact else PROMPT_ROWS
         self._starts = torch.zeros(3, dtype=torch.int64, device=device)
@@ -136,8 +141,11 @@ class ReplayedTarget(executor.TargetExecutor):
 
     def feed(
         self, x: Tensor, columns: Columns, row: Row[Tensor], captured_layers: tuple[int, ...]
-    ) -> Tensor:
-        """Feed x [m, H]; see `TargetExecutor.feed`."""
+    ) -> Tensor | None:
+        """Feed x [m, H]; returns the last layer's output [m, H], or None if no capture serves.
+
+        captured_layers: those whose outputs are put beside it.
+        """
         first, count, multiple = columns.first, len(x), columns.multiple
         root, visible = first, self._chain[:count, :count]
         if columns.ancestry:
@@ -145,7 +153,7 @@ class ReplayedTarget(executor.TargetExecutor):
         elif not multiple:
             is_wide = row.image_width(first, first + count) > x.shape[1]
             if count > self._prompt_rows or is_wide or not row.counts_up(first, first + count):
-                return super().feed(x, columns, row, captured_layers)
+                return None
         rows, shift = 1 << (max(count, multiple or 1) - 1).bit_length(), row.shift(first)
         nodes = rows if visible.shape[1] <= rows else ROWS
         # A clip's time can outrun the columns.
@@ -172,7 +180,7 @@ class ReplayedTarget(executor.TargetExecutor):
             places = tree_places(xp, count, ancestry, root, width, multiple, blocks)
         at = root + shift + ancestry.depths, first + numbers[:rows], width
         step = self.cache.forward(*at, mask=mask, places=places, captured_layers=layers)
-        return (self.language.forward(self._x[:rows].clone(), step),)
+        return (self._language.forward(self._x[:rows].clone(), step),)
 
     def _mask(self, visible: Tensor, root: Tensor, width: int) -> Tensor:
         """The mask [M, C] of rows that see all columns before `root`, and nodes after it."""
@@ -184,23 +192,33 @@ class ReplayedTarget(executor.TargetExecutor):
         return shade.index_select(1, place)
 
 
-class ReplayedDrafter(executor.DrafterExecutor):
+class ReplayedDrafter:
     """Drafts a chain of text, with all its tokens and branches, as one capture."""
 
-    cache: StaticCache
-
-    def __init__(self, language: LanguageModel, cache: StaticCache, *settings: Hashable) -> None:
-        super().__init__(language, cache, *settings)
+    def __init__(self, language: LanguageModel, cache: StaticCache, *_: Hashable) -> None:
+        """_: constants on which the choice of tokens depends."""
+        self._language, self.cache = language, cache
         self._numbers = torch.zeros(2 * ROWS, dtype=torch.int64, device=language.device)
         self._blend = torch.zeros(cache.rows, device=language.device)
 
-    def chain(self, request: executor.Chain) -> tuple[Tensor, Tensor] | None:
-        """Draft k tokens at once; see `DrafterExecutor.chain`."""
-        row, state, k, blend, noise, choose = request
+    def chain(
+        self,
+        row: Row[Tensor],
+        state: BranchState[Tensor, Padding],
+        k: int,
+        blend: Tensor,
+        noise: Noise,
+        choose: Choose,
+    ) -> tuple[Tensor, Tensor] | None:
+        """Draft k tokens at once; returns ids [k] and probabilities [k, R, V], [0] for one branch.
+
+        None after an image.  row: one that holds the tokens that are not fed yet.  blend: [R] the
+        weights of the branches.
+        """
         start, columns = state.start, state.columns
         if row.image_width(start, columns):
             return None
-        tokens = row.ids(start, columns, self.language.config.vocab_size)
+        tokens = row.ids(start, columns, self._language.config.vocab_size)
         width = self.cache.reach(max(columns, *state.positions) + k)
         shade = self.cache.shade.zero_()
         if state.padding:
@@ -220,9 +238,9 @@ class ReplayedDrafter(executor.DrafterExecutor):
             start, tokens = start + piece, tokens[piece:]
         return ids, q
 
-    def _forward(self, k: int, count: int, width: int, choose: executor.Choose) -> Outputs:
+    def _forward(self, k: int, count: int, width: int, choose: Choose) -> Outputs:
         """Feed `count` tokens to every row, then draft k."""
-        language, rows, numbers = self.language, self.cache.rows, self.cache.numbers
+        language, rows, numbers = self._language, self.cache.rows, self.cache.numbers
         sizes = [1, count, rows, 2 * k]
         start, tokens, following, keys = torch.split(self._numbers[: sum(sizes)], sizes)
         keys = keys.view(k, 2).to(torch.int32)
@@ -247,20 +265,29 @@ class ReplayedDrafter(executor.DrafterExecutor):
         return torch.cat(ids), torch.stack(record) if record else tokens[:0]
 
 
-class ReplayedExecutor(executor.Executor):
-    """Lends executors to sequences, one to each that is open, so that captures are reused.
+class Graphs:
+    """Lends replays to sequences, one to each that is open, so that captures are reused.
 
-    It is for CUDA: elsewhere a kernel costs little to enqueue, and attending to unused columns
+    They are for CUDA: elsewhere a kernel costs little to enqueue, and attending to unused columns
     would cost more.
     """
 
-    target_type, drafter_type = ReplayedTarget, ReplayedDrafter
-
     def __init__(self, language: LanguageModel, capture: Capture) -> None:
-        super().__init__(language)
-        self._graph = capture
+        self._language, self._graph = language, capture
+        self.setup_seconds = 0.0
+        """Seconds spent on captures."""
         self.free: dict[Hashable, list[Any]] = defaultdict(list)
-        """The executors that no sequence uses, by type, rows and settings."""
+        """The replays that no sequence uses, by type, rows and settings."""
+
+    def lend(self, owner: object, kind: Callable[..., T], rows: int, *settings: Hashable) -> T:
+        """Lend a replay of a kind until `owner` is garbage-collected."""
+        free = self.free[kind, rows, *settings]
+        if not free:
+            cache = StaticCache(self._language, rows, self._capture)
+            free.append(kind(self._language, cache, *settings))
+        loan: T = free.pop()
+        finalize(owner, free.append, loan).atexit = False
+        return loan
 
     def _capture(self, compute: Compute) -> Compute:
         """Capture and count the seconds: the next rounds of this shape do without."""
@@ -269,15 +296,3 @@ class ReplayedExecutor(executor.Executor):
             return self._graph(compute)
         finally:
             self.setup_seconds += perf_counter() - start
-
-    def _open(
-        self, owner: object, kind: Callable[..., executor.E], rows: int, *settings: Hashable
-    ) -> executor.E:
-        """Lend an executor until `owner` is garbage-collected."""
-        free = self.free[kind, rows, *settings]
-        if not free:
-            cache = StaticCache(self.language, rows, self._capture)
-            free.append(kind(self.language, cache, *settings))
-        loan: executor.E = free.pop()
-        finalize(owner, free.append, loan).atexit = False
-        return loan
