@@ -44,15 +44,11 @@ READERS = 4
 
 FOLDER = Path(__file__).parent / "page"
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
-    "data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'"
-)
-"""What the page may do: use its own files, ask this server, and show the user's pictures."""
-
 HEADERS = {
-    "Content-Security-Policy": POLICY,
+    # The page may use its own files, ask this server, and show the user's pictures.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -94,9 +90,8 @@ class Service:
 
     async def show_metrics(self, _: Request) -> Response:
         """`/metrics`: counts in Prometheus' text format."""
-        text = self.metrics.text(
-            jobs=self.queue.jobs, cached_conversations=len(self.cache), cache_bytes=self.cache.bytes
-        )
+        caches = {"cached_conversations": len(self.cache), "cache_bytes": self.cache.bytes}
+        text = self.metrics.text(jobs=self.queue.jobs, **caches)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def show_models(self, request: Request) -> Response:
@@ -146,13 +141,11 @@ class Service:
 
     def _prepare(self, request: ChatRequest) -> tuple[ChatRequest, RequestPrompt]:
         """A request with its constraint, and its prompt."""
-        constraint = None
+        constraint, tools = None, request.required_tools
         if request.form:
             constraint = self._grammars.json(request.form.values, request.form.path)
-        elif request.required_tools:
-            constraint = self._grammars.calls(
-                self._call_form, request.required_tools, request.calls
-            )
+        elif tools:
+            constraint = self._grammars.calls(self._call_form, tools, request.calls)
         request = replace(request, options=replace(request.options, constraint=constraint))
         if request.text is not None:
             return request, prepare_text(self.engine, request.text)

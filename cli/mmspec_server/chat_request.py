@@ -69,9 +69,8 @@ class ChatRequest:
     @property
     def speaks_of_tools(self) -> bool:
         """True if the prompt has tools, or calls and their results."""
-        return bool(self.tools) or any(
-            message.get("role") == "tool" or message.get("tool_calls") for message in self.messages
-        )
+        said = (each.get("role") == "tool" or each.get("tool_calls") for each in self.messages)
+        return bool(self.tools) or any(said)
 
 
 def read_chat(fields: Fields, defaults: Options) -> ChatRequest:

@@ -70,9 +70,8 @@ def api_error(error: Exception) -> ApiError:
     if isinstance(error, errors.DraftError | errors.BackendError):  # of tokens or memory, no path
         return ApiError(500, str(error))
     if isinstance(error, errors.MmspecError):
-        return ApiError(
-            500, "the model's files or a plug-in cannot serve this request: see the server's log"
-        )
+        reason = "the model's files or a plug-in cannot serve this request: see the server's log"
+        return ApiError(500, reason)
     return ApiError(500, "the server failed: see its log")
 
 

@@ -15,7 +15,7 @@ from hashlib import sha256
 from http.client import HTTPConnection, HTTPException
 from io import BytesIO
 from ipaddress import IPv6Network, ip_address
-from math import inf
+from math import inf, prod
 from pathlib import Path
 from threading import Lock
 from time import monotonic
@@ -117,9 +117,7 @@ class ImageReader:
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._decoding_lock = Lock()
-        self._pictures = LatestValues[Picture](
-            CACHE_PIXELS, lambda it: it.image.width * it.image.height
-        )
+        self._pictures = LatestValues[Picture](CACHE_PIXELS, lambda it: prod(it.image.size))
         """By a digest of their data: URLs or files: a conversation sends its pictures again."""
 
     def picture(self, url: str, param: str) -> Picture:
@@ -164,7 +162,7 @@ class ImageReader:
             file = BytesIO(content)
             # It warns of a size that is checked here.
             with warnings.catch_warnings(action="ignore"), Image.open(file, formats=FORMATS) as it:
-                pixels: float = it.width * it.height
+                pixels: float = prod(it.size)
         except Image.DecompressionBombError:
             pixels = inf
         except Exception as error:  # damaged data makes decoders raise anything

@@ -72,21 +72,17 @@ def _room(engine: Engine, chunks: Sequence[Chunk], param: str) -> int:
 
 
 def read_conversation(
-    request: ChatRequest,
-    reader: ImageReader,
-    most_images: int,
-    calls: CallForm | None = None,
-    system: str = "",
+    request: ChatRequest, reader: ImageReader, most: int, calls: CallForm | None, system: str
 ) -> Conversation:
     """The conversation of a request, whose answers are texts without tokens; the last is open.
 
-    calls: how answers write calls.  system: of a request that brings none.
+    most: of images.  calls: how answers write calls.  system: of a request that brings none.
     """
     param, contents = request.param, [message.get("content") for message in request.messages]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     images = sum(isinstance(part, dict) and part.get("type") in IMAGES for part in parts)
-    if images > most_images:
-        raise ApiError(400, f"{param}: {images} images, at most {most_images} are allowed", param)
+    if images > most:
+        raise ApiError(400, f"{param}: {images} images, at most {most} are allowed", param)
     systems, turns, inputs = list[str](), list[Turn](), list[Message]()
     for message in request.messages:
         match message.text("role"):

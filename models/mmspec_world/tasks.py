@@ -8,7 +8,7 @@ from functools import partial
 from PIL import Image
 
 from mmspec_world import dialogues, pictures, questions, sequence_texts, sequences
-from mmspec_world.dialogues import Script
+from mmspec_world.dialogues import Maker, Script
 from mmspec_world.drawing import LETTERS, Labels, label, render
 from mmspec_world.facts import Fact, JudgedTurn, Sample
 from mmspec_world.sequences import MovingScene, Pair, Story
@@ -17,9 +17,8 @@ from mmspec_world.wording import Narrator, fact, join_sentences, letter_choices,
 
 Scenes = MovingScene | Pair | Story
 Facts = tuple[Fact, ...]
-ANY_DRAWING = (
-    pictures.few_things,
-    pictures.few_things,
+ANY_DRAWING: tuple[Maker, ...] = (
+    *[pictures.few_things] * 2,
     pictures.many_things,
     pictures.bar_chart,
     pictures.written_word,
@@ -42,13 +41,13 @@ def reasoning(rng: Narrator, split: Split) -> Script:
 
 def detail(rng: Narrator, split: Split) -> Script:
     """Ask for a long description of a picture (LLaVA-Bench)."""
-    drawing = _any_drawing(rng, split)
+    drawing = draw_in_split(split, rng.choice(ANY_DRAWING), rng)
     return _one_turn(drawing, rng.say("chat.details"), *rng.description(drawing, short=False))
 
 
 def captioning(rng: Narrator, split: Split) -> Script:
     """Ask for a caption of a picture, in one sentence or in detail (COCO)."""
-    drawing = _any_drawing(rng, split)
+    drawing = draw_in_split(split, rng.choice(ANY_DRAWING), rng)
     short = rng.random() < 0.6
     prompt = prompts("caption" if short else "detailed_caption")[0]
     return _one_turn(drawing, prompt, *rng.description(drawing, short=short))
@@ -125,11 +124,6 @@ def _one_turn(
     return Script(drawings, (JudgedTurn(question, answer, facts, len(drawings)),), (content.key,))
 
 
-def _any_drawing(rng: Narrator, split: Split) -> pictures.Drawing:
-    make: Callable[[random.Random], pictures.Drawing] = rng.choice(ANY_DRAWING)
-    return draw_in_split(split, make, rng)
-
-
 TASK_SCRIPTS: dict[str, Callable[[Narrator, Split], Script]] = {
     "chart": partial(question, "chart"),  # ChartQA
     "text": partial(question, "word"),  # TextVQA
@@ -196,7 +190,7 @@ def labelled_picture(
     return render(rng, marks, drawing.background, size), label(marks, drawing.background, grid)
 
 
-MAKERS: tuple[Callable[[random.Random], pictures.Drawing], ...] = (
+MAKERS: tuple[Maker, ...] = (
     *[pictures.few_things] * 2,
     *[pictures.many_things] * 2,
     *[pictures.bar_chart] * 2,

@@ -13,7 +13,7 @@ from mmspec_server.endpoint import Fields
 from mmspec_server.images import ImageReader
 from mmspec_server.prompts import prepare, read_conversation
 from mmspec_server.settings import ServerSettings
-from support.live_server import CHAT, Live, png, shown, text_of, words
+from support.live_server import CHAT, Live, png, shown, text_in, text_of, words
 from support.scripted_engine import scripted_engine
 
 
@@ -53,7 +53,7 @@ def test_a_stream_has_the_same_text_in_chunks_and_ends_with_usage(pair: Live):
     assert all(part["usage"] is None for part in parts)
     choices = [part["choices"][0] for part in parts]
     assert choices[0]["delta"] == {"role": "assistant", "content": ""}
-    assert "".join(c["delta"].get("content", "") for c in choices) == text_of(whole)
+    assert text_in(parts) == text_of(whole)
     *ends, end = (choice["finish_reason"] for choice in choices)
     assert (set(ends), end) == ({None}, whole["choices"][0]["finish_reason"])
     assert len(ends) > 3
@@ -81,7 +81,7 @@ def test_messages_are_rendered_in_the_order_in_which_they_were_sent(directory):
     engine.target = replace(engine.target, template=ChatTemplate(IN_ORDER))
     sent = [{"role": role, "content": content} for role, content in SENT]
     request = read_chat(Fields({"messages": sent}), Options())
-    conversation = read_conversation(request, ImageReader(ServerSettings()), 9)
+    conversation = read_conversation(request, ImageReader(ServerSettings()), 9, None, "")
     parts = [part for chunk in prepare(engine, conversation, "").chunks for part in chunk.parts]
     decode, pictures = engine.target.tokenizer.decode, [p for p in parts if isinstance(p, Picture)]
     texts = "".join("<image>" if part in pictures else decode(part) for part in parts)
@@ -112,9 +112,7 @@ def test_text_ends_before_a_stop_string_streamed_or_not(scripted: Live):
     assert reply["choices"][0]["finish_reason"] == "stop"
     assert reply["usage"]["completion_tokens"] < 40
     asked = [{"role": "user", "content": "What?"}]
-    chunks = scripted.chunks(asked, max_tokens=40, stop=["never written", stop])
-    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-    assert "".join(delta.get("content", "") for delta in deltas) == before
+    assert text_in(scripted.chunks(asked, max_tokens=40, stop=["never written", stop])) == before
 
 
 def test_models_and_health(scripted: Live):

@@ -8,7 +8,7 @@ import pytest
 from mmspec.chat.options import Options
 from mmspec.prompt.chat_template import ChatTemplate
 from support.chat_templates import STYLES
-from support.live_server import Live, live
+from support.live_server import Live, live, only, text_in
 from support.scripted_engine import scripted_engine
 from support.speaker import Speaker, in_parts
 
@@ -18,16 +18,8 @@ FUNCTION = {"name": "weather", "parameters": {"type": "object"}}
 TOOLS = [{"type": "function", "function": FUNCTION}]
 ASKED = [{"role": "user", "content": "What weather is it in Zürich?"}]
 ANY = {"type": "json_object"}
-SCHEMAS = {
-    "weather": {
-        "type": "object",
-        "properties": {"place": {"$ref": "#/$defs/place"}},
-        "required": ["place"],
-        "additionalProperties": False,
-        "$defs": {"place": {"enum": ["Zürich", "Bern"]}},
-    },
-    "time": {"type": "object", "properties": {}, "additionalProperties": False},
-}
+PLACES = {"$defs": {"place": {"enum": ["Zürich", "Bern"]}}}
+SCHEMAS = {"weather": only({"place": {"$ref": "#/$defs/place"}}, **PLACES), "time": only({})}
 SEVERAL = [
     {"type": "function", "function": {"name": name, "parameters": schema}}
     for name, schema in SCHEMAS.items()
@@ -82,9 +74,9 @@ def test_answers_without_calls_are_whole(server: Live, caller):
         caller.parts = in_parts(text)
         reply = server.chat(ASKED, tools=TOOLS).json()["choices"][0]
         assert (reply["message"]["content"], reply["finish_reason"]) == (text, "stop")
-        deltas = [chunk["choices"][0]["delta"] for chunk in server.chunks(ASKED, tools=TOOLS)]
-        assert "".join(delta.get("content", "") for delta in deltas) == text
-        assert not any("tool_calls" in delta for delta in deltas)
+        chunks = server.chunks(ASKED, tools=TOOLS)
+        assert text_in(chunks) == text
+        assert not any("tool_calls" in chunk["choices"][0]["delta"] for chunk in chunks)
 
 
 def test_the_model_sees_tools_calls_and_results(server: Live, caller):
@@ -144,10 +136,7 @@ def test_what_cannot_be_done_is_refused(server: Live, caller, scripted: Live):
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [endless], "tool_choice": "required"}, "tools"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
-        (
-            {"messages": [*ASKED, called, *ASKED]},
-            "messages[1].tool_calls[0].function.arguments",
-        ),
+        ({"messages": [*ASKED, called, *ASKED]}, "messages[1].tool_calls[0].function.arguments"),
     ):
         error = server.refusal({"messages": ASKED} | fields)
         assert error["param"] == param

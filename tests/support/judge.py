@@ -6,17 +6,9 @@ import re
 from mmspec_world.facts import SLOT, Fact
 
 CATEGORIES = (
-    "colour",
-    "shape",
-    "count",
-    "position",
-    "relation",
-    "background",
-    "chart",
-    "word",
-    "difference",
-    "story",
-)
+    "colour", "shape", "count", "position", "relation", "background", "chart", "word",
+    "difference", "story",
+)  # fmt: skip
 # A picture may show any word, so every word in capitals counts as a statement about it.
 CAPITALS = r"((?-i:[A-Z]+))"
 

@@ -60,6 +60,23 @@ class Live:
         return error
 
 
+def only(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """The schema of an object with these properties, all of them and no others."""
+    object_ = {"type": "object", "properties": properties, "required": [*properties]}
+    return {**object_, "additionalProperties": False, **more}
+
+
+def text_in(chunks: list[dict[str, Any]]) -> str:
+    """The text in a stream's chunks."""
+    deltas = (choice["delta"] for chunk in chunks for choice in chunk["choices"])
+    return "".join(delta.get("content", "") for delta in deltas)
+
+
+def accepted(reply: dict[str, Any]) -> int:
+    """The number of drafted tokens in an answer."""
+    return reply["usage"]["completion_tokens_details"]["accepted_prediction_tokens"]
+
+
 def chunks_of(stream: str) -> list[dict[str, Any]]:
     """The objects in the events of a stream."""
     events = [event for event in stream.split("\n\n") if event.startswith("data: {")]
