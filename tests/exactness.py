@@ -30,7 +30,7 @@ from support.factory import tiny_pair
 from support.factory_fit import fit_head
 from support.factory_heads import KINDS as HEADS
 from support.factory_heads import tiny_head
-from support.factory_qwen import MAKERS, ROPES
+from support.factory_qwen import ROPES, tiny_qwen
 
 MINI = Path(__file__).parent.parent / "models" / "mmspec_models" / "mini"
 KINDS_OF = {
@@ -45,7 +45,7 @@ MINI_DRAFTS = {"": "mini-draft", **{kind: f"mini-{kind}" for kind in BUNDLED}}
 """The draft of `mini`, and its heads by drafting."""
 TINY, LENGTH = 3, {"mini": 24}
 """Random LLaVAs; tokens of an answer, else 20."""
-TARGETS = TINY + len(MAKERS)
+TARGETS = TINY + len(ROPES)
 """Random targets, to each of which other cases fall."""
 
 
@@ -59,12 +59,12 @@ def random_models(folder: Path) -> Iterator[Models]:
         place = folder / f"llava {seed}"
         tiny_pair(place, seed=seed)
         yield "LLaVA", place / "target", with_heads(place, seed)
-    for family, make in MAKERS.items():
+    for family, rope in ROPES.items():
         place = folder / family
         # MLX's float32 products of grouped queries are not exact on a CPU.
-        make(place / "target", seed=1, key_value_heads=4)
-        make(place / "draft", seed=2, key_value_heads=4, layers=2)
-        yield family, place / "target", with_heads(place, 1, rope_scaling=ROPES[family])
+        tiny_qwen(family, place / "target", seed=1, key_value_heads=4)
+        tiny_qwen(family, place / "draft", seed=2, key_value_heads=4, layers=2)
+        yield family, place / "target", with_heads(place, 1, rope_scaling=rope)
 
 
 def with_heads(place: Path, seed: int, **eagle3: object) -> dict[str, str]:

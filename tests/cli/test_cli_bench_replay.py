@@ -4,7 +4,7 @@ import pytest
 
 from mmspec.checkpoints.hub import resolve
 from mmspec_bench.suite.rows import PLAIN, ROWS, read_rows
-from support.factory_qwen import tiny_qwen3
+from support.factory_qwen import tiny_qwen
 from support.mmspec_suite import SAMPLES, write_answers, write_benchmark, write_lines
 
 METHODS = ("none", "lookup", "tree12w4:MT")
@@ -114,7 +114,7 @@ def test_what_answers_cannot_do_is_refused_in_a_line(refused, benchmark, unweigh
 
 
 def test_a_target_of_text_alone_is_asked_without_the_images(run, benchmark, tmp_path):
-    target = tiny_qwen3(tmp_path / "qwen")
+    target = tiny_qwen("qwen3", tmp_path / "qwen")
     methods = ("none", "lookup")
     done = run(*arguments(benchmark, tmp_path / "out", "--model", target, methods=methods))
     assert done.status == 0

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from support.factory_qwen import ALL_MAKERS, as_on_the_hub
+from support.factory_qwen import as_on_the_hub, tiny_qwen
 
 MLX_VLM = os.environ.get("MMSPEC_MLX_VLM")
 
@@ -29,7 +29,7 @@ def test_mlx_vlm_reads_a_quantized_copy_and_says_the_same(
     run, tmp_path, monkeypatch, kind, sizes, bits
 ):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    source = as_on_the_hub(ALL_MAKERS[kind](tmp_path / "source", **sizes))
+    source = as_on_the_hub(tiny_qwen(kind, tmp_path / "source", **sizes))
     copy, out = tmp_path / "copy", tmp_path / "peers.json"
     quantized = run("models", "quantize", source, copy, "--bits", bits, "--group-size", 32)
     assert quantized.status == 0, quantized

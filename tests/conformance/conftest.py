@@ -5,6 +5,7 @@ names it (several with commas between); it is then skipped, and the report says 
 """
 
 import os
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -15,7 +16,7 @@ from mmspec.exactness import probe
 from mmspec.ground.entry_points import BACKENDS, plugins_of
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
-from support.factory_qwen import ALL_MAKERS, DRAFT_MAKERS, QWENS
+from support.factory_qwen import DRAFTS, QWENS, tiny_qwen
 
 pytest.register_assert_rewrite("support.conformance_cases", "support.exactness_cases")
 
@@ -55,27 +56,16 @@ def backends() -> list[str]:
     return names
 
 
-class Loaded(dict):
-    """Engines that a function loads, once for each key."""
-
-    def __init__(self, make):
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, key):
-        return self.setdefault(key, self._make(key))
-
-
 @pytest.fixture(scope="session")
-def engines(pair_paths) -> dict[str, Engine]:
-    """Engines of the tiny pair by backend."""
-    return Loaded(lambda name: load(*map(str, pair_paths), backend=usable(name)))
+def engines(pair_paths) -> Callable[[str], Engine]:
+    """Function that returns the tiny pair's engine of a backend, loaded once."""
+    return cache(lambda name: load(*map(str, pair_paths), backend=usable(name)))
 
 
 @pytest.fixture(scope="session")
 def engine(backend, engines) -> Engine:
     """The tiny pair on each backend: a draft that agrees with about half of the target's tokens."""
-    return engines[backend]
+    return engines(backend)
 
 
 @pytest.fixture(scope="session")
@@ -104,9 +94,9 @@ def head_paths(checkpoints, pair_paths):
 
 @pytest.fixture(scope="session")
 def headed(pair_paths, head_paths):
-    """Engines of the target with a head, by backend and variant."""
+    """Function that returns the target's engine of a backend and a head's variant, loaded once."""
     target = str(pair_paths[0])
-    return Loaded(lambda key: load(target, str(head_paths[key[1]]), backend=key[0]))
+    return cache(lambda backend, name: load(target, str(head_paths[name]), backend=backend))
 
 
 @pytest.fixture(scope="module", params=QWENS)
@@ -121,9 +111,9 @@ def qwen_pairs(checkpoints):
     @cache
     def written(kind, name, **sizes):
         folder = checkpoints / f"{kind} {name}"
-        target = ALL_MAKERS[kind](folder / "target", **sizes)
+        target = tiny_qwen(kind, folder / "target", **sizes)
         small = {"hidden_size": 32, "heads": 2, "layers": 2, "seed": 9}
-        return target, DRAFT_MAKERS[kind](folder / "draft", **small)
+        return target, tiny_qwen(DRAFTS[kind], folder / "draft", **small)
 
     return written
 

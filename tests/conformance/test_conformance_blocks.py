@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from safetensors.numpy import load_file, save_file
 from test_conformance_heads import SAMPLINGS
 from test_conformance_mrope_heads import ASKED as SHOWN
 from test_conformance_mrope_heads import check_lossless
@@ -14,13 +13,14 @@ from mmspec.chat.plugins import load_backend
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE
-from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from support.conformance_cases import PICTURES, in_turn
-from support.factory_blocks import deepspec, z_lab
 from support.factory_heads import tiny_head
+from support.factory_layouts import change_tensors
+from support.factory_published import deepspec, z_lab
 from support.heads_oracle import eagle2, paths
+from support.sequence_helpers import beside
 
 SHAPES = [("dflash", {})]
 SHAPES += [("dspark", {"markov_head_type": each}) for each in ("vanilla", "gated", "rnn")]
@@ -32,15 +32,12 @@ def test_trees_are_those_grown_path_by_path(
 ):
     """Every path in a block of its own, whose rows are held to others' elsewhere."""
     path = tiny_head(tmp_path / "head", kind, seed=3, **given)
-    tensors = load_file(path / "model.safetensors")
-    louder = {name: x * (1 + 3 * ("markov" in name)) for name, x in tensors.items()}
-    save_file(louder, path / "model.safetensors")  # corrections that decide
+    change_tensors(  # corrections that decide
+        path, lambda own: {name: x * (1 + 3 * ("markov" in name)) for name, x in own.items()}
+    )
     model = load_backend(backend).load(pair_paths[0])
     head = load_backend(backend).load_head(path, model)
-    target = model.open_target(GREEDY)
-    drafter = head.open_drafter(target, GREEDY, Tree((), 3, 30))
-    target.extend(segment := Segment([[1, *range(20, 28)]]))
-    drafter.extend([segment])
+    _, drafter = beside(model, head, Segment([[1, *range(20, 28)]]), tree=Tree((), 3, 30))
     forwards, begun = drafter._forwards, []
     framework, begin = forwards._framework, forwards._expander
     monkeypatch.setattr(
@@ -97,7 +94,7 @@ class Cutting:
 @pytest.mark.parametrize("variant", ["dflash", "dspark", "dspark mapped"])
 def test_where_a_block_is_cut_changes_no_token(headed, backend, variant, name):
     def decoded(length):
-        chat = headed[backend, variant].chat(Options(max_new_tokens=9, sampling=SAMPLINGS[name]))
+        chat = headed(backend, variant).chat(Options(max_new_tokens=9, sampling=SAMPLINGS[name]))
         chat.reply(*ASKED[0])
         rounds = chat._session.decode(length, max_tokens=16, stop=(), seed=5)
         return [token for round_ in rounds for token in round_.tokens]

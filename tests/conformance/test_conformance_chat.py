@@ -10,8 +10,16 @@ from test_conformance_sampling import SAMPLINGS
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.drafters.heads.drafter import HeadDrafter
-from support.conformance_cases import PICTURES, TREES, check_like_cold, in_turn, logits, small
-from support.stand_ins import Fault
+from support.conformance_cases import (
+    PICTURES,
+    TREES,
+    check_like_cold,
+    in_turn,
+    interrupt,
+    logits,
+    small,
+)
+from support.stand_ins import Breaking, Fault
 
 FIRST = ("What is in the picture?", (PICTURES[0],))
 SECOND = ("How many shapes are there?", (PICTURES[1],))
@@ -41,34 +49,11 @@ def test_an_answer_dropped_after_any_event_leaves_nothing(engine, how):
     drafting, tree = how
     for events in count():
         chat = begun(engine, drafting, tree=tree, max_new_tokens=6)
-        answering = chat.ask(*SECOND)
-        taken = sum(1 for _ in zip(range(events), answering, strict=False))
-        answering.close()
+        goes_on = interrupt(chat, SECOND, events)
         assert len(chat.conversation.turns) == (2 if events else 1)
         check_like_cold(chat, THIRD)
-        if taken < events:
+        if not goes_on:
             return
-
-
-class Breaking:
-    """Raises at one call of what it wraps, before or after the call; counts until then."""
-
-    def __init__(self, after, at=-1):
-        self.after, self.left, self.calls = after, at, 0
-
-    def around(self, original):
-        def call(*given, **named):
-            self.calls += 1
-            self.left -= 1
-            if self.left == 0 and not self.after:
-                raise Fault
-            result = original(*given, **named)
-            if self.left == 0 and self.after:
-                self.left = -1
-                raise Fault
-            return result
-
-        return call
 
 
 def check_broken_at_every_call(begin, breaking, step, anew=False):
@@ -92,30 +77,21 @@ def check_broken_at_every_call(begin, breaking, step, anew=False):
         check_like_cold(chat, FIRST if anew else THIRD)
 
 
-METHODS = {
-    "target": ("extend", "rewind", "verify", "commit"),
-    "drafter": ("extend", "rewind", "draft", "commit"),
-    "head": ("extend", "rewind", "draft", "commit"),
-}
-
-
-CALLS = in_turn(product(("before", "after"), METHODS))
+CALLS = in_turn(product(("before", "after"), ("target", "drafter", "head")))
 
 
 @pytest.mark.parametrize(("backend", "call"), CALLS, indirect=["backend"])
 def test_a_fault_at_any_call_leaves_nothing(engine, headed, backend, call, monkeypatch):
     """The second question replaces the first, so that its rewinds remove tokens."""
     (when, side), model = call, engine.target.model
-    chosen, drafting = (headed[backend, "flash"], "flash") if side == "head" else (engine, "MTP")
-    breaking, owner = (
-        Breaking(when == "after"),
-        {
-            "target": lambda: type(model.open_target(GREEDY)),
-            "drafter": lambda: type(model.open_branches(1, 320, GREEDY)),
-            "head": lambda: HeadDrafter,
-        }[side](),
-    )
-    for name in METHODS[side]:
+    chosen, drafting = (headed(backend, "flash"), "flash") if side == "head" else (engine, "MTP")
+    breaking = Breaking(when == "after")
+    owner = {
+        "target": type(model.open_target(GREEDY)),
+        "drafter": type(model.open_branches(1, 320, GREEDY)),
+        "head": HeadDrafter,
+    }[side]
+    for name in ("extend", "rewind", "verify" if side == "target" else "draft", "commit"):
         monkeypatch.setattr(owner, name, breaking.around(getattr(owner, name)))
 
     def undone():
@@ -151,7 +127,7 @@ def test_a_fault_inside_a_forward_leaves_nothing(
     breaking, path = Breaking(after), place.format(backend)
     monkeypatch.setattr(path, breaking.around(resolve_name(path)))
     named = {"tree": tree, "sampling": Sampling(temperature), "seed": 5, "max_new_tokens": 8}
-    chosen = engine if drafting == "MTP" else headed[backend, drafting]
+    chosen = engine if drafting == "MTP" else headed(backend, drafting)
     check_broken_at_every_call(partial(begun, chosen, drafting, **named), breaking, step)
 
 
@@ -209,9 +185,6 @@ def test_a_twin_is_always_accepted(twin, how):
     for question in ((SECOND[0], FIRST[1]), THIRD):
         chat.reply(*question)
         assert all_accepted()
-    answering = chat.ask(*SECOND)
-    for _ in zip(range(3), answering, strict=False):
-        pass
-    answering.close()
+    interrupt(chat, SECOND, 3)
     check_like_cold(chat, THIRD)
     assert all_accepted()

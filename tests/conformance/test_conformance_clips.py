@@ -14,9 +14,10 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, picture_from
 from support.conformance_cases import check_replies, in_turn, prompt_of, replies
+from support.exactness_cases import cases, chains, check_same_bits
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
-from support.factory_qwen import ALL_MAKERS, ROPES
+from support.factory_qwen import QWENS, ROPES
 from support.films import drawing, film
 from support.sequence_helpers import continue_from
 
@@ -73,7 +74,7 @@ def assert_generates(chat, answer, oracle, question):
     assert answer.token_ids == oracle.generated(chunks, BUDGET, clips)
 
 
-TURNS = [(backend, *case) for backend, case in in_turn(product(DRAFTINGS, ALL_MAKERS))]
+TURNS = [(backend, *case) for backend, case in in_turn(product(DRAFTINGS, QWENS))]
 
 
 @pytest.mark.parametrize(("backend", "drafting", "kind"), TURNS, indirect=["backend", "kind"])
@@ -93,6 +94,7 @@ def test_qwen_says_what_generate_says_about_clips(qwen, oracle, films, drafting)
     assert_generates(chat, chat.reply("What is it?", long), oracle, 1)
 
 
+@pytest.mark.parametrize(("backend", "kind"), in_turn(QWENS), indirect=True)
 def test_features_of_clips_are_those_of_transformers(qwen, oracle, films):
     for clip in films[:2]:
         ours = [qwen.target.features(moment).numpy() for moment in clip.moments]
@@ -188,7 +190,7 @@ def asked(films):
     return [question for clip in films for question in (("What is it?", [clip]), ("Now?", ()))]
 
 
-@pytest.mark.parametrize(("backend", "kind"), in_turn(ALL_MAKERS), indirect=True)
+@pytest.mark.parametrize(("backend", "kind"), in_turn(QWENS), indirect=True)
 def test_a_head_with_rotary_positions_of_images_drafts_after_clips(
     backend, exact_qwen_paths, kind, films, tmp_path
 ):
@@ -199,11 +201,14 @@ def test_a_head_with_rotary_positions_of_images_drafts_after_clips(
         check_replies(engine, Options(gamma=3, max_new_tokens=BUDGET), asked(films))
 
 
-@pytest.mark.parametrize(("backend", "kind"), in_turn(ALL_MAKERS), indirect=True)
-def test_answers_about_clips_are_exact(backend, exact_qwen_paths, films, near):
-    """Also where a clip's time outruns its pixels."""
+@pytest.mark.parametrize(("backend", "kind"), in_turn(QWENS), indirect=True)
+def test_answers_are_the_same_bits(backend, exact_qwen_paths, kind, films, near):
+    """Also about clips, and where a clip's time outruns its pixels."""
     target, draft = map(str, exact_qwen_paths)
+    every = chains if kind == "qwen3_5" else cases
+    some = every(["M", "lookup"])[list(QWENS).index(kind) :: 40]
     with load(target, draft, backend=backend, dtype="bfloat16") as engine:
+        check_same_bits(engine, some, BUDGET)
         exact = Options(exact="on", drafting="none", max_new_tokens=BUDGET)
         plain, drafted = (
             replies(engine.chat(replace(exact, drafting=word, gamma=3)), asked(films[::2]))

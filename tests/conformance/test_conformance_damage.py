@@ -8,7 +8,8 @@ from support import factory, factory_qwen
 from support.damage import batch
 from support.damage.subjects import MODELS, PICKLES
 from support.factory_fit import fit_head
-from support.factory_heads import published, specforge, tiny_head
+from support.factory_heads import tiny_head
+from support.factory_published import published, specforge
 
 
 @pytest.fixture(scope="module")
@@ -17,8 +18,8 @@ def folder(tmp_path_factory, llava_path, mlx_path):
     folder = tmp_path_factory.mktemp("damage")
     copytree(llava_path, folder / "llava" / "source")
     copytree(mlx_path, folder / "mlx4" / "source")
-    factory_qwen.tiny_qwen3_vl(folder / "qwen" / "source")
-    qwen = factory_qwen.tiny_qwen2_5_vl(folder / "qwen2_5_vl" / "source")
+    factory_qwen.tiny_qwen("qwen3_vl", folder / "qwen" / "source")
+    qwen = factory_qwen.tiny_qwen("qwen2_5_vl", folder / "qwen2_5_vl" / "source")
     (folder / "sharded").mkdir()
     factory.tiny_llava(folder / "sharded" / "source", sharded=True)
     for kind in ("eagle", "flash"):

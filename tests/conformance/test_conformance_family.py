@@ -16,7 +16,7 @@ from mmspec_cli.main import main
 from support import extending_page, factory
 from support.conformance_cases import check_replies
 from support.extending_page import block
-from support.factory_layouts import write_json
+from support.factory_layouts import change_tensors, write_json
 
 FAMILY, BACKEND = block("python", "class ColourTower"), block("python", "class NumpyBackend")
 
@@ -37,16 +37,11 @@ def installed(tmp_path):
 @pytest.fixture
 def path(tmp_path):
     """A random checkpoint of the family: a Llama's tensors and the colours' layer."""
-    from safetensors.numpy import load_file, save_file
-
-    directory = factory.tiny_llama(tmp_path / "colours", seed=2)
-    tensors = load_file(directory / "model.safetensors")
-    tensors = {name: array for name, array in tensors.items() if "inv_freq" not in name}
-    draws = np.random.default_rng(0)
-    for kind, shape in (("weight", (64, 3)), ("bias", (64,))):
-        name = f"multi_modal_projector.colours.{kind}"
-        tensors[name] = draws.normal(size=shape).astype(np.float32)
-    save_file(tensors, directory / "model.safetensors")
+    directory = factory.tiny_llama(tmp_path / "colours", layout="transformers", seed=2)
+    draws, stem = np.random.default_rng(0), "multi_modal_projector.colours"
+    weight, bias = draws.normal(size=(64, 3)), draws.normal(size=64)
+    own = {f"{stem}.weight": np.float32(weight), f"{stem}.bias": np.float32(bias)}
+    change_tensors(directory, lambda tensors: tensors | own)
     text = json.loads((directory / "config.json").read_text())
     write_json(directory / "config.json", {"model_type": "colours", "text_config": text})
     return directory

@@ -1,6 +1,7 @@
 """Drafted text is plain text: chains, trees, drafts without room, weights that are fitted."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE, Noise
-from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import parse_drafting
@@ -27,10 +28,11 @@ from support.conformance_cases import (
     check_replies,
     covering_cases,
     in_turn,
-    product_cases,
+    interrupt,
     questions,
     small,
 )
+from support.sequence_helpers import fed
 
 BUDGET = 8
 
@@ -54,50 +56,43 @@ def test_speculative_equals_plain(engine, backend, drafting):
     assert accepted or drafting == "C"  # captions alone are seldom right
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("drafting", DRAFTINGS)
-def test_speculative_equals_plain_in_the_full_product(engine, drafting):
-    cases = [case for case in product_cases() if case.drafting == drafting]
-    for seed, case in enumerate(cases, start=1000):
-        check(engine, case, seed)
+KEPT = [
+    ("default", "MTCP", "auto", "TP"),
+    ("default", "MTCP", "pool", "PT"),
+    ("default", "MTCP", "drop", "TP"),
+    ("default", "MTCP", "run", "MTCP"),
+    ("full", "M", "pool", "P"),
+    ("full", "MTP", "pool", "PT"),
+]
+"""What is left of a drafting with five images, with towers that drop their class token or keep it.
 
-
-KEPT = {"auto": "TP", "pool": "PT", "drop": "TP", "run": "MTCP"}
-"""What is left of MTCP with five images: captions are long, images fit only when pooled."""
+Captions are long, images fit only when pooled.
+"""
 
 
 @pytest.fixture(scope="session")
-def short_paths(checkpoints):
-    """A draft whose positions five images exceed."""
-    return factory.tiny_pair(checkpoints / "short", draft_positions=112)
+def short_pairs(checkpoints):
+    """Function that returns a pair whose draft has 112 positions, by what its towers keep."""
+    return cache(
+        lambda tower: factory.tiny_pair(
+            checkpoints / f"short {tower}", select_strategy=tower, draft_positions=112
+        )
+    )
 
 
-@pytest.mark.parametrize(("backend", "overflow"), in_turn(KEPT), indirect=["backend"])
+@pytest.mark.parametrize(("backend", "case"), in_turn(KEPT), indirect=["backend"])
 def test_a_draft_that_runs_out_of_positions_changes_nothing(
-    backend, short_paths, overflow, monkeypatch
+    backend, short_pairs, case, monkeypatch
 ):
     """Branches too long to start, and (with a low bar for starting) those that end on the way."""
-    engine = load(*map(str, short_paths), backend=backend)
-    answer = check(engine, Case("MTCP", 3, 5, 1), 0, overflow=overflow)
-    assert answer.drafting.spec == KEPT[overflow]
+    tower, drafting, overflow, kept = case
+    engine = load(*map(str, short_pairs(tower)), backend=backend)
+    answer = check(engine, Case(drafting, 3, 5, 1), 0, overflow=overflow)
+    assert answer.drafting.spec == kept
+    assert answer.statistics.drafted
     monkeypatch.setattr("mmspec.chat.draft_selection.TYPICAL_ANSWER", 0)
     for images in (2, 5):
         check(engine, Case("MTC", 3, images, 2), images, overflow=overflow)
-
-
-@pytest.fixture(scope="session")
-def whole_paths(checkpoints):
-    """A pair whose towers keep the class token: 17 positions an image, of 112 in the draft."""
-    options = {"select_strategy": "full", "draft_positions": 112}
-    return factory.tiny_pair(checkpoints / "whole", **options)
-
-
-@pytest.mark.parametrize(("drafting", "kept"), [("M", "P"), ("MTP", "PT")])
-def test_towers_that_keep_their_class_token_are_pooled(backend, whole_paths, drafting, kept):
-    engine = load(*map(str, whole_paths), backend=backend)
-    answer = check(engine, Case(drafting, 3, 5, 1), 0, overflow="pool")
-    assert answer.drafting.spec == kept
-    assert answer.statistics.drafted
 
 
 QUESTION = ("What is in the pictures?", tuple(PICTURES[:2]))
@@ -123,14 +118,6 @@ def rounds(engine, options):
         seed=options.seed,
     )
     return [(each, chat._drafter.weights()) for each in decoding], chunks
-
-
-def fed(model, views, chunks, branch):
-    """A plain sequence that holds what a branch sees of a prompt."""
-    opened = model.open_target(GREEDY)
-    for chunk in chunks:
-        opened.extend(views.segment(chunk, branch))
-    return opened
 
 
 def told(sequence, tokens):
@@ -174,7 +161,7 @@ MIXTURES = [
 
 @pytest.mark.parametrize("options", MIXTURES)
 def test_every_backend_keeps_the_same_tokens_and_fits_the_same_weights(backends, engines, options):
-    first, *others = (rounds(engines[name], options)[0] for name in backends)
+    first, *others = (rounds(engines(name), options)[0] for name in backends)
     for other in others:
         assert [each.tokens for each, _ in other] == [each.tokens for each, _ in first]
         for (one, weights), (two, same) in zip(first, other, strict=True):
@@ -201,10 +188,7 @@ def test_an_interrupted_answer_asked_again_is_a_cold_one(engine):
     """Its weights too, on which depends how many tokens are accepted."""
     chat = engine.chat(small(engine, "MTC", max_new_tokens=20, adaptive=True))
     for events in (4, 9):
-        asking = chat.ask(*QUESTION)
-        for _ in range(events):
-            next(asking)
-        asking.close()
+        assert interrupt(chat, QUESTION, events)
         chat.conversation.reset()
         check_like_cold(chat, QUESTION)
         chat.conversation.reset()

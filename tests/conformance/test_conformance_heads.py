@@ -7,8 +7,6 @@ from test_conformance_sequences import count_reads
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import Plan
-from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
@@ -24,13 +22,14 @@ from support.conformance_cases import (
     check_replies,
     copied,
     in_turn,
+    interrupt,
     plain_replies,
     questions,
     replies,
 )
-from support.factory_blocks import z_lab
-from support.factory_heads import published, tiny_head
-from support.sequence_helpers import segment_of
+from support.factory_heads import KINDS, tiny_head
+from support.factory_published import published, z_lab
+from support.sequence_helpers import beside, segment_of, verdict
 
 TREES = {"chain": None, "dynamic": Tree((), 3, 8), "static": Tree((3, 2, 1), nodes=9)}
 WARM, CUT = Sampling(1.0), Sampling(0.8, top_k=20, top_p=0.9)
@@ -43,19 +42,19 @@ THIRD = ("Which bar is the tallest?", ())
 @pytest.fixture(scope="session", params=HEADS)
 def engine(backend, headed, request):
     """Every head on every backend."""
-    return headed[backend, request.param]
+    return headed(backend, request.param)
 
 
 def short(**named):
     return Options(**{"gamma": 3, "max_new_tokens": 10} | named)
 
 
-@pytest.mark.parametrize("name", SAMPLINGS)
-def test_speculative_equals_plain(engine, backend, name):
+@pytest.mark.parametrize("turn", [0, 1], ids=["greedy", "drawn"])
+def test_speculative_equals_plain(engine, backend, turn):
     """No image, one, two and five; a second turn; what is accepted is counted over all."""
-    accepted, sampling = 0, SAMPLINGS[name]
+    [drawn] = by_turns((WARM, CUT), backend, KINDS.index(engine.head.kind))
+    accepted, sampling = 0, (GREEDY, drawn)[turn]
     cases = [(0, 2, "chain"), (1, 1, "dynamic"), (2, 2, "chain"), (5, 2, "static"), (5, 1, "chain")]
-    turn = [*SAMPLINGS].index(name)
     for gamma, (images, turns, tree) in by_turns(enumerate(cases, 1), backend, turn):
         named = {"tree": TREES[tree], "sampling": sampling, "seed": gamma}
         options = short(gamma=gamma, max_new_tokens=12, **named)
@@ -80,10 +79,7 @@ def test_undo_retry_interrupts_and_pauses_are_like_cold_runs(engine):
     check_like_cold(chat, SECOND)
     list(chat.retry())
     for events in (2, 4):
-        answering = chat.ask(*THIRD)
-        for _ in zip(range(events), answering, strict=False):
-            pass
-        answering.close()
+        interrupt(chat, THIRD, events)
     check_like_cold(chat, THIRD)
     chat.speculate = False
     check_like_cold(chat, FIRST)
@@ -158,7 +154,7 @@ def proposals(chat):
     """What the head drafts where a chat stands, read by verifying."""
     target, drafter = chat._session.target, chat._drafter.drafter
     assert target.length == drafter.length
-    return target.verify(drafter.draft(Plan(4), NO_NOISE), NO_NOISE).drafted
+    return verdict(target, drafter, 4).drafted
 
 
 def test_a_round_reads_from_the_device_once(engine, backend, monkeypatch):
@@ -173,12 +169,12 @@ def test_a_round_reads_from_the_device_once(engine, backend, monkeypatch):
 @pytest.mark.parametrize("variant", HEADS)
 def test_the_same_seed_gives_the_same_rounds_on_every_backend(backends, headed, variant):
     """Greedy trees, and drawn chains, in turn; without lookup, which learns from every answer."""
-    drawn, kind = [*HEADS].index(variant) % 2, headed[backends[0], variant].head.kind
+    drawn, kind = [*HEADS].index(variant) % 2, headed(backends[0], variant).head.kind
     tree = TREES[("dynamic", "chain")[drawn]]
     options = short(drafting=kind, sampling=(GREEDY, WARM)[drawn], tree=tree, seed=3)
     asked, told = list(questions(Case("", 0, 2, 2), 4)), []
     for name in backends:
-        chat = headed[name, variant].chat(options)
+        chat = headed(name, variant).chat(options)
         told.append((replies(chat, asked), [each.accepted for each in chat.answer.rounds]))
     assert all(other == told[0] for other in told)
 
@@ -227,33 +223,26 @@ PROMPT = [1, 20, *IMAGE, 21, 22, 23, 24, 25, 26]
 
 
 def opened(engine, tokens, tree=None):
-    """A target that holds `tokens`, with a picture in them, and the head beside it."""
-    target = engine.target.model.open_target(GREEDY)
-    drafter = engine.head.head.open_drafter(target, GREEDY, tree)
-    extended(target, drafter, segment_of(tokens, [engine.target.features(PICTURES[0])]))
-    return target, drafter
-
-
-def extended(target, drafter, segment):
-    target.extend(segment)
-    drafter.extend([segment])
+    """A target that holds `tokens`, perhaps with a picture in them, and the head beside it."""
+    images = [engine.target.features(PICTURES[0])] if IMAGE[0] in tokens else []
+    segment = segment_of(tokens, images)
+    return beside(engine.target.model, engine.head.head, segment, tree=tree)
 
 
 def test_a_path_that_moves_takes_its_hidden_states_along(engine):
     target, drafter = opened(engine, PROMPT, Tree((3, 2)))
-    verdict = target.verify(drafter.draft(Plan(2), NO_NOISE), NO_NOISE)
-    path = [2, verdict.parents.index(2)]
-    tokens = verdict.along(path)
+    tree = verdict(target, drafter, 2)
+    path = [2, tree.parents.index(2)]
+    tokens = tree.along(path)
     target.commit(path, 60)
-    drafter.commit(path, [*tokens, 60], verdict)
+    drafter.commit(path, [*tokens, 60], tree)
     cold, again = opened(engine, [*PROMPT, *tokens, 60], Tree((3, 2)))
     end = target.length - 1
     captures = engine.head.kind in ("eagle3", "dflash", "dspark")
     for read in ("states", "embeddings", *(["layer_outputs"] if captures else [])):
         told, expected = (np.array(getattr(each, read)(0, end).tolist()) for each in (target, cold))
         np.testing.assert_allclose(told, expected, atol=2e-5)
-    drafts = [d.draft(Plan(2), NO_NOISE) for d in (drafter, again)]
-    assert target.verify(drafts[0], NO_NOISE).drafted == cold.verify(drafts[1], NO_NOISE).drafted
+    assert verdict(target, drafter, 2).drafted == verdict(cold, again, 2).drafted
 
 
 @pytest.mark.parametrize("keep", [len(PROMPT) - 1, 20, 2])
@@ -263,20 +252,16 @@ def test_a_head_rewound_anywhere_drafts_like_a_cold_one(engine, keep):
     target.rewind(keep)
     drafter.rewind(keep)
     later = [40 + 7 * place for place in range(len(PROMPT) - keep)]
-    extended(target, drafter, Segment([later]))
-    cold = engine.target.model.open_target(GREEDY)
-    again = engine.head.head.open_drafter(cold, GREEDY, None)
-    images = [engine.target.features(PICTURES[0])] if keep > 2 else []
-    extended(cold, again, segment_of([*PROMPT[:keep], *later], images))
-    drafts = [each.draft(Plan(6), NO_NOISE) for each in (drafter, again)]
-    assert target.verify(drafts[0], NO_NOISE).drafted == cold.verify(drafts[1], NO_NOISE).drafted
+    target.extend(Segment([later]))
+    drafter.extend([Segment([later])])
+    cold, again = opened(engine, [*PROMPT[:keep], *later])
+    assert verdict(target, drafter, 6).drafted == verdict(cold, again, 6).drafted
 
 
 @pytest.mark.parametrize("nodes", [3, 8])
 def test_a_round_may_draft_a_smaller_tree_or_a_chain(engine, nodes):
     target, drafter = opened(engine, PROMPT, Tree((), 5, 30))
-    target.verify(drafter.draft(Plan(2), NO_NOISE), NO_NOISE)
+    verdict(target, drafter, 2)
     _, other = opened(engine, PROMPT, Tree((), 3, 8) if nodes > 3 else None)
-    drafts = drafter.draft(Plan(3, nodes), NO_NOISE), other.draft(Plan(3), NO_NOISE)
-    told, expected = (target.verify(draft, NO_NOISE) for draft in drafts)
+    told, expected = verdict(target, drafter, 3, nodes), verdict(target, other, 3)
     assert (told.drafted, told.parents) == (expected.drafted, expected.parents)

@@ -16,23 +16,23 @@ from test_conformance_qwen import shown
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.draft import Plan
-from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import UsageError
 from support.exactness_cases import chains, check_same_bits
-from support.factory_qwen import IMAGE_ID, add_mtp, tiny_qwen3_5
-from support.mrope_oracle import read_columns
+from support.factory_layouts import change_json, change_tensors
+from support.factory_qwen import IMAGE_ID, add_mtp, tiny_qwen
 from support.mtp_drafter import MtpDrafter
 from support.qwen_oracle import Oracle
+from support.sequence_helpers import verdict
 
 TEXT = [20, 40, 60, 80, 21, 41, 90, 91, 92, 20, 40, 60, 33]
 
 
 @pytest.fixture(scope="module")
 def path(checkpoints):
-    return add_mtp(tiny_qwen3_5(checkpoints / "mtp", seed=8, key_value_heads=4, kinds="ddad"))
+    sizes = {"seed": 8, "key_value_heads": 4, "kinds": "ddad"}
+    return add_mtp(tiny_qwen("qwen3_5", checkpoints / "mtp", **sizes))
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +48,14 @@ def drafted(engine, text, gamma, *more):
     for part in (text[:5], text[5:], *more):
         target.extend(Segment([part]))
         drafter.extend([Segment([part])])
-    draft = drafter.draft(Plan(gamma), NO_NOISE)
-    verdict = target.verify(draft, NO_NOISE)
-    return verdict.drafted
+    return verdict(target, drafter, gamma).drafted
 
 
 def by_index(path, copy):
     """A copy of a checkpoint whose drafter turns by the index of tokens and visual positions."""
+    text = json.loads((path / "config.json").read_text())["text_config"]
     shutil.copytree(path, copy)
-    config = json.loads((path / "config.json").read_text())
-    config["text_config"]["mtp_positions"] = "index"
-    (copy / "config.json").write_text(json.dumps(config))
+    change_json(copy / "config.json", text_config=text | {"mtp_positions": "index"})
     return copy
 
 
@@ -114,11 +111,8 @@ def apart(path, place, layout):
 
 @pytest.mark.parametrize("layout", ["pt", "mlx"])
 def test_it_may_have_a_repository_of_its_own(path, engine, backend, tmp_path, layout):
-    bare = tmp_path / "bare"
-    shutil.copytree(path, bare)
-    stored = safetensors.numpy.load_file(bare / "model.safetensors")
-    target = {name: stored[name] for name in stored if not name.startswith("mtp.")}
-    safetensors.numpy.save_file(target, bare / "model.safetensors", {"format": "pt"})
+    bare = shutil.copytree(path, tmp_path / "bare")
+    change_tensors(bare, lambda every: {n: x for n, x in every.items() if not n.startswith("mtp.")})
     with load(str(bare), str(apart(path, tmp_path / "own", layout)), backend=backend) as other:
         assert other.head.kind == "mtp"
         assert drafted(other, TEXT, 4) == drafted(engine, TEXT, 4)
@@ -138,10 +132,10 @@ class MtpOracle:
         self, ids: Sequence[int], count: int, pictures: Sequence[Any] = (), by_index: bool = False
     ) -> list[int]:
         """The drafter's likeliest `count` tokens after a prompt, of which the last two are text."""
-        model, columns = self._target.model, read_columns(self._target, [*ids], [*pictures])
-        decoder, (first, *_, last) = model.model.language_model, columns["layers"]
+        model, columns = self._target.model, self._target.columns(ids, pictures)
+        decoder, (first, *_, last) = model.model.language_model, columns.layers
         counted = torch.arange(len(ids)).expand(3, -1)
-        positions = (counted if by_index else columns["positions"])[:, :-1]
+        positions = (counted if by_index else columns.positions)[:, :-1]
         states, embeddings = decoder.norm(last)[None, :-1], first[None, 1:]
         drafted = list[int]()
         for _ in range(count):

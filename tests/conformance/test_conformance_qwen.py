@@ -8,16 +8,9 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.prompt.images import picture_from
 from support.conformance_cases import in_turn, prompt_of
-from support.factory_qwen import (
-    ALL_MAKERS,
-    DRAFT_MAKERS,
-    tiny_qwen2,
-    tiny_qwen2_5_vl,
-    tiny_qwen3,
-    tiny_qwen3_5,
-    tiny_qwen3_5_text,
-)
-from support.qwen_oracle import Oracle, generated_text
+from support.factory_qwen import DRAFTS, tiny_qwen
+from support.qwen_oracle import Oracle
+from support.transformers_oracle import generated, transformers_model
 
 VARIANTS = {
     "qwen3_vl": {
@@ -61,11 +54,11 @@ def checkpoint(request, checkpoints):
     """A checkpoint of each variant, a smaller draft, and transformers' model of it."""
     sizes = CHECKPOINTS[request.param]
     kind = request.param.split()[0]
-    folder, make = checkpoints / request.param, DRAFT_MAKERS[kind]
-    path = ALL_MAKERS[kind](folder / "target", seed=3, **sizes)
-    vocabulary = {"vocab_size": sizes["vocab_size"]} if "vocab_size" in sizes else {}
-    small = {"hidden_size": 32, "heads": 2} if make is tiny_qwen2_5_vl else {"hidden_size": 32}
-    draft = make(folder / "draft", seed=4, layers=2, **small, **vocabulary)
+    folder = checkpoints / request.param
+    path = tiny_qwen(kind, folder / "target", seed=3, **sizes)
+    small = {"hidden_size": 32, "layers": 2, "vocab_size": sizes.get("vocab_size", 320)}
+    small |= {"heads": 2} if kind == "qwen2_5_vl" else {}
+    draft = tiny_qwen(DRAFTS[kind], folder / "draft", seed=4, **small)
     return path, draft, Oracle(path)
 
 
@@ -115,42 +108,43 @@ def test_features_are_those_of_transformers(checkpoint, backend):
 
 WIDE = {"head_dim": 48, "hidden_size": 96, "heads": 2, "theta": 1e6}
 TEXTS = {
-    "qwen3 tied": (tiny_qwen3, {"tied": True, "key_value_heads": 1}),
-    "qwen3 wide heads": (tiny_qwen3, WIDE),
-    "qwen3_5_text tied": (tiny_qwen3_5_text, {"tied": True, "kinds": "add"}),
-    "qwen2 plain": (tiny_qwen2, {}),
-    "qwen2 tied": (tiny_qwen2, {"tied": True, "key_value_heads": 1}),
+    "qwen3 tied": {"tied": True, "key_value_heads": 1},
+    "qwen3 wide heads": WIDE,
+    "qwen3_5_text tied": {"tied": True, "kinds": "add"},
+    "qwen2 plain": {},
+    "qwen2 tied": {"tied": True, "key_value_heads": 1},
 }
 
 
 @pytest.mark.parametrize("variant", TEXTS)
 def test_a_text_model_says_what_transformers_says(variant, backend, checkpoints):
-    make, sizes = TEXTS[variant]
     path = checkpoints / variant
-    path = path if path.exists() else make(path, seed=5, **sizes)
+    if not path.exists():
+        tiny_qwen(variant.split()[0], path, seed=5, **TEXTS[variant])
     with load(str(path), str(path), backend=backend) as engine:
         chat = engine.chat(Options(drafting="T", gamma=3, max_new_tokens=BUDGET))
         answer = chat.reply("How many shapes are there?").token_ids
-        assert answer == generated_text(path, prompt_of(chat), BUDGET)
+        [prompt] = prompt_of(chat)
+        assert answer == generated(transformers_model(path), prompt.parts[0], BUDGET, stops=True)
 
 
-DRAFTS = [
-    ("qwen3_vl", 320, tiny_qwen3, 320, "TC"),
-    ("qwen2_5_vl", 384, tiny_qwen2_5_vl, 320, "MTCP"),
-    ("qwen2_5_vl", 320, tiny_qwen2_5_vl, 384, "MP"),
-    ("qwen3_5", 320, tiny_qwen3_5, 320, "P"),
-    ("qwen3_vl", 320, tiny_qwen3_5_text, 384, "T"),
+PAIRS = [
+    ("qwen3_vl", 320, "qwen3", 320, "TC"),
+    ("qwen2_5_vl", 384, "qwen2_5_vl", 320, "MTCP"),
+    ("qwen2_5_vl", 320, "qwen2_5_vl", 384, "MP"),
+    ("qwen3_5", 320, "qwen3_5", 320, "P"),
+    ("qwen3_vl", 320, "qwen3_5_text", 384, "T"),
 ]
-"""The target's `model_type` and ids, the draft and its ids, and the drafting."""
+"""`model_type` and ids of the target and of the draft, and the drafting."""
 
 
-@pytest.mark.parametrize(("backend", "case"), in_turn(DRAFTS), indirect=["backend"])
+@pytest.mark.parametrize(("backend", "case"), in_turn(PAIRS), indirect=["backend"])
 def test_drafts_have_more_or_fewer_ids(backend, case, tmp_path_factory):
     """As Qwen's of one vocabulary with 151,936 and 152,064 rows; also a text model's."""
-    kind, ids, make, draft_ids, drafting = case
+    kind, ids, draft_kind, draft_ids, drafting = case
     folder = tmp_path_factory.mktemp("drafts")
-    path = ALL_MAKERS[kind](folder / "target", seed=3, vocab_size=ids)
+    path = tiny_qwen(kind, folder / "target", seed=3, vocab_size=ids)
     small = {"hidden_size": 32, "heads": 2, "layers": 1}
-    draft = make(folder / "draft", seed=6, vocab_size=draft_ids, **small)
+    draft = tiny_qwen(draft_kind, folder / "draft", seed=6, vocab_size=draft_ids, **small)
     with load(str(path), str(draft), backend=backend) as engine:
         check_two_turns(engine, Oracle(path), drafting, 1, "tall")

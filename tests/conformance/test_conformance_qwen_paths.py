@@ -15,9 +15,8 @@ from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.sampling import GREEDY
 from mmspec_mlx.backend import MlxBackend
 from support.conformance_cases import in_turn, logits, prompt_of
-from support.exactness_cases import cases, chains, check_same_bits
 from support.factory_mlx import quantized
-from support.factory_qwen import ALL_MAKERS, QWENS, as_on_the_hub
+from support.factory_qwen import QWENS, as_on_the_hub, tiny_qwen
 
 BUDGET = 10
 
@@ -50,15 +49,6 @@ def test_a_draft_after_a_rewind_has_nothing_of_the_image_that_stood_there(qwen):
         np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize(("backend", "kind"), in_turn(QWENS), indirect=True)
-def test_answers_are_the_same_bits(backend, exact_qwen_paths, kind, near):
-    target, draft = map(str, exact_qwen_paths)
-    every = chains if kind == "qwen3_5" else cases
-    some = every(["M", "lookup"])[list(QWENS).index(kind) :: 40]
-    with load(target, draft, backend=backend, dtype="bfloat16") as engine:
-        check_same_bits(engine, some, BUDGET)
-
-
 def answers(directory, backend):
     with load(str(directory), "none", backend=backend) as engine:
         chat = engine.chat(Options(max_new_tokens=BUDGET))
@@ -77,7 +67,7 @@ CONVERSIONS = [
 
 @pytest.mark.parametrize(("kind", "bits", "vision", "tied"), CONVERSIONS)
 def test_conversions_of_mlx_vlm_load_on_both_backends(tmp_path, kind, bits, vision, tied):
-    source = ALL_MAKERS[kind](tmp_path / "source", tied=tied, **QWENS[kind])
+    source = tiny_qwen(kind, tmp_path / "source", tied=tied, **QWENS[kind])
     said = same_answers(quantized(source, tmp_path / "mlx", bits, vision=vision))
     assert bits or said == answers(source, "torch")[0]
 
@@ -92,14 +82,14 @@ def same_answers(path):
 
 def test_layers_may_have_bits_of_their_own(tmp_path, kind):
     """Also where layers that are computed together differ."""
-    source = ALL_MAKERS[kind](tmp_path / "source", **QWENS[kind])
+    source = tiny_qwen(kind, tmp_path / "source", **QWENS[kind])
     more = "v_proj", "down_proj", "in_proj_b", "layers.1.self_attn.q_proj"
     same_answers(quantized(source, tmp_path / "mlx", vision=False, own=dict.fromkeys(more, 8)))
 
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_quantized_copy_is_what_mlx_vlm_writes(tmp_path, kind, tied):
-    source = ALL_MAKERS[kind](tmp_path / "source", tied=tied, **QWENS[kind])
+    source = tiny_qwen(kind, tmp_path / "source", tied=tied, **QWENS[kind])
     MlxBackend().quantize(source, tmp_path / "ours", bits=4, group_size=64)
     theirs = mx.load(
         str(quantized(source, tmp_path / "theirs", 4, vision=False) / "model.safetensors")
@@ -111,6 +101,6 @@ def test_a_quantized_copy_is_what_mlx_vlm_writes(tmp_path, kind, tied):
 
 def test_the_config_on_the_hub_means_the_same(tmp_path, kind):
     """It names M-RoPE in `rope_scaling`, and Qwen2.5-VL's the decoder's sizes beside the rest."""
-    source = ALL_MAKERS[kind](tmp_path / "source", **QWENS[kind])
+    source = tiny_qwen(kind, tmp_path / "source", **QWENS[kind])
     expected, found = read_config(source), read_config(as_on_the_hub(source))
     assert found == replace(expected, family=found.family)

@@ -1,8 +1,9 @@
 """A target with recurrent layers: drafts change no bit, and every way back is as a cold run."""
 
+import shutil
+
 import numpy as np
 import pytest
-import safetensors.numpy
 from test_conformance_exactness import EVERY as TYPES
 from test_conformance_exactness import opened
 
@@ -20,7 +21,8 @@ from support.conformance_cases import in_turn
 from support.exactness_cases import chains, check_same_bits
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
-from support.factory_qwen import STOP_ID, tiny_qwen3_5, tiny_qwen3_vl
+from support.factory_layouts import change_tensors
+from support.factory_qwen import STOP_ID, tiny_qwen
 
 SIZES = {"key_value_heads": 4, "kinds": "ddad"}
 
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("near")
 
 @pytest.fixture(scope="module")
 def path(checkpoints):
-    return tiny_qwen3_5(checkpoints / "recurrent", seed=8, **SIZES)
+    return tiny_qwen("qwen3_5", checkpoints / "recurrent", seed=8, **SIZES)
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +58,11 @@ def alone(target, tokens):
     return bits
 
 
-@pytest.mark.parametrize(("dtype", "scale"), [("float32", 0.1), ("bfloat16", 0.1)])
-def test_a_chain_has_the_bits_of_its_tokens_alone(path, backend, tmp_path, dtype, scale):
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_chain_has_the_bits_of_its_tokens_alone(path, backend, tmp_path, dtype):
     """Also where queries and keys are so short that what is added to their length counts."""
-    copy = _scaled(path, tmp_path / "scaled", scale)
+    copy = shutil.copytree(path, tmp_path / "short")
+    change_tensors(copy, _shorter)
     with load(str(copy), "none", backend=backend, dtype=dtype) as engine:
         target = engine.target.model.open_target(GREEDY, find_exact_rows(engine.target.model))
         target.extend(Segment([[*range(20, 60)]]))
@@ -69,17 +72,10 @@ def test_a_chain_has_the_bits_of_its_tokens_alone(path, backend, tmp_path, dtype
         assert wide == alone(target, tokens)
 
 
-def _scaled(path, copy, scale):
-    """A checkpoint whose queries, keys and values before the convolution are `scale` as large."""
-    copy.mkdir()
-    for file in path.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
-    weights = safetensors.numpy.load_file(path / "model.safetensors")
-    for name in weights:
-        if name.endswith("in_proj_qkv.weight"):
-            weights[name] = weights[name] * np.float32(scale)
-    safetensors.numpy.save_file(weights, copy / "model.safetensors", {"format": "pt"})
-    return copy
+def _shorter(tensors):
+    """A tenth of the queries, keys and values before the convolution."""
+    ends = "in_proj_qkv.weight"
+    return {name: x * np.float32(0.1 if name.endswith(ends) else 1) for name, x in tensors.items()}
 
 
 FEW = [("mlx", "4 bits"), ("mlx", "float32"), ("torch", "bfloat16"), ("torch", "int4")]
@@ -97,7 +93,7 @@ def test_answers_are_the_same_bits_in_every_type(backend, kind, path, checkpoint
 def test_answers_are_the_same_bits_with_one_border(backend, path, tmp_path, monkeypatch):
     """Second turns, undo and retry; what is lost is fed again as it was fed first."""
     monkeypatch.setattr(delta_states, "MOST_BORDERS", 1)
-    draft = tiny_qwen3_vl(tmp_path / "draft", hidden_size=32, heads=2, layers=2, seed=2)
+    draft = tiny_qwen("qwen3_vl", tmp_path / "draft", hidden_size=32, heads=2, layers=2, seed=2)
     with load(str(path), str(draft), backend=backend) as engine:
         check_same_bits(engine, chains(["MT", "lookup"])[1::32], 10)
 
@@ -108,7 +104,7 @@ def test_a_drafted_token_allocates_at_most_a_megabyte_and_a_half_at_the_sizes_of
 ):
     """One of its 24 layers."""
     sizes = {"key_heads": 16, "value_heads": 32, "key_dim": 128, "value_dim": 128, "kinds": "da"}
-    directory = tiny_qwen3_5(tmp_path / "layer", **sizes)
+    directory = tiny_qwen("qwen3_5", tmp_path / "layer", **sizes)
     with load(str(directory), "none", backend=backend, dtype=dtype) as engine:
         target = engine.target.model.open_target(GREEDY)
         target.extend(Segment([[*range(20, 60)]]))

@@ -27,6 +27,7 @@ from support.conformance_cases import (
     questions,
     small,
 )
+from support.factory_layouts import change_json
 from support.sequence_helpers import features, flat, segment_of
 
 
@@ -76,7 +77,7 @@ def test_a_row_of_one_token_beside_longer_ones_drafts_as_alone(pair):
     """Its first columns are padding alone."""
     short = Segment([[42]])
     together, alone = (helpers.branches(pair[1], rows) for rows in ([short, helpers.TEXT], [short]))
-    assert helpers.draft(together, 4, 1.0, 0.0).ids.tolist() == helpers.draft_ids(alone, 4)
+    assert helpers.draft(together, 4, 1.0, 0.0).ids.tolist() == helpers.draft(alone, 4).ids.tolist()
 
 
 def test_lookup_says_what_the_target_says(engine, backend):
@@ -91,16 +92,9 @@ def test_lookup_says_what_the_target_says(engine, backend):
     assert 0 < accepted <= drafted
 
 
-@pytest.fixture(scope="session")
-def encoded(engine):
-    """The features of two images."""
-    cache = engine.target.features
-    return [engine.target.model.encode(cache.pixels(each)) for each in PICTURES[:2]]
-
-
 @pytest.mark.parametrize("side", [1, 2])
-def test_pooling_averages_squares_of_the_grid(encoded, side):
-    features, block = encoded[0], 4 // side
+def test_pooling_averages_squares_of_the_grid(engine, side):
+    features, block = engine.target.features(PICTURES[0]), 4 // side
     grid = features.numpy().reshape(4, 4, -1)
     squares = [
         grid[y : y + block, x : x + block].mean((0, 1))
@@ -124,8 +118,7 @@ def test_equal_towers_behind_equal_preprocessing_share_features(
     changes = ({"seed": 1}, {"feature_layer": -1}, {"feature_layer": 1}, {"patch_size": 16})
     paths = [factory.tiny_llava(tmp_path / str(n), **each) for n, each in enumerate(changes)]
     paths.append(shutil.copytree(pair_paths[1], tmp_path / "other"))
-    file = paths[-1] / "preprocessor_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"image_mean": [0.5, 0.5, 0.5]}))
+    change_json(paths[-1] / "preprocessor_config.json", image_mean=[0.5, 0.5, 0.5])
     for path in (*paths, llama_path):
         other = load(str(pair_paths[0]), str(path), backend=backend)
         assert other.draft.features is not other.target.features

@@ -6,7 +6,6 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from mmspec.decoding.acceptance import accept
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.draft_length.policy import FixedDraftLength
@@ -28,14 +27,7 @@ OTHER = Chunk((50, PICTURES[3], 51, 52))
 
 
 def target_of(engine, views, chunks):
-    target = engine.target.model.open_target(GREEDY)
-    return feed_target(target, views, chunks)
-
-
-def feed_target(target, views, chunks):
-    for chunk in chunks:
-        target.extend(views.segment(chunk, BRANCHES[0]))
-    return target
+    return helpers.fed(engine.target.model, views, chunks)
 
 
 def drafter_of(engine, views, chunks, branches=BRANCHES, tree=None):
@@ -49,22 +41,10 @@ def feed_drafter(drafter, views, chunks, branches=BRANCHES):
     return drafter
 
 
-def rounds(target, drafter, count):
-    """Verify and commit `count` rounds of two drafted tokens, however many are kept."""
-    rows = len(drafter.row_lengths)
-    for _ in range(count):
-        verdict = target.verify(helpers.draft(drafter, 2, *[1 / rows] * rows), NO_NOISE)
-        path, tokens = accept(verdict)
-        target.commit(path, tokens[-1])
-        drafter.commit(path, tokens)
-
-
 def proposals(engine, drafter, k=6):
     """What each row says alone, and what all say together, read by verifying."""
     target = target_of(engine, engine.target.views(lambda _: []), CHUNKS[4:])
-    rows = len(drafter.row_lengths)
-    alone = [[float(row == other) for other in range(rows)] for row in range(rows)]
-    mixtures = [*alone, [1 / rows] * rows]
+    mixtures = [*np.eye(len(drafter.row_lengths)), ()]
     drafts = (helpers.draft(drafter, k, *weights) for weights in mixtures)
     return [target.verify(draft, NO_NOISE).drafted for draft in drafts]
 
@@ -75,7 +55,7 @@ def test_a_drafter_rewound_anywhere_continues_like_a_cold_one(engine, views, kee
     drafter = engine.draft.model.open_branches(4, 320, GREEDY)
     for chunk in CHUNKS:
         ends.append(feed_drafter(drafter, views, [chunk]).length)
-    rounds(target_of(engine, views, CHUNKS), drafter, 3)
+    helpers.rounds(target_of(engine, views, CHUNKS), drafter, 6, gamma=2)
     drafter.rewind(ends[keep])
     feed_drafter(drafter, views, rest)
     fresh = drafter_of(engine, views, [*CHUNKS[:keep], *rest])
@@ -88,7 +68,7 @@ def test_rows_of_a_batch_draft_what_each_drafts_alone(engine, views):
     drafter = drafter_of(engine, views, CHUNKS)
     said, before = [], drafter.row_lengths
     for _ in range(3):
-        helpers.draft(drafter, 2, *[0.25] * 4)
+        helpers.draft(drafter, 2)
         token = target.verify(None, NO_NOISE).best[0]
         target.commit([], token)
         drafter.commit([], [token])
@@ -110,7 +90,7 @@ def test_rows_of_a_batch_draft_what_each_drafts_alone(engine, views):
 
 def test_a_drafter_extended_after_a_rejected_draft_continues_like_a_cold_one(engine, views):
     drafter, fresh = (drafter_of(engine, views, CHUNKS) for _ in range(2))
-    helpers.draft(drafter, 3, *[0.25] * 4)
+    helpers.draft(drafter, 3)
     for each in (drafter, fresh):
         each.commit([], [40])
         feed_drafter(each, views, [OTHER])

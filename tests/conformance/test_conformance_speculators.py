@@ -12,8 +12,8 @@ from mmspec.checkpoints.head_export import LAYOUTS, export_head
 from mmspec.decoding.sampling import GREEDY
 from mmspec.drafters.heads.packing import Outline
 from support import speculators_oracle as oracle
-from support.factory_blocks import VOCABULARY, z_lab
-from support.factory_heads import tiny_head
+from support.factory_heads import VOCABULARY, tiny_head
+from support.factory_published import z_lab
 from support.speculators_oracle import COLUMNS
 
 VALUES = json.loads(Path(oracle.__file__).with_name("speculators_values.json").read_text())

@@ -4,14 +4,13 @@ from pkgutil import resolve_name
 
 import numpy as np
 import pytest
-from test_conformance_chat import GATHERS, Breaking
+from test_conformance_chat import GATHERS
 from test_conformance_sequences import (
     BRANCHES,
     CHUNKS,
     OTHER,
     drafter_of,
     feed_drafter,
-    feed_target,
     target_of,
 )
 
@@ -27,7 +26,7 @@ from support import sequence_helpers as helpers
 from support.adaptive_oracle import softmax
 from support.conformance_cases import TREES
 from support.scripted import PathExpander, paths
-from support.stand_ins import Fault
+from support.stand_ins import Breaking, Fault
 
 DEPTH = 3
 MIXED = [0.4, 0.3, 0.2, 0.1]
@@ -38,19 +37,15 @@ def plain_rows(engine, views, chunks, weights, said=()):
     """What the branches together say after a path, each asked as a plain sequence."""
     sequences = []
     for branch in BRANCHES:
-        opened = engine.draft.model.open_target(GREEDY)
-        for chunk in chunks:
-            opened.extend(views.segment(chunk, branch))
-        if said:
-            opened.extend(Segment([list(said)]))
+        opened = helpers.fed(engine.draft.model, views, chunks, branch)
+        opened.extend(Segment([list(said)]))
         sequences.append((opened, opened.length))
 
     def row(path):
         rows = []
         for opened, length in sequences:
             opened.rewind(length)
-            if path:
-                opened.extend(Segment([path]))
+            opened.extend(Segment([path]))
             rows.append(softmax(opened.logits()))
         return np.log(np.average(rows, axis=0, weights=weights))
 
@@ -117,8 +112,7 @@ def test_every_node_is_judged_as_if_its_path_had_been_said(engine, views, tree):
     length, best = cold.length, []
     for path in ([], *paths(verdict.drafted, verdict.parents)):
         cold.rewind(length)
-        if path:
-            cold.extend(Segment([path]))
+        cold.extend(Segment([path]))
         best.append(int(cold.logits().argmax()))
     assert verdict.best == best
 
@@ -139,7 +133,7 @@ def test_any_path_can_be_kept(engine, views, tree):
         draft = helpers.draft(drafter, 2, *MIXED)
         assert target.verify(draft, NO_NOISE) == cold.verify(draft, NO_NOISE)
         for each in (target, cold):
-            feed_target(each, views, [OTHER])
+            each.extend(views.segment(OTHER, BRANCHES[0]))
         np.testing.assert_allclose(target.logits(), cold.logits(), atol=5e-5)
         target.rewind(start)
         np.testing.assert_allclose(target.logits(), before, atol=1e-5)

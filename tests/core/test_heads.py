@@ -14,15 +14,15 @@ from mmspec.checkpoints.eagle3_config import default_layers
 from mmspec.checkpoints.head_config import PICKLE_BYTES, is_head, read_head_config
 from mmspec.checkpoints.head_manifest import head_manifest, plan_head, read_draft_ids
 from mmspec.ground.errors import CheckpointError
-from support.factory_blocks import deepspec, speculators_block, z_lab
-from support.factory_heads import KINDS, published, specforge, speculators, tiny_head
+from support.factory_heads import KINDS, tiny_head
+from support.factory_published import deepspec, published, specforge, speculators, z_lab
 
 LAYOUTS = {
     "specforge": (specforge, "eagle3", {"draft_vocab_size": 100}),
     "speculators": (speculators, "eagle3", {"draft_vocab_size": 100}),
     "z-lab": (z_lab, "dflash", {}),
     "DeepSpec": (deepspec, "dspark", {}),
-    "speculators' block": (partial(speculators_block, kind="dspark"), "dspark", {}),
+    "speculators' block": (partial(speculators, kind="dspark"), "dspark", {}),
 }
 """What writes a published layout, and what the same head is here."""
 IDS = np.linspace(2, 319, 100).astype(int).tolist()

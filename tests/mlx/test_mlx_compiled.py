@@ -17,7 +17,7 @@ from mmspec_mlx.backend import MlxBackend
 from mmspec_mlx.device.framework import framework
 from mmspec_mlx.device.kernels import CPU, GPU
 from support import sequence_helpers as helpers
-from support.factory_qwen import tiny_qwen3_5
+from support.factory_qwen import tiny_qwen
 
 pytestmark = pytest.mark.skipif(
     mx.default_device() == mx.Device(mx.cpu) and not which("g++"),
@@ -86,7 +86,7 @@ def test_a_recurrent_layer_goes_back_by_the_formula_that_took_it_forward(tmp_pat
 
     kernels = replace(CPU, compile=compiling)
     monkeypatch.setattr("mmspec_mlx.device.weights.kernels", lambda _: kernels)
-    model = MlxBackend().load(tiny_qwen3_5(tmp_path / "recurrent", kinds="dad"))
+    model = MlxBackend().load(tiny_qwen("qwen3_5", tmp_path / "recurrent", kinds="dad"))
     target = model.open_target(helpers.GREEDY)
     target.extend(Segment([[*range(20, 40)]]))
     target.verify(HostDraft([30, 31, 32]), NO_NOISE)

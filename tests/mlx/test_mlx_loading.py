@@ -14,7 +14,7 @@ from mmspec_mlx import save_quantized
 from mmspec_mlx.backend import MlxBackend
 from support import factory
 from support import sequence_helpers as helpers
-from support.factory_qwen import tiny_qwen2, tiny_qwen3
+from support.factory_qwen import tiny_qwen
 from support.sequence_helpers import flat
 
 
@@ -91,7 +91,7 @@ def quantized(source, path, bits=4, group_size=64):
     ("layout", "tied", "bits", "group_size"),
     [
         *(("hub", True, 4, 64), ("transformers", False, 8, 32)),
-        *((tiny_qwen2, True, 4, 64), (tiny_qwen3, False, 4, 64)),
+        *(("qwen2", True, 4, 64), ("qwen3", False, 4, 64)),
     ],
 )
 def test_mlx_lm_reads_a_quantized_text_model_and_says_the_same(
@@ -100,9 +100,11 @@ def test_mlx_lm_reads_a_quantized_text_model_and_says_the_same(
     from mlx_lm.utils import load_model
 
     # mlx-lm reads no `rope_parameters` of a Qwen2: the base is its own default.
-    kind = {"layout": layout} if isinstance(layout, str) else {"theta": 1e6}
-    make = factory.tiny_llama if isinstance(layout, str) else layout
-    source = make(tmp_path / "a", tied=tied, key_value_heads=2, **kind)
+    sizes = {"tied": tied, "key_value_heads": 2}
+    if layout.startswith("qwen"):
+        source = tiny_qwen(layout, tmp_path / "a", theta=1e6, **sizes)
+    else:
+        source = factory.tiny_llama(tmp_path / "a", layout=layout, **sizes)
     path = quantized(source, tmp_path / "q", bits, group_size)
     theirs, config = load_model(path)
     assert config["quantization"]["bits"] == bits

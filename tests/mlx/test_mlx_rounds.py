@@ -16,7 +16,7 @@ def test_each_drafted_token_is_begun_while_the_next_is_listed(pair, views, monke
     assert [*tokens, last] == [*([token] for token in draft.ids[:-1].tolist()), draft.ids.tolist()]
 
 
-@helpers.both_samplings
+@pytest.mark.parametrize("sampling", [helpers.GREEDY, helpers.DRAWN], ids=["greedy", "drawn"])
 def test_a_round_waits_only_where_it_reads_tokens(pair, views, sampling, monkeypatch):
     """Reading is a `tolist`; no other step of a round evaluates anything."""
     target = helpers.target(pair[0], views[0], sampling)

@@ -8,7 +8,7 @@ from benchmark_files import benchmark
 from mmspec_bench.report.bench_run import read_run
 from mmspec_bench.suite.rows import PLAIN
 from mmspec_cli.main import main as mmspec
-from support.factory_qwen import tiny_qwen3_vl
+from support.factory_qwen import tiny_qwen
 from support.mmspec_suite import TOPICS
 
 pytestmark = pytest.mark.slow
@@ -19,8 +19,11 @@ def models(name: str, folder: Path) -> list[str]:
     """The options that name a target and its draft."""
     if name == "mini":
         return ["--model", "mini"]
-    pair = [tiny_qwen3_vl(folder / f"qwen{seed}", seed=seed, positions=8192) for seed in (0, 1)]
-    return ["--model", str(pair[0]), "--draft", str(pair[1]), "--max-image-tokens", "40"]
+    target, draft = (
+        str(tiny_qwen("qwen3_vl", folder / f"qwen{seed}", seed=seed, positions=8192))
+        for seed in (0, 1)
+    )
+    return ["--model", target, "--draft", draft, "--max-image-tokens", "40"]
 
 
 @pytest.mark.parametrize("name", METHODS)

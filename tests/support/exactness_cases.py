@@ -83,20 +83,18 @@ def is_mixture(drafting: str) -> bool:
 
 def script(chat: Chat, images: int, *, anew: bool) -> Iterator[Reply]:
     """Each answer's history and ids; anew: the last one is given by a chat without caches."""
-    first, second = PICTURES[:images], PICTURES[5 : 5 + (images > 2)]
-    yield from _asked(chat, f"Is the {NOUNS[images]} here?", first)
-    yield from _asked(chat, f"And {images} of the {NOUNS[images + 1]}?", second)
+    chat.reply(f"Is the {NOUNS[images]} here?", PICTURES[:images])
+    yield _state(chat)
+    chat.reply(f"And {images} of the {NOUNS[images + 1]}?", PICTURES[5 : 5 + (images > 2)])
+    yield _state(chat)
     chat.conversation.undo()
-    yield from _asked(chat, "Then what is it?", ())
+    chat.reply("Then what is it?")
+    yield _state(chat)
     list(chat.retry())
     yield _state(chat)
     if anew:
         chat = chat.models.chat(chat.options, copied(chat))
-    yield from _asked(chat, "Is there more?", ())
-
-
-def _asked(chat: Chat, text: str, images: object) -> Iterator[Reply]:
-    chat.reply(text, images)
+    chat.reply("Is there more?")
     yield _state(chat)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from support.factory_layouts import IMAGE_TOKEN_ID, TOKENIZER_SIZE, Layout, Sizes, write
+from support.factory_layouts import IMAGE_TOKEN_ID, TOKENIZER_SIZE, Layout, Sizes, text_sizes, write
 from support.factory_mlx import dequantized, quantized
 
 __all__ = ["IMAGE_TOKEN_ID", "TOKENIZER_SIZE", "Sizes", "dequantized", "quantized", "silenced"]
@@ -91,13 +91,7 @@ def _llama_config(sizes: Sizes) -> Any:
     from transformers import LlamaConfig
 
     return LlamaConfig(
-        hidden_size=sizes.hidden_size,
-        intermediate_size=sizes.intermediate_size,
-        num_hidden_layers=sizes.layers,
-        num_attention_heads=sizes.heads,
-        num_key_value_heads=sizes.key_value_heads,
-        vocab_size=sizes.vocab_size,
-        max_position_embeddings=sizes.positions,
+        **text_sizes(sizes),
         rms_norm_eps=1e-5,
         tie_word_embeddings=sizes.tied,
         pad_token_id=0,

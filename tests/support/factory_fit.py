@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from support.transformers_oracle import transformers_model
+
 
 def fit_head(head: Path, target: Path) -> Path:
     """Fit a head that a pair is fused for to hidden states of the target; returns `head`.
@@ -26,9 +28,8 @@ def fit_head(head: Path, target: Path) -> Path:
 def _line(target: Path) -> tuple[Any, Any]:
     """The line's weight [H, 2 H] and bias [H], from transformers' states of random text."""
     import torch
-    from transformers import AutoModelForImageTextToText
 
-    model = AutoModelForImageTextToText.from_pretrained(target, dtype=torch.float32).eval()
+    model = transformers_model(target)
     ids = torch.tensor(np.random.default_rng(0).integers(4, 312, (4, 250)))
     with torch.inference_mode():
         embeddings = model.get_input_embeddings()(ids)

@@ -1,6 +1,7 @@
 """The files of tiny checkpoints: tensor layouts, configs, tokenizer and processor."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -118,6 +119,17 @@ TEXT_SIZES = (
 )
 VISION_SIZES = (*TEXT_SIZES[:4], "image_size", "patch_size")
 """What the hub's files say of a text model and of a tower."""
+SHORT_SIZES = (
+    *("hidden_size", "intermediate_size", "layers", "heads"),
+    *("key_value_heads", "vocab_size", "positions"),
+)
+"""The first of TEXT_SIZES as they are called here."""
+
+
+def text_sizes(sizes: Any) -> dict[str, Any]:
+    """What `sizes` says of a text model, as transformers' configs name it."""
+    names = zip(TEXT_SIZES, SHORT_SIZES, strict=False)
+    return {name: getattr(sizes, short) for name, short in names}
 
 
 def _hub_config(config: Any, sizes: Sizes, dtype: str) -> dict[str, Any]:
@@ -171,6 +183,19 @@ def _write_template(path: Path, layout: Layout) -> None:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=2))
+
+
+def change_json(path: Path, **values: Any) -> None:
+    """Give other values to keys of an object in a file."""
+    write_json(path, json.loads(path.read_text()) | values)
+
+
+def change_tensors(directory: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Let a checkpoint in one file hold what `change` makes of its tensors, numpy's arrays."""
+    from safetensors.numpy import load_file, save_file
+
+    file = directory / "model.safetensors"
+    save_file(change(load_file(file)), file, {"format": "pt"})
 
 
 def write_tokenizer(path: Path) -> None:

@@ -2,12 +2,11 @@
 
 import json
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from support.factory import randomized, silenced
-from support.factory_layouts import byte_level, write_json
+from support.factory_layouts import byte_level, text_sizes, write_json
 
 SPECIAL_TOKENS = [
     "<|endoftext|>",
@@ -103,15 +102,8 @@ def tiny_qwen(
     model = randomized(network(config), seed)
     if "3_5" in kind:
         _lasting(model)
-    return written(silenced(model, range(len(SPECIAL_TOKENS))), path, chosen, dtype)
-
-
-tiny_qwen2, tiny_qwen3, tiny_qwen3_5_text = (
-    partial(tiny_qwen, kind) for kind in ("qwen2", "qwen3", "qwen3_5_text")
-)
-tiny_qwen2_5_vl, tiny_qwen3_vl, tiny_qwen3_5 = (
-    partial(tiny_qwen, kind) for kind in ("qwen2_5_vl", "qwen3_vl", "qwen3_5")
-)
+    _write(silenced(model, range(len(SPECIAL_TOKENS))), path, chosen, dtype)
+    return path
 
 
 def _lasting(model: Any) -> None:
@@ -126,14 +118,6 @@ def _lasting(model: Any) -> None:
                 weight -= 1
 
 
-MAKERS = {"qwen3_vl": tiny_qwen3_vl, "qwen2_5_vl": tiny_qwen2_5_vl}
-"""Functions that write a checkpoint that sees, by `model_type`."""
-ALL_MAKERS = MAKERS | {"qwen3_5": tiny_qwen3_5}
-"""The same, also of those with recurrent layers."""
-DRAFT_MAKERS = MAKERS | {"qwen3_5": tiny_qwen3_vl}
-"""Functions that write a draft for such a target, which may have several views."""
-
-
 WIDE = {"vision_hidden_size": 64, "head_dim": 32, "seed": 8}
 QWENS = {
     "qwen3_vl": WIDE | {"sections": (6, 5, 5)},
@@ -141,11 +125,13 @@ QWENS = {
     "qwen3_5": WIDE | {"kinds": "dadda"},
 }
 """Sizes of a checkpoint of each family that sees, whose rows divide into groups of 64."""
+DRAFTS = dict(zip(QWENS, ("qwen3_vl", "qwen2_5_vl", "qwen3_vl"), strict=True))
+"""The `model_type` of a draft for each, which may have several views."""
 ROPES = {
-    "qwen2_5_vl": {"type": "mrope", "mrope_section": [2, 3, 3]},
     "qwen3_vl": {"rope_type": "default", "mrope_section": [2, 3, 3], "mrope_interleaved": True},
+    "qwen2_5_vl": {"type": "mrope", "mrope_section": [2, 3, 3]},
 }
-"""What published heads for each family say about their positions."""
+"""What published heads for each family of attention alone say about their positions."""
 
 
 def as_on_the_hub(path: Path) -> Path:
@@ -193,17 +179,7 @@ def _text(sizes: QwenSizes, kind: str) -> dict[str, Any]:
         rope["mrope_section"] = list(sizes.sections)
     if kind == "qwen3_vl" or "3_5" in kind:
         rope["mrope_interleaved"] = True
-    config = {
-        "hidden_size": sizes.hidden_size,
-        "intermediate_size": sizes.intermediate_size,
-        "num_hidden_layers": sizes.layers,
-        "num_attention_heads": sizes.heads,
-        "num_key_value_heads": sizes.key_value_heads,
-        "head_dim": sizes.head_dim,
-        "vocab_size": sizes.vocab_size,
-        "max_position_embeddings": sizes.positions,
-        "rope_parameters": rope,
-    }
+    config = text_sizes(sizes) | {"head_dim": sizes.head_dim, "rope_parameters": rope}
     if "3_5" not in kind:
         return config
     rope["partial_rotary_factor"] = sizes.share
@@ -219,25 +195,17 @@ def _text(sizes: QwenSizes, kind: str) -> dict[str, Any]:
     }
 
 
-def written(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> Path:
+def _write(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> None:
+    """Write a checkpoint; the hub's preprocessor_config.json, for a tower of this size."""
     import torch
 
     model = model.to(getattr(torch, dtype))
     model.generation_config.eos_token_id = [STOP_ID, 0]
     model.save_pretrained(path)
     write_tokenizer(path)
-    if hasattr(model.config, "vision_config"):
-        settings = processor_settings(sizes)
-        write_json(path / "preprocessor_config.json", settings)
-        areas = {"longest_edge": 10 * sizes.largest, "shortest_edge": sizes.least}
-        write_json(path / "video_preprocessor_config.json", settings | {"size": areas})
-    return path
-
-
-def processor_settings(sizes: QwenSizes) -> dict[str, Any]:
-    """The hub's preprocessor_config.json, for a tower of this size."""
-    return {
-        "size": {"longest_edge": sizes.largest, "shortest_edge": sizes.least},
+    if not hasattr(model.config, "vision_config"):
+        return
+    settings = {
         "patch_size": sizes.patch,
         "temporal_patch_size": 2,
         "merge_size": 2,
@@ -246,6 +214,9 @@ def processor_settings(sizes: QwenSizes) -> dict[str, Any]:
         "processor_class": "Qwen3VLProcessor",
         "image_processor_type": "Qwen2VLImageProcessorFast",
     }
+    for name, most in (("", sizes.largest), ("video_", 10 * sizes.largest)):
+        areas = {"longest_edge": most, "shortest_edge": sizes.least}
+        write_json(path / f"{name}preprocessor_config.json", settings | {"size": areas})
 
 
 def write_tokenizer(path: Path) -> None:

@@ -26,17 +26,6 @@ def _mount(folder: Path, options: str) -> bool:
         return False
 
 
-@contextmanager
-def file_size_limit(count: int) -> Iterator[None]:
-    """Context in which no file can grow beyond `count` bytes."""
-    _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
 @dataclass(frozen=True)
 class Disk:
     """A folder whose disk can be full or read-only."""
@@ -51,8 +40,12 @@ class Disk:
         A tmpfs takes whole pages alone.
         """
         if not self.is_tmpfs:
-            with file_size_limit(free):
+            _, hard = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (free, hard))
+            try:
                 yield
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
             return
         used = subprocess.run(
             ["df", "-Pk", str(self.folder)], capture_output=True, check=True

@@ -3,7 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha1, sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -33,38 +33,35 @@ class FakeHub(BaseHTTPRequestHandler):
     """Files that are listed with their SHA-256, as large ones are."""
 
     def do_GET(self) -> None:
-        self.answer(True)
-
-    def do_HEAD(self) -> None:
-        self.answer(False)
-
-    def answer(self, with_body: bool) -> None:
         path = unquote(self.path.split("?")[0]).removeprefix("/api/models").strip("/")
         for name, directory in self.repositories.items():
             revision = path.removeprefix(f"{name}/revision/")
             if re.fullmatch("main|refs/pr/3|[0-9a-f]{40}", revision):
                 commit = revision if len(revision) == 40 else COMMIT
-                return self.send(json.dumps({"id": name, "sha": commit}).encode(), with_body)
+                return self.send(json.dumps({"id": name, "sha": commit}).encode())
             if re.fullmatch(rf"{re.escape(name)}/tree/([0-9a-f]{{40}})", path):
-                listed = tree(directory, self.large)
-                listed += [odd(each) for each in self.odd_names]
-                return self.send(json.dumps(listed).encode(), with_body)
+                files = [listed(file, file.name in self.large) for file in directory.iterdir()]
+                odd = {"type": "file", "size": 1, "oid": "0" * 40}
+                files += [odd | {"path": each} for each in self.odd_names]
+                return self.send(json.dumps(files).encode())
             if path.startswith(f"{name}/resolve/"):
                 file = path.rsplit("/", 1)[1]
                 self.requested.append(file)
-                return self.send_file((directory / file).read_bytes(), file, with_body)
+                return self.send_file((directory / file).read_bytes(), file)
         code = "RevisionNotFound" if "/revision/" in path and "org/" in path else "RepoNotFound"
-        return self.send(b"{}", with_body, 404, code)
+        return self.send(b"{}", 404, code)
 
-    def send_file(self, body: bytes, name: str, with_body: bool) -> None:
+    do_HEAD = do_GET
+
+    def send_file(self, body: bytes, name: str) -> None:
         """Send a file, or what a range asks for."""
         if name == self.damaged:
             body = body[:-1] + bytes([body[-1] ^ 1])
         start = int(self.headers.get("Range", "bytes=0-")[6:].split("-")[0])
         self.ranges += [(name, start)] if start else []
-        self.send(body[start:], with_body, 206 if start else 200)
+        self.send(body[start:], 206 if start else 200)
 
-    def send(self, body: bytes, with_body: bool, status: int = 200, error: str = "") -> None:
+    def send(self, body: bytes, status: int = 200, error: str = "") -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Type", "application/json")
@@ -76,7 +73,7 @@ class FakeHub(BaseHTTPRequestHandler):
         for name, value in self.headers_of_every_answer.items():
             self.send_header(name, value)
         self.end_headers()
-        if with_body:
+        if self.command == "GET":
             with suppress(ConnectionError):  # of a client that was killed
                 self.wfile.write(body)
 
@@ -88,21 +85,13 @@ def git_digest(body: bytes) -> str:
     return sha1(b"blob %d\0" % len(body) + body).hexdigest()
 
 
-def odd(name: str) -> dict[str, Any]:
-    return {"type": "file", "path": name, "size": 1, "oid": "0" * 40}
-
-
-def tree(directory: Path, large: Collection[str]) -> list[dict[str, Any]]:
-    return [listed(file, file.read_bytes(), file.name in large) for file in directory.iterdir()]
-
-
-def listed(file: Path, body: bytes, is_large: bool) -> dict[str, Any]:
-    entry: dict[str, Any] = {"type": "file", "path": file.name, "size": len(body)}
-    entry["oid"] = git_digest(body)
-    if is_large:
-        entry["oid"] = git_digest(b"a pointer")
-        entry["lfs"] = {"size": len(body), "oid": sha256(body).hexdigest(), "pointerSize": 9}
-    return entry
+def listed(file: Path, is_large: bool) -> dict[str, Any]:
+    body = file.read_bytes()
+    entry = {"type": "file", "path": file.name, "size": len(body), "oid": git_digest(body)}
+    if not is_large:
+        return entry
+    lfs = {"size": len(body), "oid": sha256(body).hexdigest(), "pointerSize": 9}
+    return entry | {"oid": git_digest(b"a pointer"), "lfs": lfs}
 
 
 @contextmanager

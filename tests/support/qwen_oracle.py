@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
+from transformers import AutoTokenizer
 from transformers.image_processing_backends import TorchvisionBackend
 from transformers.models.qwen2_5_vl.processing_qwen2_5_vl import Qwen2_5_VLProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -21,7 +21,7 @@ from mmspec.prompt.chunks import Chunk
 from mmspec.prompt.clips import Clip
 from mmspec.prompt.images import Picture
 from support.factory_qwen import CHAT_TEMPLATE, IMAGE_ID
-from support.transformers_oracle import generated
+from support.transformers_oracle import Columns, generated, read_columns, transformers_model
 
 
 def _qwen2_videos() -> type:
@@ -125,10 +125,17 @@ class Oracle:
     """A checkpoint as transformers runs it."""
 
     def __init__(self, path: Path) -> None:
-        self.model = AutoModelForImageTextToText.from_pretrained(path, dtype=torch.float32)
-        self.model.eval()
+        self.model = transformers_model(path)
         self.images = Qwen2VLImageProcessorPil.from_pretrained(path)
         self.processor = processor(path, self.model.config.model_type)
+
+    def columns(self, tokens: Sequence[int], pictures: Sequence[Any]) -> Columns:
+        """What every layer reads of a prompt, and its positions."""
+        if not pictures:
+            return read_columns(self.model, tokens)
+        kinds = torch.tensor([[int(token == IMAGE_ID) for token in tokens]])
+        seen = self.images(pictures, return_tensors="pt")
+        return read_columns(self.model, tokens, mm_token_type_ids=kinds, **seen)
 
     def features(self, image: Image.Image) -> Any:
         """What the tower computes of an image [N, W]: embeddings, then DeepStack's features."""
@@ -163,22 +170,16 @@ class Oracle:
         images = [part.image for part in pictures if not part.frames]
         seen = dict(self.images(images, return_tensors="pt")) if images else {}
         seen |= self._clips(clips) if clips else {}
-        sizes = iter(seen["image_grid_thw"].prod(-1) // 4 if images else ())
-        moments = iter(
-            [
-                size
-                for time, *sides in seen["video_grid_thw"]
-                for size in [sides[0] * sides[1] // 4] * time
-            ]
-            if clips
-            else ()
+        shown, moments = (
+            iter([rows * columns // 4 for time, rows, columns in grids for _ in range(time)])
+            for grids in (seen.get("image_grid_thw", ()), seen.get("video_grid_thw", ()))
         )
         ids, kinds = list[int](), list[int]()
         for part in parts:
             if isinstance(part, Picture) and part.frames:
                 run, kind = [IMAGE_ID + 1] * int(next(moments)), 2
             elif isinstance(part, Picture):
-                run, kind = [IMAGE_ID] * int(next(sizes)), 1
+                run, kind = [IMAGE_ID] * int(next(shown)), 1
             else:  # generated ids are fed as text, whatever they are
                 run, kind = list(part), 0
             ids += run
@@ -202,13 +203,6 @@ class Oracle:
             steps = [step for seen in each for step in seen["second_per_grid_ts"]]
             joined["second_per_grid_ts"] = torch.tensor(steps)
         return joined
-
-
-def generated_text(path: Path, chunks: Sequence[Chunk], count: int) -> list[int]:
-    """What generate of a text model says after a prompt's chunks."""
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
-    ids = [token for chunk in chunks for part in chunk.parts for token in part]
-    return generated(model, ids, count, stops=True)
 
 
 def _joined(found: Any) -> Any:

@@ -1,11 +1,9 @@
 """Prompts, pictures, sequences and rounds for the tests of one backend, given its models."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 from mmspec.decoding.branch_sequence import BranchSequence
 from mmspec.decoding.contract import Features, Segment
@@ -16,16 +14,16 @@ from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.view_drafter import ViewDrafter
+from mmspec.drafters.views import Branch
+from mmspec.prompt.chunks import Chunk
 from support import factory
-from support.stand_ins import Fault
 
 IMAGE = factory.IMAGE_TOKEN_ID
 VOCABULARY = 320
 NEWLINE = 13
 TEXT = Segment([[1, 20, 21, 22, 40, 41, 42]])
 DRAWN = Sampling(temperature=0.9)
-
-both_samplings = pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
+WHOLE = Branch("M")
 
 
 def pixels(size: int, count: int = 1, seed: int = 0) -> np.ndarray:
@@ -84,6 +82,30 @@ def target(model: Any, segment: Segment, sampling: Sampling = GREEDY) -> Any:
     return sequence
 
 
+def beside(
+    model: Any, head: Any, segment: Segment, sampling: Sampling = GREEDY, tree: Tree | None = None
+) -> tuple[Any, Any]:
+    """A target that holds `segment`, and a head's drafter beside it."""
+    sequence = model.open_target(sampling)
+    drafter = head.open_drafter(sequence, sampling, tree)
+    sequence.extend(segment)
+    drafter.extend([segment])
+    return sequence, drafter
+
+
+def verdict(target: Any, drafter: Any, gamma: int, nodes: int | None = None) -> Any:
+    """The target's verdict on what a head drafts greedily, which reads the draft too."""
+    return target.verify(drafter.draft(Plan(gamma, nodes), NO_NOISE), NO_NOISE)
+
+
+def fed(model: Any, views: Any, chunks: Sequence[Chunk], branch: Branch = WHOLE) -> Any:
+    """A plain sequence that holds what a branch sees of a prompt."""
+    sequence = model.open_target(GREEDY)
+    for chunk in chunks:
+        sequence.extend(views.segment(chunk, branch))
+    return sequence
+
+
 def branches(
     model: Any,
     rows: Sequence[Segment],
@@ -103,11 +125,6 @@ def draft(branches: Any, gamma: int, *weights: float, **plan: Any) -> Any:
     with framework.inference():
         mixture = framework.floats(weights or even(branches))
     return branches.draft(Plan(gamma, **plan), mixture, NO_NOISE)
-
-
-def draft_ids(branches: Any, gamma: int, *weights: float) -> list[int]:
-    """The tokens that branches draft greedily."""
-    return draft(branches, gamma, *weights).ids.tolist()
 
 
 def even(branches: Any) -> list[float]:
@@ -150,20 +167,3 @@ def rounds(
 def tokens(rounds: Sequence[Any]) -> list[int]:
     """The tokens of all rounds."""
     return [token for each in rounds for token in each.tokens]
-
-
-@contextmanager
-def failing(models: Sequence[Any], call: int) -> Iterator[None]:
-    """Raise Fault in the given call of the models' attention, counted from 0."""
-    modules = [layer.self_attn for model in models for layer in model.language.layers]
-    attention, layers = type(modules[0]), {id(each) for each in modules}
-    original, left = attention.__call__, iter(range(call, -1, -1))
-
-    def attend(*arguments: Any) -> Any:
-        if id(arguments[0]) in layers and next(left, -1) == 0:
-            raise Fault
-        return original(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attention, "__call__", attend)
-        yield

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from support.factory_blocks import VOCABULARY, WIDTH, speculators_block
-from support.factory_heads import speculators
+from support.factory_heads import VOCABULARY, WIDTH
+from support.factory_published import speculators
 
 STEPS, COLUMNS = 3, 9
 """Tokens that an EAGLE-3 head drafts; columns before a draft."""
@@ -63,9 +63,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 def written(name: str, path: Path, seed: int = 4) -> Path:
     """Write a variant's random head to `path`; returns `path`."""
     kind, given = VARIANTS[name]
-    if kind == "eagle3":
-        return speculators(path, seed=seed, **given)
-    return speculators_block(path, kind, seed=seed, **given)
+    return speculators(path, kind, seed=seed, **given)
 
 
 def random_sequence(layers: int) -> tuple[Any, Any]:

@@ -32,3 +32,24 @@ class Meddler:
 
 class Fault(BaseException):
     """Raised where an interrupt would be."""
+
+
+class Breaking:
+    """Raises at one call of what it wraps, before or after the call; counts until then."""
+
+    def __init__(self, after, at=-1):
+        self.after, self.left, self.calls = after, at, 0
+
+    def around(self, original):
+        def call(*given, **named):
+            self.calls += 1
+            self.left -= 1
+            if self.left == 0 and not self.after:
+                raise Fault
+            result = original(*given, **named)
+            if self.left == 0 and self.after:
+                self.left = -1
+                raise Fault
+            return result
+
+        return call

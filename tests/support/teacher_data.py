@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from rich.console import Console
@@ -15,15 +16,8 @@ from mmspec_train.run.log import open_log
 from mmspec_train.run.machine import Machine
 from mmspec_train.settings import DataSettings
 from support import factory
-from support.factory_qwen import tiny_qwen2_5_vl, tiny_qwen3, tiny_qwen3_vl
+from support.factory_qwen import tiny_qwen
 
-MAKERS = {
-    "llava": factory.tiny_llava,
-    "qwen3": tiny_qwen3,
-    "qwen2_5_vl": tiny_qwen2_5_vl,
-    "qwen3_vl": tiny_qwen3_vl,
-}
-"""Functions that write a tiny checkpoint to learn from, by `model_type`."""
 TASKS = {"chat": 1.0, "spot": 1.0, "told": 1.0}
 SETTINGS = DataSettings(
     "", samples=8, held_out=8, batch=400, answer_tokens=8, answer_rows=4, cache_gb=0.1
@@ -67,7 +61,8 @@ def teacher_data(teacher, directory, **settings):
 
 def answered_by(family, folder, tied=False, **settings):
     """Conversations that a new teacher of a family answered."""
-    teacher = Teacher(MAKERS[family](folder / "target", tied=tied), "cpu")
+    make = factory.tiny_llava if family == "llava" else partial(tiny_qwen, family)
+    teacher = Teacher(make(folder / "target", tied=tied), "cpu")
     data = teacher_data(teacher, folder / "answers", **settings)
     prepare(data)
     return data

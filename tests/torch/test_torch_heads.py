@@ -2,7 +2,6 @@
 
 from itertools import chain
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -10,17 +9,16 @@ from safetensors.torch import load_file
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.draft import Plan
-from mmspec.decoding.host_framework import HOST
-from mmspec.decoding.noise import NO_NOISE, Noise
+from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.drafters.heads.modules import Eagle3Modules
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.heads.convert import convert, main
 from support import heads_oracle, transformers_oracle
 from support import sequence_helpers as helpers
-from support.factory_heads import BLOCKS, KINDS, published, tiny_head
+from support.factory_heads import BLOCKS, KINDS, tiny_head
+from support.factory_published import published
 from support.sequence_helpers import flat, segment_of
 
 DRAWN = Sampling(1.0)
@@ -30,10 +28,6 @@ VARIANTS = {
     "eagle, grouped, biased": {"qkv_bias": True, "num_key_value_heads": 2},
     "eagle, no bias": {"bias": False},
     "eagle3": {},
-    "eagle3, 3.1": {"draft_vocab_size": 100, "fc_norm": True, "norm_output": True},
-    "eagle3, normed": {"norm_before_residual": True},
-    "eagle3, qwen": {"qk_norm": True, "num_key_value_heads": 2, "head_dim": 32}
-    | {"norm_before_fc": True},
     "msd": {},
     "msd, input norm": {"input_norm": True},
     "vispec": {},
@@ -78,34 +72,23 @@ def prompt(target, parts):
 
 def opened(target, directory, segment, sampling=GREEDY, tree=None):
     head = TorchBackend().load_head(directory, target)
-    sequence = target.open_target(sampling)
-    drafter = head.open_drafter(sequence, sampling, tree)
-    sequence.extend(segment)
-    drafter.extend([segment])
-    return sequence, drafter
+    return helpers.beside(target, head, segment, sampling, tree)
 
 
-def check_chain(sequence, drafter, reference):
-    """What the tokens were chosen from, and that the noise chose them."""
-    modules = drafter._forwards._parts
-    owner = modules if isinstance(modules, Eagle3Modules) else sequence
-    rows, noise = transformers_oracle.recorded(owner), Noise(1, sequence.length)
-    ids = drafter.draft(Plan(3), noise).ids.tolist()
-    rows = np.stack(rows[-3:])
-    for place in range(3):
-        q = np.exp(rows[place] - rows[place].max())
-        np.testing.assert_allclose(q / q.sum(), reference.says(ids[:place]), atol=1e-4)
-    assert ids == HOST.sampler(DRAWN).tokens(rows, HOST.keys(noise, 3)).tolist()
+def reference(directory, original, tokens, pixels):
+    """The head over a prompt."""
+    columns = transformers_oracle.read_columns(original, tokens, pixel_values=pixels)
+    return heads_oracle.Reference(directory, original, tokens, columns)
 
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_drawn_chains_come_from_the_heads_own_distributions(variant, target, original, name):
     segment, pixels = prompt(target, PROMPTS[name])
     sequence, drafter = opened(target, variant, segment, DRAWN)
-    check_chain(sequence, drafter, heads_oracle.Reference(variant, original, flat(segment), pixels))
+    heads_oracle.check_chain(sequence, drafter, reference(variant, original, flat(segment), pixels))
     rounds = helpers.rounds(sequence, drafter, 5, gamma=2, seed=1)
     tokens = [*flat(segment), *helpers.tokens(rounds)]
-    check_chain(sequence, drafter, heads_oracle.Reference(variant, original, tokens, pixels))
+    heads_oracle.check_chain(sequence, drafter, reference(variant, original, tokens, pixels))
 
 
 @pytest.mark.parametrize("nodes", [7, 21], ids=["likeliest", "all"])
@@ -115,8 +98,8 @@ def test_dynamic_trees_are_those_grown_path_by_path(tmp_path, target, original, 
     segment, pixels = prompt(target, PROMPTS["images"])
     sequence, drafter = opened(target, directory, segment, tree=Tree((), 3, nodes))
     for _ in range(2):
-        reference = heads_oracle.Reference(directory, original, flat(segment), pixels)
-        grown = heads_oracle.eagle2(reference, width=3, nodes=nodes, depth=3)
+        every = reference(directory, original, flat(segment), pixels)
+        grown = heads_oracle.eagle2(every, width=3, nodes=nodes, depth=3)
         assert heads_oracle.paths(drafter.draft(Plan(3), NO_NOISE)) == grown
         rounds = helpers.rounds(sequence, drafter, 3, gamma=3)
         segment = Segment([*segment.parts, helpers.tokens(rounds)])

@@ -28,8 +28,7 @@ from mmspec_train.drafts.draft_model import read_draft
 from mmspec_train.drafts.train_drafts import Baselines, require_llava
 from mmspec_train.run.log import open_log
 from mmspec_train.settings import SCHEDULES, Budget, LlamaShape, MethodSettings
-from support.factory_qwen import IMAGE_ID, MAKERS, STOP_ID, tiny_qwen3, tiny_qwen3_5
-from support.mrope_oracle import read_columns
+from support.factory_qwen import IMAGE_ID, ROPES, STOP_ID, tiny_qwen
 from support.qwen_oracle import Oracle
 from support.teacher_data import prepare, quiet_log, teacher_data, with_settings
 
@@ -204,7 +203,7 @@ def test_a_sampled_answer_depends_on_its_conversation_and_the_seed_alone(teacher
 CAPTURED = (0, 1, 3)
 
 
-each_qwen = pytest.mark.parametrize("family_data", MAKERS, indirect=True)
+each_qwen = pytest.mark.parametrize("family_data", ROPES, indirect=True)
 
 
 @each_qwen
@@ -225,12 +224,12 @@ def test_states_positions_and_logits_are_transformers(family_data, monkeypatch):
         length = read.lengths[row]
         tokens = read.ids[row, :length].tolist()
         assert tokens.count(IMAGE_ID) == sum(end - start for start, end in read.images[row])
-        columns = read_columns(oracle, tokens, [picture.image for picture in pictures])
-        assert torch.equal(read.positions[row, :, :length], columns["positions"])
-        layers = torch.cat([columns["layers"][layer] for layer in CAPTURED], dim=-1)
+        columns = oracle.columns(tokens, [picture.image for picture in pictures])
+        assert torch.equal(read.positions[row, :, :length], columns.positions)
+        layers = torch.cat([columns.layers[layer] for layer in CAPTURED], dim=-1)
         torch.testing.assert_close(read.layer_outputs[row, :length], layers, atol=2e-4, rtol=1e-3)
         with torch.inference_mode():
-            states = oracle.model.model.language_model.norm(columns["layers"][-1])
+            states = oracle.model.model.language_model.norm(columns.layers[-1])
             logits = oracle.model.lm_head(states)
         torch.testing.assert_close(read.states[row, :length], states, atol=2e-4, rtol=1e-3)
         ours = read.states[row, :length] @ teacher.output_matrix.T
@@ -270,8 +269,9 @@ def test_an_empty_answer_of_a_dataset_is_its_end_alone(teacher):
 @pytest.mark.parametrize("kind", ["text-only target", "qwen2_5_vl"])
 def test_a_small_draft_that_sees_is_refused_with_what_to_train(tmp_path, kind):
     with pytest.raises(UsageError, match="one conversation at a time"):
-        Teacher(tiny_qwen3_5(tmp_path / "recurrent"))
-    path = MAKERS.get(kind, tiny_qwen3)(tmp_path / "target")
+        Teacher(tiny_qwen("qwen3_5", tmp_path / "recurrent"))
+    family = "qwen3" if kind == "text-only target" else kind
+    path = tiny_qwen(family, tmp_path / "target")
     with pytest.raises(UsageError, match=rf"a {kind} has no llava draft.*finetuned.*eagle3"):
         require_llava(read_config(path))
     with pytest.raises(UsageError, match=r"is a qwen.*llama and llava are trained.*eagle3"):

@@ -73,16 +73,9 @@ def _used(subject: Subject, file: Path, backend: str) -> dict[str, Any]:
     except MmspecError as error:
         message = str(error)
         named = any(part in message for part in (file.name, file.parent.name))
-        sound = named and "\n" not in message and _is_text(message)
+        is_line = "\n" not in message and message.encode(errors="ignore").decode() == message
+        sound = named and is_line
         return {"outcome": "refused" if sound else "unnamed", "message": message[:500]}
     except BaseException:  # noqa: BLE001 - whatever a library raises is a fault
         return {"outcome": "traceback", "message": traceback.format_exc()[-1500:]}
     return {"outcome": "harmless"}
-
-
-def _is_text(message: str) -> bool:
-    try:
-        message.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
