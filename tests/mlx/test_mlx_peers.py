@@ -33,4 +33,4 @@ def test_images_and_models_that_see_are_refused(llama_path, pair_paths):
         load_mlx_lm(task(pair_paths[0]))
     theirs = load_mlx_lm(task(llama_path))
     with pytest.raises(UsageError, match="sees no images"):
-        theirs.answer([{"image": "a.png"}, {"text": "?"}], Clock())
+        theirs.answer([{"path": "a.png"}, {"text": "?"}], Clock())

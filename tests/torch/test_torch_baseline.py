@@ -17,6 +17,10 @@ from mmspec_bench.prompts import world_prompts
 PLAIN = {"backend": "torch", "quantize": "none", "drafting": "none", "gamma": 5, "exact": "auto"}
 
 
+def text(words):
+    return {"type": "text", "text": words}
+
+
 def task(path, draft=None, **options):
     return Task(str(path), draft and str(draft), "cpu", "float32", options, 12, {})
 
@@ -28,7 +32,7 @@ def questions(tmp_path_factory):
     prompts = [*world_prompts(1, size=32), *two, user_prompt("What is it?")]
     asked = [question_of(prompt, folder) for prompt in prompts]
     Image.new("RGB", (40, 30), "red").save(folder / "red.png")
-    return [*asked, [{"image": str(folder / "red.png")}, {"text": "what is this?"}]]
+    return [*asked, [{"type": "image", "path": str(folder / "red.png")}, text("what is this?")]]
 
 
 def test_transformers_says_the_same_tokens(llava_path, questions):
@@ -45,7 +49,7 @@ def test_transformers_says_the_same_tokens(llava_path, questions):
 @pytest.mark.parametrize("options", [{"draft_tokens": 3}, {"lookup": 10}], ids=str)
 def test_with_an_assistant_or_lookup_too(pair_paths, questions, options):
     # In an image's prompt lookup may propose its positions, which `generate` then misses.
-    question = [{"text": "what is this? what is that?"}] if "lookup" in options else questions[3]
+    question = [text("what is this? what is that?")] if "lookup" in options else questions[3]
     drafting = PLAIN | {"drafting": "M", "gamma": 3}
     ours = load_mmspec(task(*pair_paths, **drafting))
     expected, rounds = ours.answer(question, Clock())
@@ -62,7 +66,7 @@ def test_with_an_assistant_or_lookup_too(pair_paths, questions, options):
 
 
 def test_a_text_model_is_asked_as_text_and_needs_a_template(llama_path, tmp_path):
-    directory, question = shutil.copytree(llama_path, tmp_path / "llama"), [{"text": "What is it?"}]
+    directory, question = shutil.copytree(llama_path, tmp_path / "llama"), [text("What is it?")]
     template = directory / "chat_template.jinja"
     template.write_text("{{ bos_token }}{{ messages[0].content }}:")
     expected, _ = load_mmspec(task(directory, **PLAIN)).answer(question, Clock())

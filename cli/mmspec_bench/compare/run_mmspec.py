@@ -21,7 +21,7 @@ def load_mmspec(task: Task) -> Program:
         engine.forget()  # images are encoded again
         chat = engine.chat(options)
         parts = (
-            open_picture(part["image"]) if "image" in part else part["text"] for part in question
+            open_picture(part["path"]) if "path" in part else part["text"] for part in question
         )
         for event in chat.send(Message("user", tuple(parts))):
             if isinstance(event, Piece):

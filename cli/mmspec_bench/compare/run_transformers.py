@@ -30,9 +30,8 @@ def load_transformers(task: Task) -> Program:
 
     @torch.inference_mode()
     def answer(question: Question, clock: Clock) -> tuple[list[int], int]:
-        parts = [_content(part) for part in question]
         inputs = processor.apply_chat_template(
-            [{"role": "user", "content": parts if sees else text_of(question)}],
+            [{"role": "user", "content": question if sees else text_of(question)}],
             add_generation_prompt=True,
             tokenize=True,
             return_dict=True,
@@ -93,9 +92,3 @@ class _Streamer:
 
     def end(self) -> None:
         """Do nothing: no tokens are withheld."""
-
-
-def _content(part: dict[str, str]) -> dict[str, str]:
-    if "image" in part:
-        return {"type": "image", "path": part["image"]}
-    return {"type": "text", "text": part["text"]}

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,9 @@ def _speculation(task: Task) -> dict[str, Any] | None:
     return {"method": method, "model": task.draft, "num_speculative_tokens": tokens}
 
 
-def _content(part: dict[str, str]) -> dict[str, Any]:
+def _content(part: Mapping[str, Any]) -> Mapping[str, Any]:
     from PIL import Image
 
-    if "image" in part:
-        return {"type": "image_pil", "image_pil": Image.open(part["image"]).convert("RGB")}
-    return {"type": "text", "text": part["text"]}
+    if "path" in part:
+        return {"type": "image_pil", "image_pil": Image.open(part["path"]).convert("RGB")}
+    return part

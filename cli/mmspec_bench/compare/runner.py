@@ -57,13 +57,13 @@ def question_of(prompt: Prompt, folder: Path) -> Question:
     question: Question = []
     for part in prompt.message.parts:
         if isinstance(part, str):
-            question.append({"text": part})
+            question.append({"type": "text", "text": part})
             continue
         if part.frames:
             raise UsageError(f"{part.name}: programs are compared on images, not on clips")
         file = folder / f"{part.digest}.png"
         part.image.save(file)
-        question.append({"image": str(file)})
+        question.append({"type": "image", "path": str(file)})
     return question
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from mmspec_bench.measure.timing import Timing
 
 Question = list[dict[str, str]]
-"""A message's parts in order, each `{"text": TEXT}` or `{"image": FILE}`."""
+"""A message's parts in order as transformers has them, each with `type`, and `text` or `path`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +87,4 @@ def text_of(question: Question) -> str:
 
 def images_of(question: Question) -> list[str]:
     """The files of a question's images."""
-    return [part["image"] for part in question if "image" in part]
+    return [part["path"] for part in question if "path" in part]

@@ -6,7 +6,6 @@ The context is one token repeated: costs do not depend on which.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 from statistics import mean, median
 from time import perf_counter
 
@@ -134,67 +133,54 @@ class _Sequences:
         return max(least, min(TIMES * least, int(SECONDS / seconds)))
 
     def costs(self, repeats: int) -> Costs:
-        """The costs at the sequences' context."""
+        """The costs at the sequences' context: medians of `repeats` passes after a first one."""
         context, more = self.target.length, MAX_AUTO_GAMMA - 1
-        forwards, tokens = self._steps(ROWS, LONGEST, repeats)
-        _, firsts = self._steps((), Plan(1, nodes=1), repeats)
-        levels = [] if self.engine.recurrent else self._steps((), Plan(LEVELS), repeats)[1]
-        costs = {("target", context, n): cost for n, cost in zip(ROWS, forwards, strict=True)}
-        for branches, (token, first) in enumerate(zip(tokens, firsts, strict=True), start=1):
-            costs["first", context, branches] = first
+        plans = {"draft": LONGEST, "first": Plan(1, nodes=1), "level": Plan(LEVELS)}
+        if self.engine.recurrent:
+            del plans["level"]
+        timings = {("target", context, rows): partial(self._forward, rows) for rows in ROWS}
+        timings |= {
+            (name, context, branches): partial(self._level, drafter, plan)
+            for name, plan in plans.items()
+            for branches, drafter in enumerate(self.drafters, start=1)
+        }
+        _, *passes = ({key: time() for key, time in timings.items()} for _ in range(1 + repeats))
+        costs = {key: median(times[key] for times in passes) for key in timings}
+        for branches in range(1, len(self.drafters) + 1):
+            first, token = (costs[name, context, branches] for name in ("first", "draft"))
             costs["draft", context, branches] = max(MAX_AUTO_GAMMA * token - first, token) / more
-        for branches, level in enumerate(levels, start=1):
-            costs["level", context, branches] = level
         return costs
 
-    def _steps(
-        self, rows: Sequence[int], plan: Plan, repeats: int
-    ) -> tuple[list[float], list[float]]:
-        """Median seconds of a forward over each of `rows`, and of a drafted level by drafter.
-
-        Drafts and forwards alternate.  A level of a chain is a token.
-        """
-        drafts = [drafter.draft(plan, NO_NOISE) for drafter in self.drafters]
-
-        def once() -> list[float]:
-            forwards, levels = [], []
-            for count, drafter in zip_longest(rows, self.drafters):
-                if count:
-                    forwards.append(self._forward_seconds(count, plan))
-                if drafter:
-                    propose = partial(drafter.draft, plan, NO_NOISE)
-                    self._settle(propose)
-                    levels.append(seconds_of(self.engine, propose))
-            return forwards + levels
-
-        _, *passes = (once() for _ in range(1 + repeats))  # the first warms up
-        times = [median(column) for column in zip(*passes, strict=True)]
-        depths = [draft.depth if draft else plan.gamma for draft in drafts]
-        pairs = zip(times[len(rows) :], depths, strict=True)
-        return times[: len(rows)], [seconds / depth for seconds, depth in pairs]
-
-    def _forward_seconds(self, count: int, plan: Plan) -> float:
-        """Seconds of a forward over `count` rows; without a draft they hold arbitrary tokens."""
-        is_chain = count <= plan.gamma + 1
+    def _forward(self, rows: int) -> float:
+        """Seconds of a forward over `rows` rows; without a draft they hold arbitrary tokens."""
+        is_chain = rows <= MAX_AUTO_GAMMA + 1
 
         def propose() -> Draft | None:
-            if count == 1:
+            if rows == 1:
                 return None
             if is_chain and self.drafters:
-                draft = self.drafters[0].draft(Plan(count - 1, nodes=count - 1), NO_NOISE)
-                if draft and draft.size == count - 1:  # a head may draft fewer tokens
+                draft = self.drafters[0].draft(Plan(rows - 1, nodes=rows - 1), NO_NOISE)
+                if draft and draft.size == rows - 1:  # a head may draft fewer tokens
                     return draft
-            return HostDraft([0] * (count - 1))
+            return HostDraft([0] * (rows - 1))
 
         if is_chain:  # large forwards take long, and what was before them matters little
             self._settle(propose)
         draft = propose()
         return seconds_of(self.engine, lambda: self.target.verify(draft, NO_NOISE))
 
-    def _settle(self, propose: Callable[[], Draft | None]) -> None:
-        """Two such rounds, so that the processor's caches are as in an answer."""
+    def _level(self, drafter: Drafter, plan: Plan) -> float:
+        """Seconds of a drafted level; a level of a chain is a token."""
+        propose = partial(drafter.draft, plan, NO_NOISE)
+        draft = self._settle(propose)
+        return seconds_of(self.engine, propose) / (draft.depth if draft else plan.gamma)
+
+    def _settle(self, propose: Callable[[], Draft | None]) -> Draft | None:
+        """Two such rounds, so that the processor's caches are as in an answer; the last draft."""
         for _ in range(2):
-            self.target.verify(propose(), NO_NOISE)
+            draft = propose()
+            self.target.verify(draft, NO_NOISE)
+        return draft
 
 
 def branch_draftings(engine: Engine) -> list[str]:
