@@ -74,9 +74,8 @@ def _announce(screen: Screen, file: CalibrationFile) -> None:
     try:
         make_directory(file.path.parent)
     except WriteError as error:
-        screen.note(
-            f"what is measured will only be shown: {error}; MMSPEC_CACHE names another folder"
-        )
+        reason = f"{error}; MMSPEC_CACHE names another folder"
+        screen.note(f"what is measured will only be shown: {reason}")
 
 
 def _write(screen: Screen, file: CalibrationFile, measurement: Measurement) -> bool:
@@ -92,16 +91,14 @@ def _write(screen: Screen, file: CalibrationFile, measurement: Measurement) -> b
     return True
 
 
-def _show(
-    screen: Screen, engine: Engine, calibration: Calibration, exact: ExactRows | None
-) -> None:
+def _show(screen: Screen, engine: Engine, calibration: Calibration, rows: ExactRows | None) -> None:
     model = engine.target.model
     _show_costs(screen, "target rows", calibration.target)
     if calibration.draft:
         _show_costs(screen, "draft branches", calibration.draft)
         _show_costs(screen, "tree level, branches", calibration.level)
     kind = number_type(model.dtype, model.quantize)
-    forwards = f"exact, {exact.line()}" if exact else "not exact"
+    forwards = f"exact, {rows.line()}" if rows else "not exact"
     screen.say(
         f"{engine.target.name} on {model.device}, {kind}; {forwards}: milliseconds by context. "
         "Target rows: tokens verified in one forward. Draft branches: views."

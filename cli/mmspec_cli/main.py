@@ -184,9 +184,7 @@ def visible_messages() -> Iterator[None]:
         return record
 
     logging.setLogRecordFactory(make_record)
-    warnings.formatwarning = lambda *arguments, **keywords: visible(
-        format_warning(*arguments, **keywords)
-    )
+    warnings.formatwarning = lambda *args, **values: visible(format_warning(*args, **values))
     try:
         yield
     finally:

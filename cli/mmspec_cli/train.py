@@ -106,10 +106,8 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
     else:
         head = choose(HeadShape, options), choose(HeadMethodSettings, options)
         score = distill(partial(new_trainee, kind, *head), *common)
-    drafts = len(score.guesses)
-    Screen().say(
-        f"{options['out']}: {score.tokens_per_round:.3f} tokens per round, {drafts} drafted"
-    )
+    rate = f"{score.tokens_per_round:.3f} tokens per round"
+    Screen().say(f"{options['out']}: {rate}, {len(score.guesses)} drafted")
 
 
 @train.command()

@@ -65,12 +65,7 @@ METHODS = "M,T,C,P,MT,MTC,MTCP,none"
 @options.CAPTIONER
 @with_screen(options.JSON)
 def run(
-    screen: Screen,
-    out: Path,
-    resume: bool,
-    skip_bad: bool,
-    drafts: tuple[str, ...],
-    **values: Any,
+    screen: Screen, out: Path, resume: bool, skip_bad: bool, drafts: tuple[str, ...], **values: Any
 ) -> int:
     """Answer every sample of a suite by every method, and write a row for each answer.
 

@@ -31,10 +31,8 @@ def load_mlx_lm(task: Task) -> Program:
     def answer(question: Question, clock: Clock) -> tuple[list[int], int]:
         if images_of(question):
             raise UsageError("mlx-lm loads language models and sees no images")
-        message = {"role": "user", "content": text_of(question)}
-        prompt = tokenizer.apply_chat_template(
-            [message], add_generation_prompt=True, tokenize=False
-        )
+        chat = [{"role": "user", "content": text_of(question)}]
+        prompt = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
         tokens, rounds = [], 0
         for step in stream_generate(model, tokenizer, prompt, **options):
             clock.record(step.generation_tokens)
@@ -57,10 +55,8 @@ def load_mlx_vlm(task: Task) -> Program:
     options = {"max_tokens": task.max_tokens, "temperature": 0.0}
 
     def answer(question: Question, clock: Clock) -> tuple[list[int], int]:
-        images = images_of(question)
-        prompt = apply_chat_template(
-            processor, model.config, text_of(question), num_images=len(images)
-        )
+        images, text = images_of(question), text_of(question)
+        prompt = apply_chat_template(processor, model.config, text, num_images=len(images))
         tokens: list[int] = []
         for step in stream_generate(model, processor, prompt, image=images or None, **options):
             clock.record(step.generation_tokens)

@@ -20,9 +20,7 @@ def load_mmspec(task: Task) -> Program:
     def answer(question: Question, clock: Clock) -> tuple[list[int], int]:
         engine.forget()  # images are encoded again
         chat = engine.chat(options)
-        parts = (
-            open_picture(part["path"]) if "path" in part else part["text"] for part in question
-        )
+        parts = (open_picture(it["path"]) if "path" in it else it["text"] for it in question)
         for event in chat.send(Message("user", tuple(parts))):
             if isinstance(event, Piece):
                 clock.record(len(chat.answer.token_ids))

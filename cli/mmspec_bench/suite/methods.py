@@ -78,9 +78,8 @@ def read_method(word: str) -> Method:
     if not at:
         return method
     if not draft or method.drafting in WITHOUT_MODEL:
-        raise UsageError(
-            f"--methods: {word!r}: after @ name a draft, for views or a head: M@mini-draft"
-        )
+        remedy = "after @ name a draft, for views or a head: M@mini-draft"
+        raise UsageError(f"--methods: {word!r}: {remedy}")
     return replace(method, name=f"{method.name}@{draft}", draft=draft)
 
 
@@ -106,9 +105,8 @@ def _read(word: str) -> Method:
     settings: dict[str, Any] = {"tree": _tree(word, match["tree"])}
     if not has_letters:
         if match["adaptive"] or match["weights"] or match["rule"]:
-            raise UsageError(
-                f"--methods: {word!r}: {kind} has one view: give {kind} or tree:{kind}"
-            )
+            remedy = f"give {kind} or tree:{kind}"
+            raise UsageError(f"--methods: {word!r}: {kind} has one view: {remedy}")
         kind = LOOKUP.spec if kind in WITHOUT_MODEL else kind + beside
         return Method(word[: match.start("letters")].lower() + kind, settings | {"drafting": kind})
     settings["drafting"] = "".join(read_letters(re.sub(r"\d", "", match["letters"]))) + beside

@@ -16,8 +16,6 @@ DRAWS, SEED = 10_000, 0
 LEVEL = 0.95
 
 Sums = NDArray[np.int64]
-Counts = tuple[int, ...]
-"""Tokens and rounds, perhaps of two methods."""
 Summary = dict[str, Any]
 """`method` and all its measures by name, JSON-serializable."""
 
@@ -83,11 +81,11 @@ def acceptance_by_position(rows: Iterable[AnswerRow]) -> list[float]:
     In trees: a token of level i.
     """
     rounds = [round_ for row in rows for round_ in row.rounds]
-    shares = []
-    for i in range(1, max((round_.depth for round_ in rounds), default=0) + 1):
-        deep_rounds = [round_ for round_ in rounds if round_.depth >= i]
-        shares.append(ratio(sum(round_.accepted >= i for round_ in deep_rounds), len(deep_rounds)))
-    return shares
+    deepest = max((round_.depth for round_ in rounds), default=0)
+    return [
+        mean(round_.accepted >= i for round_ in rounds if round_.depth >= i)
+        for i in range(1, deepest + 1)
+    ]
 
 
 def throughput(rows: Sequence[AnswerRow]) -> float:
@@ -121,8 +119,8 @@ class Interval(NamedTuple):
 def difference(rows: Iterable[AnswerRow], others: Iterable[AnswerRow]) -> Interval | None:
     """The relative difference in tokens per round on samples that both answered; None if none."""
     ours, theirs = _by_sample(rows), _by_sample(others)
-    samples = [(*ours[name], theirs[name][1]) for name in ours if name in theirs]
-    return _interval([(image, our + their) for image, our, their in samples], _relative)
+    samples = [(*ours[name], *theirs[name][1:]) for name in ours if name in theirs]
+    return _interval(samples, _relative)
 
 
 def tokens_per_round(rows: Iterable[AnswerRow]) -> Interval:
@@ -132,17 +130,17 @@ def tokens_per_round(rows: Iterable[AnswerRow]) -> Interval:
 
 
 def _interval(
-    samples: Sequence[tuple[str, Counts]], value: Callable[[Sums], NDArray[np.float64]]
+    samples: Sequence[tuple[Any, ...]], value: Callable[[Sums], NDArray[np.float64]]
 ) -> Interval | None:
     """The value of samples' counts, and percentiles of those of resamples (Efron 1979).
 
     A resample draws images, each with all samples about it and all turns of all methods, because
     their difficulties correlate.
 
-    samples: the image and counts of each.  value: from sums [m, n] of counts to m values.
+    samples: the image and n counts of each.  value: from sums [m, n] of counts to m values.
     """
     by_image: dict[str, Any] = {}
-    for image, counts in samples:
+    for image, *counts in samples:
         by_image[image] = by_image.get(image, 0) + np.array(counts)
     if not by_image:
         return None
@@ -157,14 +155,14 @@ def _interval(
     return Interval(len(samples), float(whole), float(low), float(high))
 
 
-def _by_sample(rows: Iterable[AnswerRow]) -> dict[str, tuple[str, Counts]]:
+def _by_sample(rows: Iterable[AnswerRow]) -> dict[str, tuple[str, int, int]]:
     """The first image of each sample, its name if it has none, with its tokens and rounds."""
-    samples: dict[str, tuple[str, Counts]] = {}
+    samples: dict[str, tuple[str, int, int]] = {}
     for row in rows:
         if row.rounds:
-            _, (tokens, rounds) = samples.get(row.sample, ("", (0, 0)))
+            _, tokens, rounds = samples.get(row.sample, ("", 0, 0))
             counts = tokens + row.emitted, rounds + len(row.rounds)
-            samples[row.sample] = row.first_image or row.sample, counts
+            samples[row.sample] = row.first_image or row.sample, *counts
     return samples
 
 

@@ -198,19 +198,12 @@ class _Line:
     choices: Annotated[list[_Choice], Length(1, 1000)]
 
 
-def with_answers(
-    samples: Sequence[SuiteSample], file: str, target: LoadedModel
-) -> list[SuiteSample]:
-    """The samples, which let the target repeat their answers in `file` once they are read.
-
-    Raises UsageError naming a malformed line.
-    """
+def with_answers(samples: list[SuiteSample], file: str, target: LoadedModel) -> list[SuiteSample]:
+    """The samples, which let the target repeat their answers in `file` once they are read."""
     path = expand_home(file)
     rows = parse_lines(_Line, read_lines(path), path)
     answers = {row.question_id: row.choices[0].turns for _, row in rows}
-    return [
-        replace(sample, read=partial(_questions, sample, answers, target)) for sample in samples
-    ]
+    return [replace(each, read=partial(_questions, each, answers, target)) for each in samples]
 
 
 def _questions(sample: SuiteSample, answers: Answers, target: LoadedModel) -> tuple[Message, ...]:

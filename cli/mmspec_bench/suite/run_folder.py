@@ -26,9 +26,7 @@ class SuiteSettings(Settings):
     """Settings of a run: its samples, methods and decoding; those with a help are options."""
 
     suite: str = option(
-        "offline",
-        f"Several with commas. Names: {', '.join(NAMES)}.",
-        metavar="NAME|NAME=DIR|PATH",
+        "offline", f"Several with commas. Names: {', '.join(NAMES)}.", metavar="NAME|NAME=DIR|PATH"
     )
     methods: tuple[str, ...] = ()
     gamma: Gamma = 5

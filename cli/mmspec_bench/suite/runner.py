@@ -43,7 +43,7 @@ class Runner:
             if sample.name in names:
                 continue
             try:
-                rows = self._rows(place, sample, sample.read())
+                rows = self._rows(place, sample)
             except MmspecError as error:
                 if self.note_omission is None:
                     error.args = (f"{sample.name}: {error}; --skip-bad leaves it out",)
@@ -88,9 +88,8 @@ class Runner:
                 continue
             return
 
-    def _rows(
-        self, place: int, sample: SuiteSample, questions: Sequence[Message]
-    ) -> list[AnswerRow]:
+    def _rows(self, place: int, sample: SuiteSample) -> list[AnswerRow]:
+        questions = sample.read()
         transcripts = [answerer.answer(questions) for answerer in rotate(self.answerers, place)]
         plain = next((it for it in transcripts if it.answerer.method.name == PLAIN), None)
         return [
@@ -117,9 +116,7 @@ def prepare(
     if settings.memory and resume:
         raise UsageError("--resume: what lookup remembers (--memory) is not stored; begin anew")
     methods = [read_method(name) for name in settings.methods]
-    answerers = [
-        open_answerer(method, engine_for(method, engines), settings.options) for method in methods
-    ]
+    answerers = [open_answerer(it, engine_for(it, engines), settings.options) for it in methods]
     progress("reading the suite")
     samples = shard(_samples(engines[0], settings), settings.shard)
     progress("reading the models' files")

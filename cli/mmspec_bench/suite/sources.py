@@ -77,12 +77,7 @@ class SuiteSample:
 
 
 def suite_samples(
-    suite: str,
-    size: int,
-    *,
-    limit: int | None = None,
-    tasks: Sequence[str] = (),
-    seed: int = 0,
+    suite: str, size: int, *, limit: int | None = None, tasks: Sequence[str] = (), seed: int = 0
 ) -> list[SuiteSample]:
     """Every sample of the suites named in `suite`, in order; at most `limit` of each task.
 
