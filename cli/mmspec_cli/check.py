@@ -11,7 +11,7 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.quantization import number_type
 from mmspec.diagnostics.across import AcrossReport, StageDifference, across
-from mmspec.diagnostics.check import CheckReport, Comparison, Divergence
+from mmspec.diagnostics.check import CheckReport
 from mmspec.diagnostics.check import check as compare_all
 from mmspec.diagnostics.prompts import Prompt, read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN
@@ -111,8 +111,13 @@ def _show(screen: Screen, report: CheckReport) -> None:
     screen.table(columns, rows)
     screen.say("Outcome: of drafted against plain decoding.")
     for comparison in report.comparisons:
-        if comparison.divergence:
-            screen.say(_difference(comparison, comparison.divergence))
+        if divergence := comparison.divergence:
+            plain, speculative = map(repr, divergence.texts)
+            screen.say(
+                f"{comparison.prompt}: {comparison.outcome} at token {divergence.position}: plain "
+                f"{plain} ({divergence.first}), speculative {speculative} ({divergence.second}), "
+                f"top-2 logit gap {divergence.gap:.3g}"
+            )
         elif not comparison.drafted:
             screen.say(f"{comparison.prompt}: nothing was drafted, so nothing was checked")
         elif report.gamma == "auto" and 2 * comparison.drafted < comparison.tokens:
@@ -124,15 +129,6 @@ def _show(screen: Screen, report: CheckReport) -> None:
     ties = f"near-tie up to a logit gap of {report.threshold:g}"
     threshold = "exact decoding has no near-ties" if report.exact else ties
     screen.say(f"{report.outcome} ({report.backend}, {report.device}, {kind}; {threshold})")
-
-
-def _difference(comparison: Comparison, divergence: Divergence) -> str:
-    plain, speculative = divergence.texts
-    return (
-        f"{comparison.prompt}: {comparison.outcome} at token {divergence.position}: plain "
-        f"{plain!r} ({divergence.first}), speculative {speculative!r} ({divergence.second}), "
-        f"top-2 logit gap {divergence.gap:.3g}"
-    )
 
 
 def _check_across(

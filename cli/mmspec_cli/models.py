@@ -166,18 +166,15 @@ def export(
     Tensors keep their bytes. Heads that are fed images' features are refused: those engines give
     them none.
     """
-    name, target = reader(backend), target or _target_of(head)
+    name = reader(backend)
+    if not target:
+        card = load_cards().get(head)
+        if card is None or not card.serves:
+            raise click.UsageError(f"no card says what {head} drafts for: give --target")
+        target = card.serves[0]
     directory = resolve(target, name)
     export_head(resolve(head, name), directory, layout, destination, _hub_id(target, directory))
     screen.say(destination)
-
-
-def _target_of(head: str) -> str:
-    """The target that a head's card names; raises UsageError if there is none."""
-    card = load_cards().get(head)
-    if card is None or not card.serves:
-        raise click.UsageError(f"no card says what {head} drafts for: give --target")
-    return card.serves[0]
 
 
 def _hub_id(target: str, directory: Path) -> str:

@@ -21,7 +21,10 @@ def load_llama_cpp(task: Task) -> Program:
     from llama_cpp.llama_chat_format import Jinja2ChatFormatter
     from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
-    file, lookup = _gguf(Path(task.model)), task.options.get("lookup")
+    file = next(iter(sorted(Path(task.model).glob("*.gguf"))), None)
+    if file is None:
+        raise UsageError(f"llama.cpp needs a GGUF file in {task.model}: it reads no other weights")
+    lookup = task.options.get("lookup")
     draft: Any = LlamaPromptLookupDecoding(num_pred_tokens=lookup) if lookup else None
     drafts = list[Any]()
 
@@ -67,10 +70,3 @@ def load_llama_cpp(task: Task) -> Program:
 
     facts = {"device": "cpu", "file": file.name, "llama_cpp": llama_cpp.__version__}
     return Program(answer, facts)
-
-
-def _gguf(directory: Path) -> Path:
-    file = next(iter(sorted(directory.glob("*.gguf"))), None)
-    if file is None:
-        raise UsageError(f"llama.cpp needs a GGUF file in {directory}: it reads no other weights")
-    return file

@@ -80,13 +80,15 @@ def stats(dialogue: Dialogue) -> None:
     """Show the time and tokens of the last answer."""
     chat, answer = dialogue.chat, dialogue.chat.answer
     statistics, estimate, gain = answer.statistics, answer.plain_estimate, answer.speed_up
+    exact = chat.models.exact_rows(chat.options.exact)
+    exact_line = exact.line() if exact else "off; `mmspec doctor --full` says why"
     figures = {
         "drafting": answer.drafting.spec,
         "weights": " ".join(f"{weight:.2f}" for weight in answer.weights),
         "rounds": str(statistics.rounds),
         "tokens": str(statistics.tokens),
         "gamma": _gamma(chat),
-        "exact": _exact(chat),
+        "exact": f"{chat.options.exact}: {exact_line}",
         "tokens per round": f"{statistics.block_efficiency:.2f}",
         "drafted, accepted": f"{statistics.drafted}, {statistics.accepted}",
         "rounds drafted by lookup": str(statistics.lookup_rounds),
@@ -100,13 +102,6 @@ def stats(dialogue: Dialogue) -> None:
     }
     rows = [(name, figure) for name, figure in figures.items() if figure]
     dialogue.screen.show(stats_report(chat), ["last answer", ""], rows)
-
-
-def _exact(chat: Chat) -> str:
-    """The mode of `--exact`, and the rows that it gave; 'off' for ordinary forwards."""
-    rows = chat.models.exact_rows(chat.options.exact)
-    state = rows.line() if rows else "off; `mmspec doctor --full` says why"
-    return f"{chat.options.exact}: {state}"
 
 
 def _gamma(chat: Chat) -> str:
