@@ -13,7 +13,7 @@ from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.json_file import parse_lines, read_lines
-from mmspec.prompt.conversation import Conversation, Message
+from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.images import Picture, open_picture
 
 PROMPT = "Provide a one-sentence caption for the provided image."
@@ -36,10 +36,8 @@ class ModelCaptioner:
 
     def caption(self, picture: Picture) -> str:
         """The model's greedy answer to a request for a one-sentence caption."""
-        writer, conversation = self._writer, Conversation()
-        still = picture.frames[0] if picture.frames else picture
-        conversation.add(Message("user", (still, PROMPT)))
-        chunks = writer.chunks(conversation)
+        writer, still = self._writer, picture.frames[0] if picture.frames else picture
+        chunks = writer.chunks(Conversation(turns=[Turn(Message("user", (still, PROMPT)))]))
         session = Session(writer.model.open_target(GREEDY), writer.views(lambda _: ()), writer.view)
         for _ in session.prefill(chunks):
             pass

@@ -235,8 +235,7 @@ class Chat:
         if answer.drafting == PLAIN:
             return None
         is_auto = options.gamma == "auto"  # which may have another tree
-        rest = options.sampling, options.adaptive, options.tree, options.overflow, is_auto
-        key = answer.drafting, *rest
+        key = answer.drafting, options.adaptive, options.tree, options.overflow, is_auto
         if self._drafter is None or self._drafter_key != key:
             is_first = self._drafter is None or self._drafter.drafting == LOOKUP
             if models.head and is_first and answer.drafting != LOOKUP:
@@ -256,15 +255,13 @@ class Chat:
 
     def _decode(self, drafter: OpenDrafter | None, max_tokens: int) -> Iterator[Piece]:
         options, answer = self.options, self.answer
-        target = self.models.target
+        target, session = self.models.target, self._session
         text = text_after(answer, self.context, target.tokenizer, options.stop_strings)
-        drafting = drafter.drafting if drafter else None
-        draft_length = self.models.draft_length(options, drafting)
-        within = options.sampling, target.stop, answer.beginning
+        draft_length = self.models.draft_length(options, drafter.drafting if drafter else None)
         verifier = options.constraint and ConstrainedTarget(
-            self._session.target, options.constraint(), *within
+            session.target, options.constraint(), options.sampling, target.stop, answer.beginning
         )
-        rounds = self._session.decode(
+        rounds = session.decode(
             draft_length,
             max_tokens=max_tokens,
             stop=target.stop,

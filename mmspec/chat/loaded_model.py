@@ -43,11 +43,9 @@ class FeatureCache:
 
     def __call__(self, picture: Picture) -> Features:
         """The features of `picture`, computed if they are not in the cache."""
-
-        def encode() -> Features:
-            return self.model.encode(self.pixels(picture), self.grid(picture))
-
-        return self._features.get(picture.digest, encode)
+        return self._features.get(
+            picture.digest, lambda: self.model.encode(self.pixels(picture), self.grid(picture))
+        )
 
     def pixels(self, picture: Picture) -> Float32:
         """The pixel values of `picture` that the tower is given."""
@@ -82,10 +80,8 @@ class FeatureCache:
 
     def serves(self, model: Model, preprocessing: Preprocessing) -> bool:
         """True if `model` would compute the same features from the same images."""
-        return bool(model.tower) and (model.tower, preprocessing) == (
-            self.model.tower,
-            self.preprocessing,
-        )
+        own = self.model.tower, self.preprocessing
+        return bool(model.tower) and (model.tower, preprocessing) == own
 
 
 STATES = 2 + MOST_BORDERS

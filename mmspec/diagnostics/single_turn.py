@@ -20,8 +20,7 @@ def prefilled_target(
     target = engine.target
     sequence = target.model.open_target(GREEDY, exact)
     session = Session(sequence, target.views(engine.caption), target.view)
-    conversation = Conversation(turns=list(before))
-    conversation.add(message)
+    conversation = Conversation(turns=[*before, Turn(message)])
     for _ in session.prefill(target.chunks(conversation)):
         pass
     return sequence

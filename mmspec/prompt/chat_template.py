@@ -76,9 +76,8 @@ class ChatTemplate:
                 "`thinking` changes nothing here: the model's chat template does not read "
                 f"{THINKING}; leave it out"
             )
-        return self._run(
-            [self._message(*message) for message in messages], generation_prompt, tools, thinking
-        )
+        variables = [self._message(*message) for message in messages]
+        return self._run(variables, generation_prompt, tools, thinking)
 
     def _message(self, role: str, content: Content) -> dict[str, Any]:
         takes_parts = role in self._part_roles

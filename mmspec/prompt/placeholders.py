@@ -84,9 +84,8 @@ class Placeholders:
             if isinstance(part, int):
                 parts.append(NO_TOKEN if part == image_id else part)
                 continue
-            for place, literal in enumerate(part.split(_VISUAL)):
-                parts += [NO_TOKEN] if place else []
-                parts += [self._restore(literal)] if literal else []
+            for piece in filter(None, re.split(f"({_VISUAL})", part)):
+                parts.append(NO_TOKEN if piece == _VISUAL else self._restore(piece))
         count = parts.count(NO_TOKEN)
         if count != images:
             raise CheckpointError(

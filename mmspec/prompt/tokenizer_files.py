@@ -119,8 +119,7 @@ def _add_tokens(backend: "Backend", directory: Path) -> None:
                 f"{directory}: {token.content!r} is added with id {id}, but {FILE} has {id_here} "
                 "for it: the files are of two tokenizers"
             )
-    texts = [*special_tokens(directory).values(), *_extra_tokens(directory)]
-    new_texts = [text for text in texts if backend.token_to_id(text) is None]
+    new_texts = [text for text in _special_texts(directory) if backend.token_to_id(text) is None]
     backend.add_special_tokens([AddedToken(text, special=True) for text in new_texts])
 
 
@@ -135,20 +134,21 @@ def _added_tokens(directory: Path) -> dict[int, AddedText]:
     if not is_there(older):
         return {}
     ids = Block({"tokens": read_json(older)}, older).read("tokens", dict[TokenText, TokenId], {})
-    special = {*special_tokens(directory).values(), *_extra_tokens(directory)}
+    special = {*_special_texts(directory)}
     return {
         id: AddedText(text, normalized=text not in special, special=text in special)
         for text, id in ids.items()
     }
 
 
-def _extra_tokens(directory: Path) -> list[str]:
-    """Special tokens without a role."""
+def _special_texts(directory: Path) -> list[str]:
+    """All special tokens, those with a role first."""
     settings = _settings(directory)
     keys = ("additional_special_tokens", "extra_special_tokens")
     lists = (settings.get(key) for key in keys)
     entries = (entry for entries in lists if isinstance(entries, list) for entry in entries)
-    return [text for entry in entries if (text := _content(entry, "token", settings.file))]
+    extra = (_content(entry, "token", settings.file) for entry in entries)
+    return [*special_tokens(directory).values(), *filter(None, extra)]
 
 
 def tokenizer_file(directory: Path) -> Path:
