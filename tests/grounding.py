@@ -18,7 +18,7 @@ from mmspec.families.llava import LlavaVision
 from mmspec.prompt.conversation import Turn, interleave
 from mmspec.prompt.images import Picture, picture_from
 from mmspec_train.data.answers import answer_all
-from mmspec_train.data.record import ConversationRecord, tokenize
+from mmspec_train.data.batch import ConversationRecord, tokenize
 from mmspec_train.data.teacher import Teacher
 from mmspec_world import TASKS, Sample, sample
 from support.judge import CATEGORIES, judge

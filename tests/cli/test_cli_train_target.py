@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.prompt.chat_template import LLAVA, load_template
-from mmspec_train.data.record import ConversationRecord
+from mmspec_train.data.batch import ConversationRecord
 from mmspec_train.run import loop
 from mmspec_train.targets.join import write_llava
 from support import factory

@@ -13,8 +13,7 @@ from transformers import LlavaForConditionalGeneration
 from mmspec.ground import errors
 from mmspec.ground.tokens import NO_TOKEN
 from mmspec_torch.backend import TorchBackend
-from mmspec_train.data.batch import in_columns
-from mmspec_train.data.record import ConversationRecord
+from mmspec_train.data.batch import ConversationRecord, in_columns
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.distillation.objective import target_log_probabilities
 from mmspec_train.distillation.training import train

@@ -19,9 +19,8 @@ from mmspec.ground.errors import UsageError
 from mmspec.prompt.chunks import answer_ids
 from mmspec.prompt.conversation import Message, Turn
 from mmspec_train.data.answers import answer_all
-from mmspec_train.data.batch import collate
+from mmspec_train.data.batch import collate, tokenize
 from mmspec_train.data.corpus import WorldCorpus
-from mmspec_train.data.record import tokenize
 from mmspec_train.data.stored import TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.drafts.draft_model import read_draft

@@ -20,7 +20,7 @@ from mmspec.ground.tokens import NO_TOKEN
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.device_io import upload
 from mmspec_torch.network.attention import hiding_number
-from mmspec_train.data.record import ConversationRecord
+from mmspec_train.data.batch import ConversationRecord
 from mmspec_train.data.teacher import Teacher
 
 

@@ -17,24 +17,10 @@ from mmspec_world import SCRIPTS, sample
 from mmspec_world.split import Split
 
 SHARES: dict[str, float] = {
-    "chat": 14,
-    "general": 22,
-    "conversation": 16,
-    "detail": 2,
-    "caption": 2,
-    "hallucination": 5,
-    "chart": 7,
-    "text": 8,
-    "reasoning": 16,
-    "science": 6,
-    "spot": 17,
-    "edit": 18,
-    "pororo": 1,
-    "vist": 1,
-    "video": 1,
-    "swap": 1,
-    "told": 35,
-}
+    "chat": 14, "general": 22, "conversation": 16, "detail": 2, "caption": 2, "hallucination": 5,
+    "chart": 7, "text": 8, "reasoning": 16, "science": 6, "spot": 17, "edit": 18, "pororo": 1,
+    "vist": 1, "video": 1, "swap": 1, "told": 35,
+}  # fmt: skip
 """Relative share of each task for a target with vision."""
 TEXT_SHARES = {"told": 1.0}
 """Relative share of each task for a text-only target."""

@@ -27,9 +27,8 @@ from mmspec.decoding.contract import Float32
 from mmspec.ground.errors import UsageError
 from mmspec.ground.input_files import open_file, read_errors, require_file
 from mmspec.ground.output_files import write_errors
-from mmspec_train.data.batch import Batch, collate
+from mmspec_train.data.batch import Batch, ConversationRecord, collate
 from mmspec_train.data.corpus import Corpus
-from mmspec_train.data.record import ConversationRecord
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.settings import Content, DataSettings
 

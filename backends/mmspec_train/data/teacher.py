@@ -25,8 +25,7 @@ from mmspec.prompt.tokenizer import Tokenizer, shared_vocabulary
 from mmspec_torch.backend import TorchBackend, TorchModel
 from mmspec_torch.device.weights import read_tensor
 from mmspec_torch.network.vision import TorchFeatures
-from mmspec_train.data.batch import Batch
-from mmspec_train.data.record import Sides
+from mmspec_train.data.batch import Batch, Sides
 
 
 class Teacher:

@@ -15,9 +15,8 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture
 from mmspec_train.data.answers import answer_all
-from mmspec_train.data.batch import Batch, collate
+from mmspec_train.data.batch import Batch, ConversationRecord, collate, tokenize
 from mmspec_train.data.corpus import Corpus, open_corpora
-from mmspec_train.data.record import ConversationRecord, tokenize
 from mmspec_train.data.stored import ConversationBatches, TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log

@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mmspec_train.data.batch import Batch
-from mmspec_train.data.record import NO_TARGET
+from mmspec_train.data.batch import NO_TARGET, Batch
 
 
 @dataclass(frozen=True, slots=True)

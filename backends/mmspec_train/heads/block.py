@@ -1,11 +1,10 @@
 """DFlash and DSpark to train: blocks of masks over the target's captured states.
 
 Shape letters: B sequences, L columns, A starts, R rows of a block, D depths, H width, V vocabulary,
-r Markov rank, n rows; in attention h heads of size d.
+r Markov rank, n rows.
 """
 
 from collections.abc import Iterable
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -27,30 +26,6 @@ W1_SPREAD = 0.01
 """Standard deviation of the Markov head's embedding before training, as in DSpark."""
 
 
-class InjectedLayerModule(DecoderLayerModule):
-    """A Qwen3 layer whose attention also reads rows of context, which it does not norm."""
-
-    def forward(  # type: ignore[override]
-        self, x: Tensor, context: Tensor, places: Tensor, positions: Tensor, visible: Tensor
-    ) -> Tensor:
-        """Return the layer's output [B, A, R, H] for blocks x [B, A, R, H].
-
-        context: [B, L, H] at rotary positions `places` [B, 3, L], of which a block sees those that
-        are `visible` [B, A, L]. positions: [B, 3, A R] those of the blocks.
-        """
-        blockwise = partial(torch.unflatten, dim=2, sizes=x.shape[1:3])
-        rows = self.enter(x)[0].flatten(1, 2)
-        queries, (keys, values) = self.queries(rows, positions), self.keys_values(context, places)
-        scores = blockwise((queries @ keys.transpose(-1, -2)).float())
-        scores = scores.masked_fill(~visible[:, None, :, None], float("-inf"))
-        block_keys, block_values = map(blockwise, self.keys_values(rows, positions))
-        block_scores = (blockwise(queries) @ block_keys.transpose(-1, -2)).float()
-        shares = torch.cat((scores, block_scores), dim=-1).softmax(dim=-1).to(values.dtype)
-        shares, block_shares = torch.split(shares, [keys.shape[2], x.shape[2]], dim=-1)
-        attention = blockwise(shares.flatten(2, 3) @ values) + block_shares @ block_values
-        return self.leave(x, attention.permute(0, 2, 3, 1, 4).flatten(-2))
-
-
 class BlockModule(Head):
     """A DFlash or DSpark head."""
 
@@ -62,7 +37,7 @@ class BlockModule(Head):
         self.fc = nn.Linear(len(options.captured_layers) * width, width, bias=False)
         self.hidden_norm = nn.RMSNorm(width, eps)
         count = range(text.num_hidden_layers)
-        self.layers = nn.ModuleList(InjectedLayerModule(text, input_norm=True) for _ in count)
+        self.layers = nn.ModuleList(DecoderLayerModule(text, input_norm=True) for _ in count)
         self.norm = nn.RMSNorm(width, eps)
         if options.markov_rank:
             # Corrects each depth's logits by the token before it.
@@ -100,7 +75,8 @@ class BlockModule(Head):
         if not self.options.image_context:
             visible = visible & ~batch.visual.unsqueeze(1)
         for layer in self.layers:
-            x = layer(x, context, places, positions, visible)
+            assert isinstance(layer, DecoderLayerModule)
+            x, _ = layer(x, positions, layer.keys_values(context, places), visible)
         features: Tensor = self.norm(x)[:, :, rows - starts.depth :].movedim(2, 0)
         if not self.options.markov_rank:
             return features

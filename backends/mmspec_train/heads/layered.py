@@ -1,11 +1,12 @@
 """EAGLE, MSD and FLASH to train: each fuses token and state, and has one decoder layer.
 
-Shape letters: B sequences, L columns, R rows, A starts, D depths, H width, C queries, K slots;
-in attention h heads of size d.
+Shape letters: B sequences, L columns, R rows, C rows of the context, A starts, K rows of a start
+before, D depths, H width, Q queries; in attention h heads of size d.
 """
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,11 +25,11 @@ from mmspec_train.heads.head import Head, zero_linear
 from mmspec_train.llama import llama_config
 
 KeysValues = tuple[Tensor, Tensor]
-"""Keys and values: [B, h, R, D] of rows, or [B, h, A, D] of one guess of every chain."""
+"""Keys and values of rows [B, h, R, d], or of the rows of each start [B, h, A, R, d]."""
 
 
 class DecoderLayerModule(nn.Module):
-    """A Llama layer that computes its output only at some rows."""
+    """A Llama or Qwen3 layer, of which only rows after some starts in a context are computed."""
 
     def __init__(self, text: TextConfig, *, input_norm: bool) -> None:
         """Build random weights; what is added to the residual starts at zero."""
@@ -51,25 +52,14 @@ class DecoderLayerModule(nn.Module):
         """Return what attention reads of x [..., H], and what its output is added to."""
         return self.input_layernorm(x), x
 
-    def leave(self, x: Tensor, attention: Tensor) -> Tensor:
-        """Return the layer's output: x [..., H] plus attention's [..., h * D] and the MLP's."""
-        x = x + self.self_attn.o_proj(attention)
-        output: Tensor = x + self.mlp(self.post_attention_layernorm(x))
-        return output
-
     def keys_values(self, rows: Tensor, positions: Tensor) -> KeysValues:
         """Return keys and values of rows that attention reads, [B, R, ...] at [B, 3, R]."""
         keys, values = self._rotate(self._heads("k", rows), positions), self._heads("v", rows)
         repeats = self.self_attn.num_key_value_groups
         return keys.repeat_interleave(repeats, 1), values.repeat_interleave(repeats, 1)
 
-    def queries(self, rows: Tensor, positions: Tensor) -> Tensor:
-        """Return the scaled queries [B, h, R, D] of rows that attention reads."""
-        scale: float = self.self_attn.scaling
-        return self._rotate(self._heads("q", rows), positions) * scale
-
     def _rotate(self, heads: Tensor, positions: Tensor) -> Tensor:
-        """Rotate heads [B, h, A, d] to positions [B, 3, A], as Llama or, with axes, as M-RoPE."""
+        """Rotate heads [B, h, R, d] to positions [B, 3, R], as Llama or, with axes, as M-RoPE."""
         with torch.autocast(heads.device.type, enabled=False):
             half = positions[:, self.axes].transpose(1, 2).float() * self.frequencies
             angles = torch.cat((half, half), dim=-1).unsqueeze(1)
@@ -78,7 +68,7 @@ class DecoderLayerModule(nn.Module):
             return (heads * angles.cos() + partners * angles.sin()).to(heads.dtype)
 
     def _heads(self, kind: str, rows: Tensor) -> Tensor:
-        """Return queries, keys or values [B, h, R, D] before rotation; kind: "q", "k" or "v"."""
+        """Return queries, keys or values [B, h, R, d] before rotation; kind: "q", "k" or "v"."""
         heads: Tensor = self.self_attn.get_submodule(f"{kind}_proj")(rows)
         heads = heads.view(*heads.shape[:2], -1, self.self_attn.head_dim).transpose(1, 2)
         norm = getattr(self.self_attn, f"{kind}_norm", None)
@@ -90,25 +80,30 @@ class DecoderLayerModule(nn.Module):
         positions: Tensor,
         rows: KeysValues,
         visible: Tensor,
-        chain: list[KeysValues],
-    ) -> Tensor:
-        """Return the layer's output [B, A, H] for x [B, A, H] at positions [B, 3, A].
+        before: KeysValues | None = None,
+    ) -> tuple[Tensor, KeysValues]:
+        """Return the layer's output [B, A, R, H] for R rows x [B, A, R, H] after each of A starts.
 
-        x: the context's row before each of A starts, or the latest token of each drafted chain.
-        rows: keys and values of the context. visible: [B, A, R] True where x may attend to them.
-        chain: keys and values of each token drafted so far, in all A chains, x's own last; empty
-        for rows of the context.
+        positions: [B, 3, A R]. rows: keys and values of the context, of which a start's rows see
+        those that are `visible` [B, A, C]. They also see each other and the rows of the same start
+        `before`, [B, h, A, K, d]. Returns the keys and values of all these rows, too.
         """
+        by_start = partial(torch.unflatten, dim=2, sizes=x.shape[1:3])
         inputs, x = self.enter(x)
-        queries, (keys, values), count = self.queries(inputs, positions), rows, visible.shape[-1]
-        scores = torch.matmul(queries, keys.transpose(-1, -2)).float()
-        scores = scores.masked_fill(~visible.unsqueeze(1), float("-inf"))
-        chain_scores = [(queries * key).sum(dim=-1, keepdim=True).float() for key, _ in chain]
-        shares = torch.cat((scores, *chain_scores), dim=-1).softmax(dim=-1).to(values.dtype)
-        attention = torch.matmul(shares[..., :count], values)
-        for number, (_, value) in enumerate(chain, start=count):
-            attention = attention + shares[..., number : number + 1] * value
-        return self.leave(x, attention.transpose(1, 2).flatten(-2))
+        inputs, (keys, values) = inputs.flatten(1, 2), rows
+        queries = self._rotate(self._heads("q", inputs), positions) * self.self_attn.scaling
+        own_keys, own_values = map(by_start, self.keys_values(inputs, positions))
+        if before:
+            own_keys = torch.cat((before[0], own_keys), dim=3)
+            own_values = torch.cat((before[1], own_values), dim=3)
+        scores = by_start((queries @ keys.transpose(-1, -2)).float())
+        scores = scores.masked_fill(~visible[:, None, :, None], float("-inf"))
+        own_scores = (by_start(queries) @ own_keys.transpose(-1, -2)).float()
+        shares = torch.cat((scores, own_scores), dim=-1).softmax(dim=-1).to(values.dtype)
+        shares, own_shares = shares.tensor_split([keys.shape[2]], dim=-1)
+        attention = by_start(shares.flatten(2, 3) @ values) + own_shares @ own_values
+        x = x + self.self_attn.o_proj(attention.permute(0, 2, 3, 1, 4).flatten(-2))
+        return x + self.mlp(self.post_attention_layernorm(x)), (own_keys, own_values)
 
 
 def slot_rows(batch: Batch, *, apart: bool, latents: int) -> tuple[Tensor, Tensor]:
@@ -146,7 +141,7 @@ class CompressorModule(nn.Module):
         self.norm = nn.RMSNorm(width, eps)
 
     def forward(self, states: Tensor) -> Tensor:
-        """Compress states [N, H] of an image to latents [C, H]."""
+        """Compress states [N, H] of an image to latents [Q, H]."""
         scores = self.queries @ self.norm(states).transpose(-1, -2) / states.shape[-1] ** 0.5
         return torch.matmul(scores.softmax(dim=-1).to(states.dtype), states)
 
@@ -170,19 +165,17 @@ class CachedHead(Head):
         layer = self.layers[0]
         assert isinstance(layer, DecoderLayerModule)
         rows = layer.keys_values(layer.enter(x)[0], positions[..., :-1])
-        visible = torch.arange(x.shape[1], device=x.device) <= at.unsqueeze(-1)
+        visible = torch.arange(x.shape[1], device=x.device) < at.unsqueeze(-1)
         place, next_place = (
             positions.gather(2, row.unsqueeze(1).expand(-1, 3, -1)) for row in (at, at + 1)
         )
-        feature = layer(gather_columns(x, at), place, rows, visible, [])
-        chain: list[KeysValues] = []
+        output, own = layer(gather_columns(x, at).unsqueeze(2), place, rows, visible)
         for distance, columns in enumerate(starts.after[1:]):
+            feature = output.squeeze(2)
             yield feature
-            x = self._fuse(gather_columns(batch.embeddings, columns), feature)
-            place = next_place + distance
-            chain.append(layer.keys_values(layer.enter(x)[0], place))
-            feature = layer(x, place, rows, visible, chain)
-        yield feature
+            x = self._fuse(gather_columns(batch.embeddings, columns), feature).unsqueeze(2)
+            output, own = layer(x, next_place + distance, rows, visible, own)
+        yield output.squeeze(2)
 
     @abstractmethod
     def _fuse(self, token: Tensor, feature: Tensor) -> Tensor:

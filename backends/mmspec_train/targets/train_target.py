@@ -31,9 +31,8 @@ from mmspec.families.llava import LlavaVision
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.tokenizer import Tokenizer
-from mmspec_train.data.batch import Batch, collate
+from mmspec_train.data.batch import Batch, ConversationRecord, collate, tokenize
 from mmspec_train.data.corpus import SHARES, WorldCorpus, task_shares
-from mmspec_train.data.record import ConversationRecord, tokenize
 from mmspec_train.data.stored import BATCHES_PER_POOL, TeacherCache
 from mmspec_train.run.log import open_log
 from mmspec_train.run.loop import Phase, run_phases
