@@ -17,9 +17,9 @@ from support.conformance_cases import PICTURES, TREES, small
 BRANCHES = [Branch("M"), Branch("T"), Branch("C"), Branch("P", 4)]
 CHUNKS = [
     Chunk((1, 20, 21, PICTURES[0], 22, 30)),
-    Chunk("answer", (40, 41, 42, 43)),
+    Chunk((40, 41, 42, 43), is_answer=True),
     Chunk((50, PICTURES[1], 51, PICTURES[2], 52, 53)),
-    Chunk("answer", (60, 61)),
+    Chunk((60, 61), is_answer=True),
     Chunk((70, 71, 72)),
 ]
 """Two turns with images between them lengthen the rows unevenly, twice."""
@@ -148,7 +148,7 @@ def test_an_answer_that_says_the_image_token_is_fed_again_as_text(engine, views)
     for token in (40, image, 41):
         said.verify(None, NO_NOISE)
         said.commit([], token)
-    answer = Chunk("answer", (40, image, 41))
+    answer = Chunk((40, image, 41), is_answer=True)
     again = target_of(engine, views, [CHUNKS[0], answer])
     np.testing.assert_allclose(again.logits(), said.logits(), atol=5e-5)
     drafter = drafter_of(engine, views, [CHUNKS[0], answer])
@@ -170,7 +170,7 @@ def test_a_token_that_the_draft_lacks_is_the_same_said_or_read(engine, views):
     """The target may have more of them: both ways the draft reads its own nearest one."""
     foreign = engine.draft.model.config.text.vocab_size
     read, said, nearest = (drafter_of(engine, views, CHUNKS[:1]) for _ in range(3))
-    feed_drafter(read, views, [Chunk("answer", (foreign, foreign))])
+    feed_drafter(read, views, [Chunk((foreign, foreign), is_answer=True)])
     for drafter, token in ((said, foreign), (nearest, foreign - 1)):
         drafter.commit([], [token])
         drafter.commit([], [token])
