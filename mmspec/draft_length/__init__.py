@@ -1,4 +1,1 @@
-"""Draft lengths: how many tokens a round drafts, fixed or from measured costs.
-
-Nothing here depends on drafters or models.
-"""
+"""Draft lengths: how many tokens a round drafts, fixed or from measured costs."""

@@ -1,4 +1,1 @@
-"""Predictive heads on MLX: their layer and tensors.
-
-What heads compute is in `mmspec.drafters.heads`.
-"""
+"""Predictive heads on MLX: their layer and tensors; `mmspec.drafters.heads` computes."""

@@ -1,3 +1,1 @@
-"""Sequences on MLX: one conversation's tokens, for the target and for draft branches.
-
-The layers are in `network`."""
+"""Sequences on MLX: one conversation's tokens, for the target and for draft branches."""

@@ -1,4 +1,7 @@
-"""Captures as CUDA graphs, and what replays them over caches at fixed addresses.
+"""Captures rounds as CUDA graphs, and replays them over caches at fixed addresses.
+
+Positions are numbers on the device, so that the kernels depend only on the shape of a round. The
+same code runs eagerly on any device.
 
 Shape letters: R branches, m rows of a target fed, M rows after padding, n columns fed, C visible
 columns, k drafted tokens, H width.
@@ -41,10 +44,8 @@ Compute = Callable[[], Outputs]
 Capture = Callable[[Compute], Compute]
 """Function that records a computation and returns one that replays it on the same buffers."""
 Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, list[Tensor]]]
-"""Function from outputs [R, H], weights [R] and keys [1, 2] to the next token [1] and a list.
-
-The list contains the branches' probabilities [R, V]; with one branch it is empty.
-"""
+"""Function from outputs [R, H], weights [R] and keys [1, 2] to the next token [1], and a list of
+the branches' probabilities [R, V], empty with one branch."""
 T = TypeVar("T")
 
 
@@ -118,10 +119,7 @@ class StaticCache(Cache):
         return self._replays[key]()
 
     def forward(self, positions: Tensor, columns: Tensor, width: int, **parts: Any) -> Step:
-        """Describe a forward at positions [...] that writes columns [n] and sees the first `width`.
-
-        parts: other fields of the `Step`.
-        """
+        """A `Step` with `parts` at positions [...], which writes columns [n] and sees `width`."""
         angles = F.embedding(positions, self._cos), F.embedding(positions, self._sin)
         writes = (partial(buffer.index_copy_, 2, columns) for buffer in self._buffer.unbind())
         return Step(angles, self._layers(writes, width), recurs=True, **parts)
@@ -142,10 +140,7 @@ class ReplayedTarget:
     def feed(
         self, x: Tensor, columns: Columns, row: Row[Tensor], captured_layers: tuple[int, ...]
     ) -> Tensor | None:
-        """Feed x [m, H]; returns the last layer's output [m, H], or None if no capture serves.
-
-        captured_layers: those whose outputs are put beside it.
-        """
+        """As `TargetSequence._forward`, or None if no capture serves."""
         first, count, multiple = columns.first, len(x), columns.multiple
         root, visible = first, self._chain[:count, :count]
         if columns.ancestry:

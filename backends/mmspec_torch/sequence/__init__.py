@@ -1,3 +1,1 @@
-"""Sequences on PyTorch: one conversation's tokens, for the target and for draft branches.
-
-The layers are in `network`."""
+"""Sequences on PyTorch: one conversation's tokens, for the target and for draft branches."""

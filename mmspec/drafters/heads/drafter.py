@@ -35,8 +35,8 @@ class HeadDrafter:
         self,
         forwards: HeadForwards[Any, Any],
         outline: Outline,
-        slots: int = 0,
-        positions: int | None = None,
+        slots: int,
+        positions: int | None,
     ) -> None:
         """slots: the most tokens that the head can predict; 0 if it drafts autoregressively.
 

@@ -12,9 +12,7 @@ from typing import Generic
 
 from mmspec.decoding.contract import HiddenStates
 from mmspec.decoding.ensemble import parent_rows
-from mmspec.decoding.formulas import sigmoid
 from mmspec.decoding.framework import Framework
-from mmspec.drafters.heads.block import BlockModules
 from mmspec.drafters.heads.modules import Succeed
 from mmspec.ground.arrays import A, Map
 
@@ -65,48 +63,3 @@ class SuccessiveExpander(Generic[A]):
         inputs = parent_rows(self._framework, self._inputs, parents)
         self._inputs = self._framework.concat([inputs, self._base.embed(tokens)], -1)
         return self._base.project(next(self._heads)(self._state, self._inputs))
-
-
-class MarkovExpander(Generic[A]):
-    """DSpark: the rows of a block, each corrected by the drafted token before it."""
-
-    def __init__(self, modules: BlockModules[A], features: A, rows: A, anchor: A) -> None:
-        """features: [K, H] and their logits, rows [K, d].  anchor: [1] id of the token before."""
-        assert modules.markov
-        self._modules, self._markov = modules, modules.markov
-        self._features, self._rows, self._anchor = features, rows, anchor
-        self._level = 0
-        self._state: A | None = None
-
-    def root(self) -> A:
-        """Logits [1, V] of the token after the sequence."""
-        return self._correct(self._anchor)
-
-    def expand(self, tokens: A, parents: A | None) -> A:
-        """Logits [w, V] of the next position after each of w nodes."""
-        if self._state is not None:
-            self._state = parent_rows(self._modules.framework, self._state, parents)
-        return self._correct(tokens)
-
-    def confidence(self, ids: A) -> list[A]:
-        """The chance [n] of each token of a chain by the confidence head, if there is one."""
-        modules = self._modules
-        if modules.confidence is None:
-            return []
-        x = self._features[: len(ids)]
-        if modules.options.confidence_head_with_markov:
-            before = modules.framework.concat([self._anchor, ids[:-1]], 0)
-            embeddings = modules.framework.pick(self._markov.embedding, before)
-            x = modules.framework.concat([x, embeddings], -1)
-        return [sigmoid(modules.framework.xp, modules.confidence(x))[:, 0]]
-
-    def _correct(self, tokens: A) -> A:
-        framework, level = self._modules.framework, self._level
-        row, feature = (
-            framework.xp.broadcast_to(rows[level : level + 1], (len(tokens), rows.shape[1]))
-            for rows in (self._rows, self._features)
-        )
-        embeddings = framework.pick(self._markov.embedding, tokens)
-        correction, self._state = self._markov.correct(embeddings, feature, self._state)
-        self._level += 1
-        return self._modules.spread(row + correction)

@@ -16,22 +16,13 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_drafting import Expander
+from mmspec.drafters.heads import modules
 from mmspec.drafters.heads.backend_interface import CachedLayer
-from mmspec.drafters.heads.block import BlockModules
 from mmspec.drafters.heads.expanders import BlockExpander, SuccessiveExpander
-from mmspec.drafters.heads.modules import (
-    Eagle3Modules,
-    LayerModules,
-    MtpModules,
-    SlotModules,
-    ViSpecModules,
-)
 from mmspec.drafters.heads.packing import Outline, Run, Span
 from mmspec.ground.arrays import A, Positions
 
-P = TypeVar(
-    "P", bound=LayerModules[Any] | Eagle3Modules[Any] | SlotModules[Any] | BlockModules[Any]
-)
+P = TypeVar("P", bound=modules.Modules[Any])
 """The modules of a kind of head."""
 
 
@@ -74,7 +65,7 @@ class HeadForwards(ABC, Generic[P, A]):
         """Feed the slots from `start` on; returns an expander for drafts of this depth."""
 
 
-Q = TypeVar("Q", bound=LayerModules[Any] | Eagle3Modules[Any])
+Q = TypeVar("Q", bound=modules.LayerModules[Any] | modules.Eagle3Modules[Any])
 """The modules of a kind of head with a decoder layer."""
 
 
@@ -134,7 +125,7 @@ class CachedForwards(HeadForwards[Q, A]):
         """The layer's input [r, ...] for a run of slots."""
 
 
-class LayerForwards(CachedForwards[LayerModules[A], A]):
+class LayerForwards(CachedForwards[modules.LayerModules[A], A]):
     """EAGLE, MSD and FLASH: what the layer reads of states after the target's last norm."""
 
     def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:
@@ -152,7 +143,7 @@ class LayerForwards(CachedForwards[LayerModules[A], A]):
         return base.states(*after) if self._parts.expansion else base.embeddings(*after)
 
 
-class MtpForwards(CachedForwards[MtpModules[A], A]):
+class MtpForwards(CachedForwards[modules.MtpModules[A], A]):
     """Qwen3.5's own drafter: its normalised output stands in for a hidden state."""
 
     def _fuse(self, outline: Outline) -> Fuse[A]:  # noqa: ARG002
@@ -166,7 +157,7 @@ class MtpForwards(CachedForwards[MtpModules[A], A]):
         return self._parts.fuse(embeddings, self._base.states(run.start, run.stop))
 
 
-class ViSpecForwards(CachedForwards[ViSpecModules[A], A]):
+class ViSpecForwards(CachedForwards[modules.ViSpecModules[A], A]):
     """ViSpec: few rows for an image, and its last vector beside the states of all later slots."""
 
     @cached_property
@@ -192,7 +183,7 @@ class ViSpecForwards(CachedForwards[ViSpecModules[A], A]):
         return self._parts.fuse(embeddings, self._parts.join(states, view))
 
 
-class Eagle3Forwards(CachedForwards[Eagle3Modules[A], A]):
+class Eagle3Forwards(CachedForwards[modules.Eagle3Modules[A], A]):
     """EAGLE-3: the layer reads the states of several layers, and the head has its own logits."""
 
     def _project(self, features: A) -> A:
@@ -207,7 +198,7 @@ class Eagle3Forwards(CachedForwards[Eagle3Modules[A], A]):
         return self._parts.pair(embeddings, base.layer_outputs(run.start, run.stop))
 
 
-class SlotForwards(HeadForwards[SlotModules[A], A]):
+class SlotForwards(HeadForwards[modules.SlotModules[A], A]):
     """Medusa and Hydra: read the last hidden state, Medusa perhaps the images' embeddings too."""
 
     def follow(self, outline: Outline, start: int, stop: int) -> None:

@@ -11,8 +11,7 @@ from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.heads import forwards, modules
 from mmspec.drafters.heads.backend_interface import Parts
-from mmspec.drafters.heads.block import BlockModules
-from mmspec.drafters.heads.block_forwards import BlockForwards
+from mmspec.drafters.heads.block import BlockForwards, BlockModules
 from mmspec.drafters.heads.drafter import HeadDrafter
 from mmspec.drafters.heads.packing import Outline
 from mmspec.ground.arrays import A

@@ -5,7 +5,7 @@ captured layers, d tokens that an EAGLE-3 head can draft, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 
 from mmspec.checkpoints.eagle3_config import Eagle3
 from mmspec.checkpoints.head_config import VIEW_QUERIES, HeadConfig
@@ -88,6 +88,12 @@ def image_mean(parts: Parts[A]) -> AddImages[A]:
     """Function that adds a linear map of the images' mean embedding to the state."""
     xp, linear = parts.framework.xp, parts.linear("vision", bias=False)
     return lambda state, images: state + linear(xp.mean(images, axis=0, keepdims=True))
+
+
+class Modules(Protocol[A]):
+    """The modules of any kind of head."""
+
+    framework: Framework[A]
 
 
 class LayerModules(Generic[A]):
