@@ -9,8 +9,10 @@ from support import sequence_helpers as helpers
 
 
 @pytest.fixture(scope="module")
-def pair(pair_paths):
-    return [TorchBackend().load(path, device="cpu") for path in pair_paths]
+def pair(request, pair_paths):
+    """A target and a draft; a test's parameter may name the type of their weights."""
+    word = getattr(request, "param", "none")
+    return [TorchBackend().load(path, device="cpu", quantize=word) for path in pair_paths]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 from test_torch_loading import LLAVA_7B, few_layers
-from test_torch_static import conversation
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -21,17 +20,14 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.checkpoints.manifest import manifest
 from mmspec.checkpoints.quantization import read_scheme
-from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.check import check
 from mmspec.ground.errors import UsageError
 from mmspec_bench.prompts import prompts_for
 from mmspec_torch.backend import TorchBackend, TorchModel
 from mmspec_torch.device.quantized import Dequantizer, Integers4, Integers8, Kernel, quantized
-from mmspec_torch.graphs.replays import Graphs, StaticCache
 from support import factory, transformers_oracle
 from support import sequence_helpers as helpers
 from support.meta_weights import meta_weights
-from support.replayed import Recording
 from support.sequence_helpers import flat
 
 LINEAR = re.compile(r"(layers\.\d+\..*|multi_modal_projector\.linear_\d)\.weight$")
@@ -160,21 +156,6 @@ def test_a_whole_model_is_transformers_with_rounded_weights(tmp_path, word):
     np.testing.assert_allclose(helpers.target(model, segment).logits(), logits, atol=5e-5)
     plain = TorchBackend().load(ours, device="cpu")
     assert np.abs(helpers.target(plain, helpers.prompt([])).logits() - logits.numpy()).max() > 1e-3
-
-
-def test_the_static_form_says_what_the_dynamic_one_says(pair_paths, monkeypatch):
-    monkeypatch.setattr(StaticCache, "step", 64)
-    pair = [TorchBackend().load(path, device="cpu", quantize="int8") for path in pair_paths]
-    images = [pair[0].encode(image) for image in helpers.pixels(32, 2)]
-    views = [helpers.prompt(images), helpers.without_images(helpers.prompt(images))]
-    expected, logits = conversation(pair, views, [0, 1], GREEDY)
-    capture = Recording()
-    for model in pair:
-        monkeypatch.setattr(model, "graphs", Graphs(model.language, capture))
-    found, ours = conversation(pair, views, [0, 1], GREEDY)
-    assert capture.replayed > capture.captured > 0
-    assert found == expected
-    np.testing.assert_allclose(ours, logits, atol=1e-4)
 
 
 @pytest.mark.parametrize(("word", "own"), [("int4-32", None), ("none", "int8"), ("int8", "none")])

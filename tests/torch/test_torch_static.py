@@ -21,7 +21,6 @@ from mmspec.prompt.images import picture_from
 from mmspec_bench.prompts import world_prompts
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.graphs.replays import Graphs, ReplayedTarget, StaticCache
-from mmspec_torch.network.attention import Attention
 from support import sequence_helpers as helpers
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
@@ -29,7 +28,6 @@ from support.factory_qwen import ROPES, tiny_qwen
 from support.films import drawing
 from support.replayed import Recording
 from support.sequence_helpers import features
-from support.stand_ins import Breaking, Fault
 
 DRAWN = Sampling(temperature=0.8, top_p=0.9)
 
@@ -87,8 +85,9 @@ def conversation(pair, views, letters, sampling, gamma=4):
 
 
 @pytest.mark.parametrize(
-    ("letters", "sampling", "gamma"),
-    [([0], DRAWN, 12), ([1, 0], GREEDY, 1), ([0, 1, 2, 1], DRAWN, 7)],
+    ("pair", "letters", "sampling", "gamma"),
+    [("none", [0], DRAWN, 12), ("int8", [1, 0], GREEDY, 1), ("none", [0, 1, 2, 1], DRAWN, 7)],
+    indirect=["pair"],
 )
 def test_rounds_are_those_of_the_dynamic_form(pair, views, letters, sampling, gamma, check_alike):
     """Letters: rows of a drafter, by their numbers among the views."""
@@ -161,24 +160,6 @@ def test_rows_of_trees_are_those_of_the_dynamic_form(pair, views, exact, check_a
     check_alike(run)
 
 
-@pytest.mark.parametrize("call", range(1, 30, 7))
-def test_a_fault_leaves_sequences_as_they_were(pair, views, call, switch, monkeypatch):
-    """Kernel by kernel, as the faults are in what a capture runs once."""
-    switch(pair, lambda compute: compute)
-    target, drafter = helpers.target(pair[0], views[0]), helpers.branches(pair[1], views)
-    held = target.length, drafter.length
-    expected = told(helpers.rounds(target, drafter, 30))
-    for sequence, length in zip((target, drafter), held, strict=True):
-        sequence.rewind(length)
-    breaking = Breaking(after=False, at=2 * call)
-    monkeypatch.setattr(Attention, "__call__", breaking.around(Attention.__call__))
-    with pytest.raises(Fault):
-        helpers.rounds(target, drafter, 80)
-    for sequence, length in zip((target, drafter), held, strict=True):
-        sequence.rewind(length)
-    assert told(helpers.rounds(target, drafter, 30)) == expected
-
-
 def test_the_next_sequence_is_lent_what_the_last_has_captured(
     pair, views, switch, capture, monkeypatch
 ):
@@ -231,19 +212,6 @@ def test_chats_say_the_same_whatever_drafts(pair_paths, tmp_path, name, switch):
     expected = chatted(engine, OPTIONS[name])
     switch([each.model for each in (engine.target, engine.draft) if each])
     assert chatted(engine, OPTIONS[name]) == expected
-
-
-def test_a_shape_is_captured_once_and_forgotten_when_buffers_move(pair, capture):
-    cache, buffer, found = StaticCache(pair[0].language, 1, capture), torch.zeros(2), []
-    cache.reach(1)
-    for value in range(4):
-        buffer.fill_(value)
-        found.append(cache.run("sum", lambda: (buffer.sum(),))[0].item())
-    assert found == [0, 2, 4, 6]
-    assert (capture.captured, capture.replayed) == (1, 4)
-    cache.reach(cache.columns + 1)
-    cache.run("sum", lambda: (buffer.sum(),))
-    assert capture.captured == 2
 
 
 def test_where_nothing_can_be_captured_rounds_go_on_with_a_word(pair):
