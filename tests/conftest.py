@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -120,6 +121,23 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     """A folder whose disk can be full or read-only."""
     with opened_disk(tmp_path / "disk") as disk:
         yield disk
+
+
+@pytest.fixture
+def open_terminal(tmp_path: Path):
+    """A function that starts a command at a terminal of its own."""
+    from support.terminal import Terminal  # skips where there are no pseudo-terminals
+
+    opened = []
+
+    def start(main: Callable[[list[str]], int], arguments: list[str], **settings: Any) -> Terminal:
+        opened.append(Terminal(main, arguments, tmp_path, **settings))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.process.kill()
+        os.close(terminal.fd)
 
 
 @pytest.fixture(scope="session")

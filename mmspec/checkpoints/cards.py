@@ -1,8 +1,9 @@
 """Model cards: the purpose of each model and its source for each backend."""
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -63,7 +64,8 @@ class Card:
         return next((self.revisions[key] for key in backends if key in self.revisions), MAIN)
 
 
-def load_cards() -> dict[str, Card]:
+@cache
+def load_cards() -> Mapping[str, Card]:
     """All cards by name, in alphabetical order."""
     tables = (entry for entry in files(PACKAGE).iterdir() if entry.name.endswith(".toml"))
     cards = (_parse(file.read_text("utf-8"), file.name.removesuffix(".toml")) for file in tables)

@@ -4,6 +4,7 @@ import difflib
 import errno
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from mmspec.checkpoints.cards import Card, load_cards, present, revision_of, snapshot_of
@@ -99,7 +100,7 @@ def _pull_first(name: str, backend: str) -> str:
     return f"{name} is not on this machine: run `{command}` where there is network"
 
 
-def _repository(name: str, cards: dict[str, Card]) -> str:
+def _repository(name: str, cards: Mapping[str, Card]) -> str:
     """`name` if it has the form of a hub id; raises UsageError otherwise."""
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UsageError(f"there is no directory {name}: give a directory, a card or a hub id")

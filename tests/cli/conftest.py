@@ -2,8 +2,7 @@
 
 import io
 import json
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -71,22 +70,6 @@ def chat(run: Run, pair: list[str], here: Path):
         return Talk(*run("chat", *images, *models, *more, *form, stdin="\n".join(lines)))
 
     return talk
-
-
-@pytest.fixture
-def open_terminal(tmp_path: Path):
-    """A function that starts a command at a terminal of its own."""
-    from support.terminal import Terminal  # skips where there are no pseudo-terminals
-
-    opened = []
-
-    def start(main: Callable[[list[str]], int], arguments: list[str], **settings: Any) -> Terminal:
-        opened.append(Terminal(main, arguments, tmp_path, **settings))
-        return opened[-1]
-
-    yield start
-    for terminal in opened:
-        os.close(terminal.fd)
 
 
 def options_of(paths: Iterable[Path]) -> list[str]:

@@ -167,16 +167,9 @@ def test_what_cannot_be_run_is_said_in_one_line_before_any_answer(
     assert run(*SPEED, models[1], "--draft", "none").status == 130
 
 
-@pytest.fixture
-def tiny(pair_paths, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    target, draft = map(str, pair_paths)
+def test_processes_are_compared_and_a_missing_one_says_so(run, models, tmp_path):
     few = "--count 1 --repeats 1 --max-new-tokens 8 --threads 1 --device cpu"
-    return ["bench", "peers", "--model", target, "--draft", draft, *few.split()]
-
-
-def test_processes_are_compared_and_a_missing_one_says_so(run, tiny, tmp_path):
-    out = tmp_path / "peers.json"
+    tiny, out = ["bench", "peers", *models[:4], *few.split()], tmp_path / "peers.json"
     result = run(*tiny, "--peers", "mlx,mlx-vlm,vllm", "--out", out, "--plain")
     assert result.status == 0
     assert "mlx_vlm is not installed for" in result.out

@@ -97,27 +97,18 @@ def test_a_directory_is_named_by_its_whole_path(run, llama_path, monkeypatch):
 
 
 @pytest.fixture
-def clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clip(here: Path) -> Path:
     """A film of two seconds in the current folder."""
-    monkeypatch.chdir(tmp_path)
-    return film(tmp_path / "clip.mp4", 20)
+    return film(here / "clip.mp4", 20)
 
 
-def texts(result):
-    return [line["text"] for line in map(json.loads, result.out.splitlines()) if "text" in line]
-
-
-def test_a_clip_is_answered_about_as_its_frames_are(run, pair, clip):
-    """Also where it is named in a question, and drafted from every view."""
+def test_a_clip_is_seen_however_it_is_named(run, chat, pair, clip):
     asked = ("generate", *pair, "--json", "--prompt", "what happens?")
-    seen = json.loads(run(*asked, clip).out)
-    frames = json.loads(run(*asked).out)
-    assert seen["text"] != frames["text"]
-    for drafting in ("MTCP", "lookup", "none"):
-        assert json.loads(run(*asked, clip, "--drafting", drafting).out)["text"] == seen["text"]
-    for lines in (f"what happens? {clip.name}\n", f"/image {clip}\nwhat happens?\n"):
-        assert texts(run("chat", *pair, "--json", stdin=lines)) == [seen["text"]]
-    assert texts(run("chat", *pair, "--json", clip, stdin="what happens?\n")) == [seen["text"]]
+    seen, unseen = (json.loads(run(*asked, *clips).out)["token_ids"] for clips in ([clip], []))
+    assert seen != unseen
+    for lines in ([f"what happens? {clip.name}"], [f"/image {clip}", "what happens?"]):
+        assert chat(*lines).ids == [seen]
+    assert chat("what happens?", images=[clip]).ids == [seen]
 
 
 def test_clips_that_cannot_be_seen_are_named(run, pair, clip, monkeypatch):

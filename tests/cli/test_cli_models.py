@@ -5,7 +5,7 @@ import pytest
 from huggingface_hub import constants
 
 from mmspec.checkpoints.cards import load_cards
-from support.hub_server import reach, serving
+from support.hub_server import PAIR, reach, serving
 
 
 def bundled(name: str) -> Path:
@@ -26,11 +26,10 @@ def test_the_list_says_how_large_models_are_and_which_to_take(run, monkeypatch):
 def test_a_model_is_pulled_quantized_chatted_with_and_removed(
     run, pair_paths, tmp_path, monkeypatch
 ):
-    served = dict(zip(("llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"), pair_paths, strict=True))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)
     pull = ("models", "pull", "llava-1.5-7b", "--bits", "8")
-    with serving(served) as (hub, address):
+    with serving(dict(zip(PAIR, pair_paths, strict=True))) as (hub, address):
         reach(address, monkeypatch)
         for wrong in ((*pull[:-1], "3"), (*pull, "--backend", "torch")):
             assert run(*wrong).status == 2

@@ -11,7 +11,7 @@ import pytest
 from mmspec_cli.main import main
 from support import endless
 from support.commands import execute
-from support.hub_server import serving
+from support.hub_server import PAIR, serving
 from support.terminal import PATIENCE, PROMPT, TEXT
 
 IMAGE_PROMPT = r"\[1 image\] >"
@@ -168,9 +168,7 @@ PULL = r"pull it now\? \[Y/n\] "
 @pytest.fixture
 def hub(pair_paths, tmp_path):
     """A hub with one pair that has cards, and what reaches it."""
-    with serving(
-        dict(zip(("llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"), pair_paths, strict=True))
-    ) as (served, address):
+    with serving(dict(zip(PAIR, pair_paths, strict=True))) as (served, address):
         cache = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "0"}
         yield served, {**cache, "HF_ENDPOINT": address}
 

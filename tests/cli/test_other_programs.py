@@ -25,10 +25,7 @@ CASES = [(kind, sizes, bits) for kind in SIZES for sizes in SIZES[kind] for bits
 @pytest.mark.slow
 @pytest.mark.skipif(MLX_VLM is None, reason="mlx-vlm: MMSPEC_MLX_VLM names its Python")
 @pytest.mark.parametrize(("kind", "sizes", "bits"), CASES)
-def test_mlx_vlm_reads_a_quantized_copy_and_says_the_same(
-    run, tmp_path, monkeypatch, kind, sizes, bits
-):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+def test_mlx_vlm_reads_a_quantized_copy_and_says_the_same(run, tmp_path, kind, sizes, bits):
     source = as_on_the_hub(tiny_qwen(kind, tmp_path / "source", **sizes))
     copy, out = tmp_path / "copy", tmp_path / "peers.json"
     quantized = run("models", "quantize", source, copy, "--bits", bits, "--group-size", 32)

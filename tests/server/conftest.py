@@ -1,6 +1,5 @@
 """Servers of scripted models and of the tiny pair, each started once."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -38,25 +37,19 @@ def mini() -> Iterator[Live]:
 
 
 @pytest.fixture
-def serve(tmp_path: Path):
+def serve(open_terminal):
     """Function that lets a process serve at a terminal of its own; the terminal, and the address.
 
     It waits until the server answers.
     """
-    from support.terminal import Terminal  # skips where there are no pseudo-terminals
 
-    opened = []
-
-    def started(*options: str) -> tuple[Terminal, str]:
+    def started(*options: str):
         command = ["serve", *options, "--backend", "torch", "--port", str(port := free_port())]
-        opened.append(Terminal(main, command, tmp_path, columns=4000))
-        opened[-1].wait("Ctrl-C ends the server")
-        return opened[-1], f"http://127.0.0.1:{port}"
+        terminal = open_terminal(main, command, columns=4000)
+        terminal.wait("Ctrl-C ends the server")
+        return terminal, f"http://127.0.0.1:{port}"
 
-    yield started
-    for terminal in opened:
-        terminal.process.kill()
-        os.close(terminal.fd)
+    return started
 
 
 @pytest.fixture

@@ -33,17 +33,15 @@ _processes.set_forkserver_preload(
 def start_process(
     main: Callable[[list[str]], int],
     arguments: list[str],
-    *,
-    terminal: int | None = None,
-    directory: Path = Path(),
-    **variables: str,
+    terminal: int,
+    directory: Path,
+    variables: dict[str, str],
 ) -> BaseProcess:
-    """Start `main`, in `directory`, with more variables in its environment.
+    """Start `main` in `directory`, with more variables in its environment.
 
     terminal: a descriptor that becomes its stdin, stdout and stderr.
     """
-    connection = None if terminal is None else Connection(os.dup(terminal))
-    run = (main, arguments, connection, str(directory.absolute()), variables)
+    run = main, arguments, Connection(os.dup(terminal)), directory, variables
     process = _processes.Process(target=_run, args=run, daemon=True)
     process.start()
     return process
@@ -52,16 +50,15 @@ def start_process(
 def _run(
     main: Callable[[list[str]], int],
     arguments: list[str],
-    terminal: Connection | None,
-    directory: str,
+    terminal: Connection,
+    directory: Path,
     variables: dict[str, str],
 ) -> None:
-    if terminal:
-        os.login_tty(os.dup(terminal.fileno()))
-        terminal.close()
-        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as the process runs
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    os.login_tty(os.dup(terminal.fileno()))
+    terminal.close()
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as the process runs
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     os.chdir(directory)
     os.environ.update(variables)
     sys.exit(main(arguments))

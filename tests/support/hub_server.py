@@ -94,6 +94,10 @@ def listed(file: Path, is_large: bool) -> dict[str, Any]:
     return entry | {"oid": git_digest(b"a pointer"), "lfs": lfs}
 
 
+PAIR = "llava-hf/llava-1.5-7b-hf", "mjbooo/lvlm68m"
+"""A target and a draft that have cards."""
+
+
 @contextmanager
 def serving(
     repositories: Mapping[str, Path], headers: Mapping[str, str] | None = None

@@ -49,9 +49,7 @@ class Terminal:
         self._before = termios.tcgetattr(self.fd)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, pixels, pixels))
         variables |= {"TERM": "xterm-256color", "XDG_STATE_HOME": str(directory), "NO_COLOR": ""}
-        self.process = start_process(
-            main, arguments, terminal=terminal, directory=directory, **variables
-        )
+        self.process = start_process(main, arguments, terminal, directory, variables)
         os.close(terminal)
 
     def echoes(self) -> bool:

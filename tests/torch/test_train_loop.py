@@ -149,20 +149,6 @@ def test_an_unfinished_run_of_another_version_is_refused(tmp_path):
         train(tmp_path)
 
 
-def test_a_batch_that_does_not_reach_the_trained_part_teaches_nothing(tmp_path):
-    """As text does not reach a projector that is trained alone."""
-    tower, projector = nn.Linear(2, 1), nn.Linear(1, 1)
-    whole = nn.ModuleList([tower, projector])
-    before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
-
-    def loss(batch):
-        return tower(batch.x).square().mean()
-
-    train(tmp_path, of=Phase("toy", whole, [(projector, 1e-3)], loss, [numbers()], numbers()))
-    assert steps(tmp_path) == [*"123456"]
-    assert all(torch.equal(before[name], tensor) for name, tensor in whole.state_dict().items())
-
-
 def toy(gradients):
     """A phase of three batches a step, whose loss has the gradient x; records each gradient."""
     module = nn.Linear(2, 1, bias=False)
