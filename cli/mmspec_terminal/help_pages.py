@@ -35,10 +35,10 @@ class EverydayCommand(click.Command):
         if ctx.meta.get(ALL):
             super().format_options(ctx, formatter)
             return
-        options = [param for param in self.get_params(ctx) if param.opts[-1] in EVERYDAY]
+        params = [param for param in self.get_params(ctx) if param.opts[-1] in EVERYDAY]
         with formatter.section("Options"):
             formatter.write_dl(
-                [_line(option, ctx) for option in options if isinstance(option, click.Option)]
+                [_line(each, ctx) for each in params if isinstance(each, click.Option)]
             )
 
 
@@ -62,11 +62,7 @@ class WholeGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of commands."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, each.get_short_help_str(limit=1000)) for name, each in commands if each]
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, command.get_short_help_str(limit=1000))
-                    for name in self.list_commands(ctx)
-                    if (command := self.get_command(ctx, name))
-                ]
-            )
+            formatter.write_dl(rows)

@@ -73,6 +73,5 @@ def _type(field: Field[Any]) -> Any:
 
 def choose(settings: type[Kind], options: dict[str, Any]) -> Kind:
     """Settings from a command's options; raises UsageError if one is invalid."""
-    return settings(
-        **{field.name: options[field.name] for field in fields(settings) if field.name in options}
-    )
+    names = (field.name for field in fields(settings))
+    return settings(**{name: options[name] for name in names if name in options})

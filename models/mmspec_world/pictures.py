@@ -5,19 +5,8 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mmspec_world.drawing import (
-    COLOURS,
-    NUMBERS,
-    PLACES,
-    SHAPES,
-    Mark,
-    Point,
-    allowed_colours,
-    choose_background,
-    choose_colours,
-    letter_advance,
-    tint,
-)
+from mmspec_world import drawing
+from mmspec_world.drawing import COLOURS, NUMBERS, PLACES, SHAPES, Mark, Point
 
 DARK = (40, 40, 44)
 
@@ -66,7 +55,7 @@ class Scene:
     def recolour(self, rng: random.Random, thing: Thing) -> Thing:
         """Return one of the scene's things in another colour that the others allow."""
         present = {other.colour for other in self.things if other is not thing}
-        choices = set(allowed_colours(self.background, present)) - {thing.colour}
+        choices = set(drawing.allowed_colours(self.background, present)) - {thing.colour}
         return replace(thing, colour=rng.choice(sorted(choices)))
 
     def new_shape(self, rng: random.Random) -> str:
@@ -91,9 +80,9 @@ def scene_of(background: str, things: Iterable[Thing]) -> Scene:
 
 def few_things(rng: random.Random) -> Scene:
     """Draw a scene of one to four things of different shapes, mostly of different colours."""
-    background = choose_background(rng)
+    background = drawing.choose_background(rng)
     count = rng.choices((1, 2, 3, 4), (2, 4, 4, 1))[0]
-    colours = choose_colours(rng, min(count, 3), background)
+    colours = drawing.choose_colours(rng, min(count, 3), background)
     colours += rng.choices(colours, k=count - len(colours))
     shapes, places = rng.sample(SHAPES, count), rng.sample(range(9), count)
     return scene_of(background, map(Thing, colours, shapes, places))
@@ -101,12 +90,12 @@ def few_things(rng: random.Random) -> Scene:
 
 def many_things(rng: random.Random) -> Scene:
     """Draw a scene of one to five things of one shape and up to two others, at most five in all."""
-    background = choose_background(rng)
+    background = drawing.choose_background(rng)
     shape, *others = rng.sample(SHAPES, 3)
     count = rng.randint(1, 5)
     extra = rng.randint(0, min(2, 5 - count))
     shapes = [shape] * count + rng.sample(others, extra)
-    choices = choose_colours(rng, rng.randint(1, 3), background)
+    choices = drawing.choose_colours(rng, rng.randint(1, 3), background)
     places = rng.sample(range(9), len(shapes))
     colours = (rng.choice(choices) for _ in shapes)
     return scene_of(background, map(Thing, colours, shapes, places))
@@ -130,7 +119,7 @@ def _thing_mark(rng: random.Random, thing: Thing, has_outline: bool, alone: bool
     points = tuple(
         (x + u * cosine - v * sine, y + u * sine + v * cosine) for u, v in OUTLINES[thing.shape]
     )
-    shade = tint(rng, COLOURS[thing.colour])
+    shade = drawing.tint(rng, COLOURS[thing.colour])
     labels = {"colour": thing.colour, "shape": thing.shape}
     return Mark(points, shade, DARK if has_outline else None, labels)
 
@@ -202,7 +191,7 @@ class Chart:
         half = pitch * rng.uniform(0.28, 0.40)
         outline = DARK if rng.random() < 0.3 else None
         for i, bar in enumerate(self.bars):
-            x, shade = LEFT + pitch * (i + 0.5), tint(rng, COLOURS[bar.colour])
+            x, shade = LEFT + pitch * (i + 0.5), drawing.tint(rng, COLOURS[bar.colour])
             box = _box(x - half, FLOOR - UNIT * bar.value, x + half, FLOOR)
             labels = {"colour": bar.colour, "shape": "bar", "value": bar.number}
             marks.append(Mark(box, shade, outline, labels))
@@ -211,9 +200,9 @@ class Chart:
 
 def bar_chart(rng: random.Random) -> Chart:
     """Draw a chart of three or four bars with different colours and values."""
-    background = choose_background(rng)
+    background = drawing.choose_background(rng)
     count = rng.choice((3, 4))
-    colours = choose_colours(rng, count, background)
+    colours = drawing.choose_colours(rng, count, background)
     values = rng.sample(range(1, 6), count)
     return Chart(background, tuple(map(Bar, colours, values)))
 
@@ -243,11 +232,11 @@ class Word:
     def marks(self, rng: random.Random) -> list[Mark]:
         """Return the letters as marks, from left to right, near the middle of the card."""
         tracking = rng.uniform(0.03, 0.10)
-        widths = [letter_advance(letter) + tracking for letter in self.text]
+        widths = [drawing.letter_advance(letter) + tracking for letter in self.text]
         em = min(rng.uniform(0.27, 0.42), 0.94 / sum(widths))
         x = 0.5 - em * sum(widths) / 2 + rng.uniform(-1, 1) * (0.97 - em * sum(widths)) / 2
         y = 0.5 + em * CAP_HEIGHT / 2 + rng.uniform(-0.15, 0.15)
-        shade, bold = tint(rng, COLOURS[self.colour]), rng.random() < 0.6
+        shade, bold = drawing.tint(rng, COLOURS[self.colour]), rng.random() < 0.6
         marks = []
         for letter, width in zip(self.text, widths, strict=True):
             point = (x + em * tracking / 2, y)
@@ -259,10 +248,10 @@ class Word:
 
 def written_word(rng: random.Random) -> Word:
     """Draw a pronounceable word of three or four letters, real or not."""
-    background = choose_background(rng)
+    background = drawing.choose_background(rng)
     letters = {"C": CONSONANTS, "V": VOWELS}
     text = "".join(rng.choice(letters[kind]) for kind in rng.choice(PATTERNS))
-    return Word(background, choose_colours(rng, 1, background)[0], text)
+    return Word(background, drawing.choose_colours(rng, 1, background)[0], text)
 
 
 Drawing = Scene | Chart | Word

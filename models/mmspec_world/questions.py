@@ -5,21 +5,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
+from mmspec_world import wording
 from mmspec_world.drawing import COLOURS, NUMBERS, SHAPES
 from mmspec_world.facts import Fact, Query
 from mmspec_world.pictures import Chart, Drawing, Scene, Thing, Word
-from mmspec_world.wording import (
-    Narrator,
-    an,
-    background_fact,
-    bar_fact,
-    fact,
-    ink_fact,
-    plural,
-    sentence,
-    thing_fact,
-    thing_slots,
-)
+from mmspec_world.wording import Narrator, an, fact, plural, sentence, thing_fact, thing_slots
 
 SIDES = ("left of", "right of", "above", "below")
 
@@ -89,7 +79,7 @@ def background_query(rng: Narrator, drawing: Drawing) -> Query | None:
     """Ask for the colour of the background."""
     clause = rng.say("background.clause", b=drawing.background)
     evidence, question = rng.describe(drawing), rng.say("background.question")
-    return Query(question, clause, evidence, background_fact(drawing.background))
+    return Query(question, clause, evidence, wording.background_fact(drawing.background))
 
 
 def relation(first: Thing, second: Thing) -> str:
@@ -133,7 +123,7 @@ def bar_value_query(rng: Narrator, chart: Chart) -> Query | None:
     bar = rng.choice(chart.bars)
     question = rng.say("bar.question", colour=bar.colour)
     clause = "the " + rng.bar_in_words(bar)
-    return Query(question, clause, rng.describe(chart), bar_fact(bar))
+    return Query(question, clause, rng.describe(chart), wording.bar_fact(bar))
 
 
 def word_query(rng: Narrator, word: Word) -> Query | None:
@@ -145,7 +135,7 @@ def word_query(rng: Narrator, word: Word) -> Query | None:
 
 def ink_query(rng: Narrator, word: Word) -> Query | None:
     """Ask for the colour of the letters."""
-    query = _query(rng, "ink", ink_fact(word), c=word.colour)
+    query = _query(rng, "ink", wording.ink_fact(word), c=word.colour)
     return replace(query, evidence=rng.describe(word))
 
 

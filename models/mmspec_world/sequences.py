@@ -182,9 +182,8 @@ def _moving_thing(
         steps = _path(first, last)[: frames - start]
         after = [*steps, *[steps[-1]] * (frames - start - len(steps))]
     places = (*before, *after)
-    return MovingThing(
-        event, tuple(None if at is None else replace(thing, place=at) for at in places)
-    )
+    things = (None if at is None else replace(thing, place=at) for at in places)
+    return MovingThing(event, tuple(things))
 
 
 def _path(first: int, last: int) -> list[int]:

@@ -79,9 +79,8 @@ def text_only(rng: Narrator, split: Split) -> Script:
 
 
 def _text_only_scene(rng: Narrator, split: Split) -> Script:
-    scene = draw_in_split(
-        split, rng.choice((pictures.few_things, pictures.two_apart, pictures.many_things)), rng
-    )
+    make = rng.choice((pictures.few_things, pictures.two_apart, pictures.many_things))
+    scene = draw_in_split(split, make, rng)
     queries = dialogues.queries_about(rng, scene, 4)
     others = questions.presence_query(rng, scene), questions.puzzle_query(rng, scene)
     queries += filter(None, others)
