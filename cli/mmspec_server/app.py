@@ -20,15 +20,12 @@ from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from mmspec.chat.answer import Answer, Piece
-from mmspec.chat.engine import Engine
+from mmspec import Answer, Engine, Options, Piece, Prefilled
 from mmspec.chat.memory import Memory
-from mmspec.chat.options import Options
-from mmspec.chat.session import Prefilled
 from mmspec.checkpoints.cards import bundled_note
 from mmspec.prompt.tool_calls import CallForm, call_form
 from mmspec_server.chat_request import ChatRequest, read_chat, read_responses, read_text
-from mmspec_server.completions import Completion, TextCompletion
+from mmspec_server.completions import Completion, ResponseReply, TextCompletion
 from mmspec_server.decoding import ConversationCache, DecodingQueue, Event, answer
 from mmspec_server.endpoint import ApiError, Fields, failure, read_body, read_json
 from mmspec_server.grammar import Grammars
@@ -36,11 +33,7 @@ from mmspec_server.images import ImageReader
 from mmspec_server.middleware import PAGE, Guard, Metrics
 from mmspec_server.prompts import RequestPrompt, prepare, prepare_text, read_conversation
 from mmspec_server.replies import EventStream, Reply, whole
-from mmspec_server.responses import ResponseReply
 from mmspec_server.settings import ServerSettings
-
-READERS = 4
-"""Threads that read messages and images: few, for each keeps the memory that its images took."""
 
 FOLDER = Path(__file__).parent / "page"
 
@@ -80,7 +73,8 @@ class Service:
         self.metrics = Metrics()
         self.created = int(time.time())
         self._grammars = Grammars(self.engine.target)
-        self._readers = ThreadPoolExecutor(READERS, "reading")
+        # Few threads, for each keeps the memory that its images took.
+        self._readers = ThreadPoolExecutor(4, "reading")
 
     @property
     def model(self) -> str:

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from mmspec.chat.options import Options
+from mmspec import Options
 from mmspec.ground.json_file import Length, Range
 from mmspec.ground.settings import SEEDS
 from mmspec.prompt.chat_template import THINKING, Tool
 from mmspec_server.endpoint import Fields
 
-MOST_STOPS = 4
 Stop = Annotated[str, Length(1, 100_000)]
 MOST_LOGPROBS = 20
 MOST_TOKENS = 1_000_000
@@ -58,7 +57,6 @@ class ChatRequest:
     form: Fields | None = None
     """The JSON schema that the answer obeys, if there is one."""
     tools: Sequence[Tool] = ()
-    """What the answer may call."""
     required_tools: Sequence[Tool] = ()
     """Tools of which the answer calls one at least, and says nothing else."""
     thinking: bool | None = None
@@ -171,7 +169,7 @@ def _read_common(fields: Fields, defaults: Options) -> ChatRequest:
     if not top_p:
         raise fields.error("top_p", "a number above 0 and at most 1")
     stream, extension = fields.flag("stream"), fields.block("mmspec")
-    stops = fields.read("stop", Stop | Annotated[list[Stop], Length(0, MOST_STOPS)], [])
+    stops = fields.read("stop", Stop | Annotated[list[Stop], Length(0, 4)], [])
     options = replace(
         defaults,
         sampling=replace(defaults.sampling, temperature=temperature, top_p=top_p),

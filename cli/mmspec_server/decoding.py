@@ -10,22 +10,12 @@ from threading import Event as Flag
 from time import perf_counter
 from typing import TypeVar
 
-from mmspec.chat.answer import Answer, Piece
-from mmspec.chat.chat import Chat
-from mmspec.chat.engine import Engine
-from mmspec.chat.options import Options
-from mmspec.chat.session import Prefilled
+from mmspec import Answer, Chat, Engine, Options, Piece, Prefilled
 from mmspec.prompt.chunks import Chunk
 from mmspec_server.endpoint import ApiError
 from mmspec_server.prompts import RequestPrompt
 
 T = TypeVar("T")
-
-WEIGHT = 0.3
-"""Share of the last job in the mean duration of jobs."""
-
-HANDOVER = 0.1
-"""Most seconds that a job waits until its first event has been sent."""
 
 PER_REQUEST = ("logprobs", "seed", "max_new_tokens", "stop_strings", "constraint")
 """Options that may differ between two requests of which one's caches serve the other."""
@@ -64,7 +54,7 @@ class Job:
                 for event in work:
                     if event is not None:
                         self.post(event)
-                        self._is_sent.wait(HANDOVER)  # the next rounds would delay the first event
+                        self._is_sent.wait(0.1)  # the next rounds would delay the first event
                         self._is_sent.set()
                     if self._has_left.is_set():
                         break
@@ -105,7 +95,7 @@ class DecodingQueue:
         self._most_waiting = waiting
         self._jobs: list[Job] = []
         self._admissions = 0
-        self._seconds = 1.0
+        self._seconds = 1.0  # that a job takes: a mean of which the last job is 0.3
         self._is_closing = False
 
     @property
@@ -113,7 +103,7 @@ class DecodingQueue:
         """Number of jobs that run or wait."""
         for job in self._jobs:
             if job.future.done() and not job.future.cancelled():
-                self._seconds += WEIGHT * (job.future.result() - self._seconds)
+                self._seconds += 0.3 * (job.future.result() - self._seconds)
         self._jobs = [job for job in self._jobs if not job.future.done()]
         return len(self._jobs)
 
@@ -163,17 +153,13 @@ def _closing_error() -> ApiError:
 
 
 class ConversationCache:
-    """Chats, the least recently used first, on the decoding thread alone.
-
-    Prompts are compared by tokens and image content. Answers do not depend on what is cached.
-    """
+    """Chats of the decoding thread, the least recently used first, found by tokens and images."""
 
     def __init__(self, engine: Engine, count: int, size: int) -> None:
         """count: the most chats that are kept.  size: the most bytes that their caches take."""
         self._engine, self._count, self._size = engine, count, size
         self._chats: list[Chat] = []
         self.bytes = 0
-        """Bytes of all caches that are kept."""
 
     def __len__(self) -> int:
         return len(self._chats)
@@ -211,10 +197,7 @@ class ConversationCache:
 def answer(
     cache: ConversationCache, prompt: RequestPrompt, options: Options, *, plain: bool = False
 ) -> Generator[Event]:
-    """Generate the answer, whose text is that of `mmspec generate`, within the model's positions.
-
-    plain: draft nothing; the caches are those of drafted answers.
-    """
+    """Generate the answer, which is that of `mmspec generate`; plain: with nothing drafted."""
     fitting = replace(options, max_new_tokens=min(options.max_new_tokens, prompt.room))
     with cache.chat(fitting, prompt) as chat:
         chat.speculate, chat.context = not plain, prompt.context

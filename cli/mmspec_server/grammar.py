@@ -23,7 +23,6 @@ LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separa
 """One line of JSON as most programs write it: free spaces let a model write them without end."""
 
 KEYWORDS_PAGE = "https://github.com/guidance-ai/llguidance/blob/main/docs/json_schema.md"
-"""Where llguidance lists the keywords that it enforces."""
 
 WRAPPING = re.compile(r"^(at \d+\(\d+\): )?(failed to compile JSON schema: )?| \d+ \| start: .*")
 """What llguidance writes around its reason: places in a grammar, and the grammar."""
@@ -53,10 +52,7 @@ class Grammars:
         return self._constraint(f"start: {_object(schema)}", param)
 
     def calls(self, form: CallForm, tools: Sequence[Tool], most: int | None) -> OpenConstraint:
-        """What opens a constraint to calls of tools, one at least, each with its own arguments.
-
-        most: 1 for one call; None for any number.  Raises ApiError for a tool as `json` does.
-        """
+        """What opens a constraint to calls of tools: one, or more if `most` is None; see `json`."""
         functions = []
         for tool in tools:
             function, schema = tool["function"], tool["function"].get("parameters")

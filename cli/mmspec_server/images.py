@@ -31,25 +31,16 @@ from mmspec_server.settings import ServerSettings
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 FILE_BYTES = 20 * 2**20
-"""Bytes of an image's file at most."""
-CACHE_PIXELS = 2**26
-"""Pixels, of four bytes each, of the pictures that a reader holds."""
 
 PORTS = {"http": 80, "https": 443}
 REDIRECTS = 3
-REDIRECT_STATUSES = (301, 302, 303, 307, 308)
-PART = 65536
-"""Bytes read at a time."""
 
 TRANSLATED = IPv6Network("64:ff9b::/96"), IPv6Network("2002::/16")
 """IPv6 addresses that gateways translate to IPv4 ones (RFC 6052, RFC 3056)."""
 
 
 def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -> bytes:
-    """The content at `url`, at most `limit` bytes; raises ImageError.
-
-    domains: exact host names, also of redirects.  seconds: for all of it, redirects included.
-    """
+    """At most `limit` bytes that are at `url`, in one of exactly these domains; or ImageError."""
     deadline = monotonic() + seconds
     try:
         for _ in range(REDIRECTS + 1):
@@ -83,14 +74,14 @@ def _get(url: str, domains: Sequence[str], limit: int, deadline: float) -> bytes
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", target, headers={"Accept": "image/*"})
         with connection.getresponse() as reply:
-            if reply.status in REDIRECT_STATUSES:
+            if reply.status in (301, 302, 303, 307, 308):
                 return reply.getheader("Location", "")
             if reply.status != 200:
                 raise ImageError(f"its server answered with status {reply.status}")
             content = bytearray()
             while len(content) <= limit:
                 stream.settimeout(_seconds_until(deadline))
-                part = reply.read1(PART)
+                part = reply.read1(65536)
                 if not part:
                     return bytes(content)
                 content += part
@@ -117,8 +108,8 @@ class ImageReader:
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._decoding_lock = Lock()
-        self._pictures = LatestValues[Picture](CACHE_PIXELS, lambda it: prod(it.image.size))
-        """By a digest of their data: URLs or files: a conversation sends its pictures again."""
+        self._pictures = LatestValues[Picture](2**26, lambda it: prod(it.image.size))
+        """By a digest of their URLs or files, up to 2²⁶ pixels: they are sent again and again."""
 
     def picture(self, url: str, param: str) -> Picture:
         """The picture at `url`; param: the field of the request, named in errors."""

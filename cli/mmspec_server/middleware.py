@@ -13,9 +13,6 @@ from mmspec.decoding.statistics import Statistics
 from mmspec_server.endpoint import ApiError, failure
 from mmspec_server.settings import ServerSettings, is_address, is_loopback, name_in
 
-PREFILL = ("vision", "caption", "prefill")
-"""Stages of an answer before its first token."""
-
 HELP = {
     "requests_total": "Requests by address and status.",
     "answers_total": "Answers that came to their end.",
@@ -62,6 +59,7 @@ class Metrics:
     def answer(self, statistics: Statistics) -> None:
         """Count an answer."""
         sums, seconds = self._sums, statistics.seconds
+        first_stages = ("vision", "caption", "prefill")
         sums["answers_total"] += 1
         sums["prompt_tokens_total"] += statistics.prompt_tokens
         sums["cached_tokens_total"] += statistics.cached_tokens
@@ -69,7 +67,7 @@ class Metrics:
         sums["drafted_tokens_total"] += statistics.drafted
         sums["accepted_tokens_total"] += statistics.accepted
         sums["rounds_total"] += statistics.rounds
-        sums["prefill_seconds_total"] += sum(seconds[stage] for stage in PREFILL)
+        sums["prefill_seconds_total"] += sum(seconds[stage] for stage in first_stages)
         sums["decode_seconds_total"] += seconds["decode"]
 
     def text(self, **gauges: int) -> str:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mmspec.chat.engine import Engine
+from mmspec import Conversation, Engine, Message, Picture
 from mmspec.ground.json_reader import parse_json, read_value
 from mmspec.prompt.chunks import Chunk, pictures
-from mmspec.prompt.conversation import Conversation, Message, Turn
-from mmspec.prompt.images import Picture
+from mmspec.prompt.conversation import Turn
 from mmspec.prompt.tool_calls import Call, CallForm
 from mmspec_server.chat_request import ChatRequest
 from mmspec_server.endpoint import ApiError, Fields
@@ -16,9 +15,6 @@ from mmspec_server.images import ImageReader
 
 IMAGES = ("image_url", "input_image")
 TEXTS = ("text", "input_text", "output_text")
-
-CONTEXT_TOKENS = 8
-"""Last tokens of a text with which its continuation is decoded: more than a character has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +53,8 @@ def prepare_text(engine: Engine, text: str) -> RequestPrompt:
         ids = [*tokenizer.prefix, *ids]
     # Not a user's question, which has to say something.
     chunks, question = [Chunk(tuple(ids))], Message("text", (text,))
-    room = _room(engine, chunks, "prompt")
-    return RequestPrompt(Conversation(), question, chunks, room, ids[-CONTEXT_TOKENS:])
+    room, last_ids = _room(engine, chunks, "prompt"), ids[-8:]  # more than a character has
+    return RequestPrompt(Conversation(), question, chunks, room, last_ids)
 
 
 def _room(engine: Engine, chunks: Sequence[Chunk], param: str) -> int:

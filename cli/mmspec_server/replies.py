@@ -4,7 +4,7 @@ import json
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from mmspec.chat.answer import Answer, Piece
+from mmspec import Answer, Piece
 from mmspec.chat.loaded_model import LoadedModel
 from mmspec.decoding.statistics import Likelihood
 from mmspec.prompt.tool_calls import CallForm
@@ -20,13 +20,8 @@ from mmspec_server.chat_request import ChatRequest
 from mmspec_server.decoding import Event, Job
 from mmspec_server.endpoint import ApiError, api_error
 
-KEEP_ALIVE = ": waiting\n\n"
-"""A comment, which clients of event streams ignore."""
-
-POLL_SECONDS = 0.1
-"""Seconds after which a silent answer looks whether its client has left."""
-
-Entry = dict[str, Any]
+Json = dict[str, Any]
+Entry = Json
 """A token's text, bytes and log-probability, and those of the likeliest tokens."""
 
 
@@ -53,7 +48,7 @@ class Reply(ABC):
         """What to send of an answer's next event, or of its failure; empty for nothing."""
 
     @abstractmethod
-    def whole(self, answer: Answer) -> dict[str, Any]:
+    def whole(self, answer: Answer) -> Json:
         """The object of an answer whose pieces have been read."""
 
     def read(self, piece: Piece) -> list[Entry]:
@@ -78,7 +73,7 @@ class Reply(ABC):
         likeliest = [entry(*pair) for pair in likelihood.likeliest]
         return {**entry(likelihood.token, likelihood.logprob), "top_logprobs": likeliest}
 
-    def extension(self, answer: Answer) -> dict[str, Any]:
+    def extension(self, answer: Answer) -> Json:
         """The field `mmspec`; with figures, if they were asked for."""
         fields = {"seed": self.request.options.seed, "notes": list(answer.notes)}
         if self.request.details:
@@ -86,7 +81,7 @@ class Reply(ABC):
             fields |= {"stats": answer.statistics.as_dict()}
         return fields
 
-    def usage(self, answer: Answer, prompt: str, text: str) -> dict[str, Any]:
+    def usage(self, answer: Answer, prompt: str, text: str) -> Json:
         """The counts by an address' names, of drafted tokens as OpenAI's predicted outputs."""
         statistics = answer.statistics
         return {
@@ -101,7 +96,7 @@ class Reply(ABC):
         }
 
 
-def server_event(value: Mapping[str, Any]) -> str:
+def server_event(value: Json) -> str:
     """A server-sent event with a JSON object."""
     return f"data: {json.dumps(value)}\n\n"
 
@@ -110,7 +105,6 @@ class EventStream(StreamingResponse):
     """Server-sent events; a client that leaves ends the answer."""
 
     def __init__(self, reply: Reply, job: Job, silence: float) -> None:
-        """silence: seconds without an event after which a comment is sent."""
         self._job, texts = job, stream(reply, job.events(silence))
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(texts, media_type="text/event-stream", headers=headers)
@@ -128,16 +122,16 @@ async def stream(reply: Reply, events: AsyncIterator[Event | None]) -> AsyncIter
     start = reply.start()
     try:
         async for event in events:
-            yield start + (reply.event(event) or KEEP_ALIVE)
+            yield start + (reply.event(event) or ": waiting\n\n")  # which clients ignore
             start = ""
     except Exception as error:  # noqa: BLE001 - the status has been sent: the stream says it
         yield start + reply.event(api_error(error))
 
 
-async def whole(http_request: Request, reply: Reply, job: Job) -> dict[str, Any]:
+async def whole(http_request: Request, reply: Reply, job: Job) -> Json:
     """The object of a complete answer; empty if the client has left."""
     try:
-        async for event in job.events(POLL_SECONDS):
+        async for event in job.events(0.1):  # None comes to look whether the client has left
             if isinstance(event, Answer):
                 return reply.whole(event)
             if isinstance(event, Piece):

@@ -14,15 +14,11 @@ from mmspec_server.endpoint import log
 CUT_SECONDS = 5.0
 """Seconds after the grace in which a cut answer's last events are sent."""
 
-CONNECTIONS = 256
-"""Open connections; uvicorn answers more with status 503."""
-
 
 class Server(uvicorn.Server):
     """Ends the running answer, or cuts it, before its connections close."""
 
     def __init__(self, service: Service) -> None:
-        grace = service.settings.grace
         config = uvicorn.Config(
             create_app(service),
             lifespan="off",
@@ -32,8 +28,8 @@ class Server(uvicorn.Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=CONNECTIONS,
-            timeout_graceful_shutdown=int(grace + CUT_SECONDS),
+            limit_concurrency=256,  # connections; more get status 503
+            timeout_graceful_shutdown=int(service.settings.grace + CUT_SECONDS),
         )
         super().__init__(config)
         self._service = service

@@ -97,10 +97,8 @@ class ServerSettings(Settings):
 
 def name_in(host: str) -> str:
     """The name in a Host header, without capitals and port; empty if there is none."""
-    if is_address(host):
-        return host.lower()
     with suppress(ValueError):
-        return urlsplit(f"//{host}").hostname or ""
+        return host.lower() if is_address(host) else urlsplit(f"//{host}").hostname or ""
     return ""
 
 
