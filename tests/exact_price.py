@@ -23,7 +23,7 @@ from mmspec.chat.engine import Engine, load
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.noise import NO_NOISE
-from mmspec.diagnostics.single_turn import prefilled_target
+from mmspec.diagnostics.check import prefilled_target
 from mmspec_bench.measure.calibrate import seconds_of
 from mmspec_bench.prompts import prompts_for
 from mmspec_bench.table import csv_text

@@ -15,7 +15,7 @@ from statistics import fmean
 
 import click
 
-from mmspec.chat.measured_rounds import MeasuredRounds
+from mmspec.chat.session import MeasuredRounds
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.loop import DraftLengthPolicy, decode
 from mmspec.decoding.statistics import Round

@@ -12,9 +12,14 @@ from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Float32
 from mmspec.decoding.inspection import ProjectingModel, ReadableFeatures
-from mmspec.diagnostics.check import NEAR_TIES, Divergence, first_divergence
+from mmspec.diagnostics.check import (
+    NEAR_TIES,
+    Divergence,
+    answer_once,
+    first_divergence,
+    prefilled_target,
+)
 from mmspec.diagnostics.prompts import Prompt
-from mmspec.diagnostics.single_turn import answer_once, prefilled_target
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import UsageError
 

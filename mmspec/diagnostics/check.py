@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from mmspec.chat.answer import Answer
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Gamma, Options
+from mmspec.chat.session import Session
 from mmspec.decoding import formulas
-from mmspec.decoding.contract import Float32
-from mmspec.decoding.exact_rows import ExactFields
+from mmspec.decoding.contract import Float32, Target
+from mmspec.decoding.exact_rows import ExactFields, ExactRows
 from mmspec.decoding.noise import NO_NOISE, Noise, exponentials
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.diagnostics.prompts import Prompt
-from mmspec.diagnostics.single_turn import answer_once, feed, prefilled_target
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.errors import UsageError
 from mmspec.ground.tokens import NO_TOKEN, common_prefix
-from mmspec.prompt.conversation import Message, Turn
+from mmspec.prompt.conversation import Conversation, Message, Turn
 from mmspec.prompt.tokenizer import Tokenizer
 
 Outcome = Literal["identical", "near-tie", "bug"]
@@ -245,3 +245,27 @@ def place_after(
         feed(target, token)
     noise, rounding = Noise(options.seed, target.length), NEAR_TIES[engine.target.model.dtype]
     return Place(target.logits(), options.sampling, noise, rounding)
+
+
+def prefilled_target(
+    engine: Engine, message: Message, before: Sequence[Turn] = (), exact: ExactRows | None = None
+) -> Target:
+    """A greedy target sequence, prefilled with `message` after the turns `before`."""
+    target = engine.target
+    sequence = target.model.open_target(GREEDY, exact)
+    session = Session(sequence, target.views(engine.caption), target.view)
+    conversation = Conversation(turns=[*before, Turn(message)])
+    for _ in session.prefill(target.chunks(conversation)):
+        pass
+    return sequence
+
+
+def answer_once(engine: Engine, message: Message, options: Options) -> Answer:
+    """The whole answer to one message in a new conversation."""
+    return engine.chat(options).send(message).finish()
+
+
+def feed(target: Target, token: int) -> None:
+    """Append one token as plain decoding does: one row per forward."""
+    target.verify(None, NO_NOISE)
+    target.commit((), token)

@@ -8,7 +8,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.diagnostics.single_turn import answer_once
+from mmspec.diagnostics.check import answer_once
 from support.bundled import DRAWINGS, SAMPLES, question
 
 SEEN = [

@@ -9,8 +9,8 @@ import pytest
 from mmspec.chat.calibration import CalibrationFile, calibration_file, read_calibration
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.first_costs import measure_first_costs
-from mmspec.chat.measured_rounds import MeasuredRounds
 from mmspec.chat.options import Options
+from mmspec.chat.session import MeasuredRounds
 from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.statistics import Round

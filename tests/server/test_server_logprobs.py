@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmspec.diagnostics.single_turn import feed, prefilled_target
+from mmspec.diagnostics.check import feed, prefilled_target
 from mmspec.prompt.conversation import Message
 from mmspec.prompt.images import decode_picture
 from support.live_server import Live, accepted, png, shown, text_of, words

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mmspec.decoding.segment import Segment
-from mmspec.diagnostics.single_turn import feed
+from mmspec.diagnostics.check import feed
 from support.live_server import Live, chunks_of, data_url, live, png, shown, text_of, words
 from support.scripted_engine import scripted_engine
 

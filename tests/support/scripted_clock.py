@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mmspec.chat import session
-from mmspec.chat.measured_rounds import MeasuredRounds
+from mmspec.chat.session import MeasuredRounds
 from mmspec.draft_length.calibration_file import ROWS, Calibration
 from mmspec_bench.measure import calibrate
 from support.scripted import ScriptedBranches, ScriptedTarget

@@ -5,8 +5,8 @@ from itertools import product
 
 from mmspec.chat.engine import Engine
 from mmspec.chat.options import Options
+from mmspec.diagnostics.check import answer_once
 from mmspec.diagnostics.prompts import Prompt
-from mmspec.diagnostics.single_turn import answer_once
 from mmspec.ground.progress import Progress
 from mmspec_bench.measure.timing import Figures, Timing, figures, rotate
 
