@@ -142,19 +142,6 @@ def test_a_prompt_beyond_the_target_is_said_before_any_work(engine):
     check(chat, "Why?")
 
 
-def test_an_answer_that_cannot_be_tried_again_stays(engine, monkeypatch):
-    chat = engine.chat(OPTIONS)
-    asked(chat, "What is this?", A)
-    before = list(chat.conversation.turns)
-    monkeypatch.setattr("mmspec.chat.chat.TYPICAL_ANSWER", 599)
-    chat.options = replace(OPTIONS, max_new_tokens=599)
-    with pytest.raises(ContextError):
-        list(chat.retry())
-    assert chat.conversation.turns == before
-    chat.options = OPTIONS
-    check(chat, "Why?")
-
-
 def test_an_interrupt_before_an_answer_begins_leaves_the_conversation(engine, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt

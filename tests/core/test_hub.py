@@ -83,19 +83,18 @@ def test_a_snapshot_without_all_its_weights_is_not_there(hub, empty_cache, liste
     assert present(CARDS["llama-68m"], "torch") is None
 
 
-def test_pickled_repositories_are_refused(hub):
-    with pytest.raises(
-        HubError, match=r"org/pickled at main has no complete safetensors.*`--revision`$"
-    ):
-        pull("org/pickled", "torch")
+@pytest.mark.parametrize(
+    ("name", "revision", "message"),
+    [
+        ("org/pickled", None, r"org/pickled at main has no complete safetensors.*`--revision`$"),
+        ("org/pickled", "v9", "org/pickled has no revision v9"),
+        ("nobody/nothing", None, "nobody/nothing is not on the hub"),
+    ],
+)
+def test_what_the_hub_has_not_or_pickled_alone_is_named(hub, name, revision, message):
+    with pytest.raises(HubError, match=message):
+        pull(name, "torch", revision)
     assert "pytorch_model.bin" not in hub.requested
-
-
-def test_what_the_hub_has_not(hub):
-    with pytest.raises(HubError, match="nobody/nothing is not on the hub"):
-        pull("nobody/nothing", "torch")
-    with pytest.raises(HubError, match="org/pickled has no revision v9"):
-        pull("org/pickled", "torch", revision="v9")
 
 
 @pytest.mark.parametrize("state", ["full", "full meanwhile", "read_only"])

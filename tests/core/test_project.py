@@ -84,18 +84,3 @@ def test_what_is_wrong_with_a_release_is_named(tmp_path):
 def test_the_version_is_the_package_s():
     assert mmspec.__version__ == PROJECT["version"]
     assert "__version__" in dir(mmspec)
-
-
-LEAVES_AT_ONCE = """
-import sys, mmspec
-engine = mmspec.load(sys.argv[1], sys.argv[2], backend="torch")
-chat = engine.chat(mmspec.Options(max_new_tokens=40))
-stream = chat.ask("What is this?", sys.argv[3])
-next(stream.texts())
-"""
-
-
-def test_an_interpreter_that_leaves_during_an_answer_prints_nothing(pair_paths):
-    command = [sys.executable, "-c", LEAVES_AT_ONCE, *pair_paths, ROOT / "tests/drawings/disc.png"]
-    done = subprocess.run(command, capture_output=True, check=True, text=True, cwd=ROOT)
-    assert (done.stdout, done.stderr) == ("", "")
