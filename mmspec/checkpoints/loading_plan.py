@@ -55,17 +55,18 @@ class TensorSource:
     less_one: bool = False
 
 
-def plan(directory: Path, config: ModelConfig) -> dict[str, TensorSource]:
+def plan(directory: Path, config: ModelConfig, *, whole: bool = False) -> dict[str, TensorSource]:
     """Where each tensor that the model loads is in the checkpoint's files, by canonical name.
 
-    Raises CheckpointError for files that are missing, malformed or pickled, and for tensors that
-    are missing, unexpected or misshapen.
+    whole: also tensors of the files that are never loaded. Raises CheckpointError for files that
+    are missing, malformed or pickled, and for tensors that are missing, unexpected or misshapen.
     """
     by_name = _by_canonical_name(read_tensors(directory), directory, config)
-    shapes = manifest(config), optional(config)
-    sources = plan_shapes(
-        by_name, *shapes, directory, config.quantization, convolution=config.family.convolution
-    )
+    shapes, spare = manifest(config), optional(config)
+    if whole:
+        shapes |= {name: shape for name, shape in spare.items() if name in by_name}
+    settings, convolution = config.quantization, config.family.convolution
+    sources = plan_shapes(by_name, shapes, spare, directory, settings, convolution=convolution)
     # Qwen3.5's norms are stored less one where MLX has not converted the short convolutions.
     if "torch" not in {source.layout for name, source in sources.items() if name.endswith(SHORT)}:
         return sources
@@ -92,10 +93,9 @@ def plan_shapes(
         if name not in by_name:
             problems += [f"{name} {list(shape)} is missing"] if name in shapes else []
             continue
+        convolves = name == convolution or name.endswith(SHORT)
         try:
-            sources[name] = _source(
-                name, shape, by_name, quantization, name == convolution or name.endswith(SHORT)
-            )
+            sources[name] = _source(name, shape, by_name, quantization, convolves)
         except _Misfit as misfit:
             problems.append(str(misfit))
     problems += _extra_tensors(by_name, sources, all_shapes)
@@ -199,7 +199,11 @@ def _source(
     tensor = by_name[name]
     scales = by_name.get(name.removesuffix("weight") + "scales")
     if scales is None:
-        return _plain_source(tensor, shape, convolves)
+        _require_float(tensor)
+        if convolves and _is_mlx_convolution(tensor, shape):
+            return TensorSource(tensor, shape, "mlx")
+        _require(tensor, shape)
+        return TensorSource(tensor, shape)
     biases = by_name.get(name.removesuffix("weight") + "biases")
     if quantization is None:
         raise _Misfit(f"{scales.name} is there, but config.json has no quantization")
@@ -208,15 +212,6 @@ def _source(
     settings = quantization.of(tensor.name)
     packing = Packing(scales, biases, settings.bits, settings.group_size)
     return _packed_source(tensor, shape, packing)
-
-
-def _plain_source(tensor: StoredTensor, shape: Shape, convolves: bool) -> TensorSource:
-    if tensor.dtype not in _FLOATS:
-        raise _Misfit(f"{tensor.name} is {tensor.dtype}, not {', '.join(_FLOATS)}")
-    if convolves and _is_mlx_convolution(tensor, shape):
-        return TensorSource(tensor, shape, "mlx")
-    _require(tensor, shape)
-    return TensorSource(tensor, shape)
 
 
 def _is_mlx_convolution(tensor: StoredTensor, shape: Shape) -> bool:
@@ -234,11 +229,15 @@ def _packed_source(tensor: StoredTensor, shape: Shape, packing: Packing) -> Tens
     _require(tensor, (outputs, inputs * packing.bits // 32))
     for part in (packing.scales, packing.biases):
         _require(part, (outputs, inputs // packing.group_size))
-        if part.dtype not in _FLOATS:
-            raise _Misfit(f"{part.name} is {part.dtype}, not {', '.join(_FLOATS)}")
+        _require_float(part)
     if tensor.dtype != "U32":
         raise _Misfit(f"{tensor.name} is {tensor.dtype} with scales, not U32")
     return TensorSource(tensor, shape, packing=packing)
+
+
+def _require_float(tensor: StoredTensor) -> None:
+    if tensor.dtype not in _FLOATS:
+        raise _Misfit(f"{tensor.name} is {tensor.dtype}, not {', '.join(_FLOATS)}")
 
 
 def _require(tensor: StoredTensor, shape: Shape) -> None:

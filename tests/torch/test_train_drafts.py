@@ -16,7 +16,13 @@ from mmspec_train.data.batch import ConversationRecord, in_columns
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.distillation.objective import target_log_probabilities
 from mmspec_train.distillation.training import train
-from mmspec_train.drafts.draft_model import DraftModel, image_positions, read_draft, save_draft
+from mmspec_train.drafts.draft_model import (
+    DraftModel,
+    image_positions,
+    read_draft,
+    read_tower,
+    save_draft,
+)
 from mmspec_train.drafts.train_drafts import Baselines, DraftTrainee
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.settings import BASELINES, Budget, LlamaShape, MethodSettings
@@ -72,6 +78,14 @@ def test_an_exported_draft_predicts_the_same_when_decoding_and_in_transformers(d
         whole = in_columns([record], 0, [[]])
         ours = DraftTrainee(draft, data, CE).log_probabilities(whole, [])
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_the_tower_of_an_mlx_target_is_stored_in_the_hubs_layout(data, tmp_path):
+    source = data.teacher.directory
+    own = read_tower(source)
+    theirs = read_tower(factory.quantized(source, tmp_path / "mlx", bits=0))
+    assert own.keys() == theirs.keys()
+    assert all(torch.equal(own[name], tensor) for name, tensor in theirs.items())
 
 
 def test_every_guess_of_a_draft_that_is_the_target_is_accepted(data):

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from transformers import LlamaModel
 
 from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig, read_config
-from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan, plan_shapes, read_tensors
-from mmspec.checkpoints.manifest import TOWER, canonical, hub_name, is_buffer, manifest, optional
+from mmspec.checkpoints.loading_plan import WEIGHTS_FILE, plan
+from mmspec.checkpoints.manifest import TOWER, hub_name
 from mmspec.checkpoints.stored_config import stored_config
 from mmspec.drafters.views import pooled_positions
 from mmspec.families.decoder import TextConfig
@@ -160,11 +160,7 @@ def save_draft(model: DraftModel, target: Path, directory: Path) -> None:
 def read_tower(target: Path) -> dict[str, Tensor]:
     """Return a checkpoint's whole vision tower, by the hub's tensor names."""
     config = read_config(target)
-    entries = read_tensors(target).items()
-    by_name = {canonical(name, config): entry for name, entry in entries if not is_buffer(name)}
-    shapes = manifest(config) | optional(config)
-    tower = {n: shape for n, shape in shapes.items() if n.startswith(TOWER) and n in by_name}
-    sources = plan_shapes(by_name, tower, shapes, target, config.quantization)
+    sources = {n: s for n, s in plan(target, config, whole=True).items() if n.startswith(TOWER)}
     dtypes = {n: TOWER_DTYPES.get(s.tensor.dtype, torch.float16) for n, s in sources.items()}
     return {hub_name(n, config): read_tensor(s, dtypes[n]) for n, s in sources.items()}
 
