@@ -34,11 +34,6 @@ class PeerMethod:
         """What decodes, whichever way: the first of its methods decodes plainly."""
         return self.name.partition(",")[0]
 
-    @property
-    def command(self) -> list[str]:
-        """The command line that starts the script."""
-        return [self.python, "-m", "mmspec_bench.compare", self.script]
-
 
 def peer_methods(
     peers: Sequence[str],

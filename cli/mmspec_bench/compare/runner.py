@@ -85,8 +85,9 @@ def compare(
                 if own_runs and not own_runs[-1].replies:  # it failed
                     continue
                 progress(f"turn {turn + 1} of {turns}: {method.name}")
+                command = [method.python, "-m", "mmspec_bench.compare", method.script]
                 try:
-                    own_runs.append(run_script(method.command, task_of(method, task, folder)))
+                    own_runs.append(run_script(command, task_of(method, task, folder)))
                 except MmspecError as error:
                     own_runs.append(failure(task, str(error)))
                 yield [

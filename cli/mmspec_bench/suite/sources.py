@@ -122,12 +122,13 @@ def offline(
     size: int, limit: int | None = None, seed: int = 0, tasks: Tasks = OFFLINE_TASKS
 ) -> list[SuiteSample]:
     """Held-out samples of every task from `seed` on; images of `size` x `size` pixels."""
-    numbers = range(seed, seed + (limit or SAMPLES))
     samples: list[SuiteSample] = []
     for task, follow_up in tasks.items():
         reword = partial(_as_in_papers, task)
-        reads = ((n, partial(world_questions, task, n, size, reword)) for n in numbers)
-        firsts = [SuiteSample(f"{task}/{n}", task, read) for n, read in reads]
+        firsts = [
+            SuiteSample(f"{task}/{n}", task, partial(world_questions, task, n, size, reword))
+            for n in range(seed, seed + (limit or SAMPLES))
+        ]
         samples += _with_follow_up(firsts, follow_up)
     return samples
 
