@@ -49,7 +49,11 @@ def calibrate(screen: Screen, exact: str, **models: Any) -> int:
         return 1
     rows = engine.exact_rows(exact, measure=True)
     file = calibration_file(engine.backend, engine.target, engine.drafts, rows)
-    _announce(screen, file)
+    try:  # at once, before minutes are spent
+        make_directory(file.path.parent)
+    except WriteError as error:
+        reason = f"{error}; MMSPEC_CACHE names another folder"
+        screen.note(f"what is measured will only be shown: {reason}")
     measurement = measure(engine, screen.progress, exact=exact)
     calibration = measurement.calibration
     is_written = _write(screen, file, measurement)
@@ -67,15 +71,6 @@ def calibrate(screen: Screen, exact: str, **models: Any) -> int:
     if is_written and not screen.as_json:
         screen.say(f"written to {file.path}")
     return 0 if is_written else 1
-
-
-def _announce(screen: Screen, file: CalibrationFile) -> None:
-    """Say at once, before minutes are spent, that what is measured cannot be kept."""
-    try:
-        make_directory(file.path.parent)
-    except WriteError as error:
-        reason = f"{error}; MMSPEC_CACHE names another folder"
-        screen.note(f"what is measured will only be shown: {reason}")
 
 
 def _write(screen: Screen, file: CalibrationFile, measurement: Measurement) -> bool:

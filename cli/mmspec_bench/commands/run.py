@@ -20,9 +20,9 @@ from mmspec_bench.suite.drafts import load_drafts
 from mmspec_bench.suite.methods import read_methods
 from mmspec_bench.suite.metrics import block_efficiency
 from mmspec_bench.suite.replay import open_replay, refuse_settings
-from mmspec_bench.suite.rows import PROVENANCE, ROWS, AnswerRow
+from mmspec_bench.suite.rows import PROVENANCE, ROWS
 from mmspec_bench.suite.run_folder import SuiteSettings, update_provenance
-from mmspec_bench.suite.runner import Runner, prepare
+from mmspec_bench.suite.runner import prepare
 from mmspec_terminal import options
 from mmspec_terminal.render import Screen
 from mmspec_terminal.settings_options import choose, options_of
@@ -81,9 +81,17 @@ def run(
         note_omission=screen.note if skip_bad else None,
         progress=screen.progress,
     )
+    drafted = [row for row in old_rows if row.drafted]
+    answered = len({row.sample for row in old_rows})
     disturbance = watch("" if settings.target_answers else engines[0].target.model.device)
     try:
-        _run(screen, runner, old_rows, out)
+        with (
+            note_when_stopped(screen, f"the rows so far are in {out}; go on with --resume"),
+            screen.bar(len(runner.samples), start=answered) as advance,
+        ):
+            for rows in runner.run(old_rows):
+                drafted += [row for row in rows if row.drafted]
+                advance(f"{block_efficiency(drafted):.2f} tokens per round")
     finally:
         if problem := with_flags(disturbance()):
             screen.note(problem)
@@ -123,16 +131,3 @@ def _engines(
     engines = load_drafts([*drafts, *method_drafts], models, settings.options)
     screen.note(*dict.fromkeys(note for engine in engines for note in engine.notes))
     return engines
-
-
-def _run(screen: Screen, runner: Runner, old_rows: Sequence[AnswerRow], out: Path) -> None:
-    """Run all samples, showing the tokens per round of all drafting methods so far."""
-    rows = [row for row in old_rows if row.drafted]
-    samples = len({row.sample for row in old_rows})
-    with (
-        note_when_stopped(screen, f"the rows so far are in {out}; go on with --resume"),
-        screen.bar(len(runner.samples), start=samples) as advance,
-    ):
-        for new_rows in runner.run(old_rows):
-            rows += [row for row in new_rows if row.drafted]
-            advance(f"{block_efficiency(rows):.2f} tokens per round")

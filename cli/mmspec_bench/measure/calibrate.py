@@ -73,8 +73,9 @@ def calibrate(
     """
     share = measure_share(engine.target.model.device)
     target = engine.target.model.open_target(GREEDY, engine.exact_rows(exact))
-    specs = branch_draftings(engine)
-    drafters = [_open(engine, spec, target) for spec in specs]
+    specs, tree = branch_draftings(engine), None if engine.recurrent else Tree()
+    options = [Options(drafting=spec, tree=tree) for spec in specs]
+    drafters = [open_drafter(engine, it, drafting_for(engine, it), target) for it in options]
     halves: tuple[Costs, Costs] = {}, {}
     positions = engine.target.model.config.text.max_position_embeddings
     for context in sorted({min(context, positions - ROOM) for context in CONTEXTS}):
@@ -99,11 +100,6 @@ def _join(first: Costs, second: Costs, share: float | None) -> Measurement:
     for (curve, context, number), pair in pairs.items():
         curves.setdefault(curve, {}).setdefault(context, {})[number] = mean(pair)
     return Measurement(Calibration(**curves), Steadiness(share, usual_ratio(pairs.values())))
-
-
-def _open(engine: Engine, spec: str, target: Target) -> OpenDrafter:
-    options = Options(drafting=spec, tree=None if engine.recurrent else Tree())
-    return open_drafter(engine, options, drafting_for(engine, options), target)
 
 
 def _extend(drafter: OpenDrafter, context: int) -> bool:
