@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
-from typing import NamedTuple
 
 from markdown_it.tree import SyntaxTreeNode
 from rich.cells import cell_len
@@ -209,7 +208,7 @@ class _Rendering:
         self._line = max(self._line, stop)
 
     def _table(self, table: SyntaxTreeNode) -> None:
-        rows = [[_cell(cell) for cell in row.children] for row in table.walk() if row.type == "tr"]
+        rows = [[_Cell(cell) for cell in row.children] for row in table.walk() if row.type == "tr"]
         start, stop = _lines(table)
         for number, line in enumerate(_table_lines(rows, self._columns())):
             if number:
@@ -231,27 +230,19 @@ def _is_stable(node: SyntaxTreeNode) -> bool:
     return all(part.type != OPENER for part in node.walk())
 
 
-class _Cell(NamedTuple):
-    """A cell of a table: its text, and the style attribute that says how it is aligned."""
+class _Cell:
+    """A cell of a table: its text, the columns of the terminal that it takes, and its style."""
 
-    runs: list[Run]
-    align: str
-
-    @property
-    def columns(self) -> int:
-        """The columns of the terminal that the text takes."""
-        return sum(cell_len(text) for text, _ in self.runs)
+    def __init__(self, cell: SyntaxTreeNode) -> None:
+        self.runs = [*_runs(cell.children[0].children, BOLD if cell.tag == "th" else None)]
+        self.columns = sum(cell_len(text) for text, _ in self.runs)
+        self._style = str(cell.attrs.get("style"))
 
     def pad(self, width: int) -> list[Run]:
         """The text, padded to `width` columns."""
         spare = width - self.columns
-        left = {"text-align:right": spare, "text-align:center": spare // 2}.get(self.align, 0)
+        left = {"text-align:right": spare, "text-align:center": spare // 2}.get(self._style, 0)
         return [(" " * left, None), *self.runs, (" " * (spare - left), None)]
-
-
-def _cell(cell: SyntaxTreeNode) -> _Cell:
-    runs = _runs(cell.children[0].children, BOLD if cell.tag == "th" else None)
-    return _Cell([*runs], str(cell.attrs.get("style", "")))
 
 
 def _table_lines(rows: list[list[_Cell]], room: int) -> list[list[Run]]:

@@ -137,7 +137,6 @@ FILES = "NAME|REPO|DIR"
 BITS = "none|int8|int4|int4-32|int4-128"
 MODEL = option("model", "auto", f"{FILES}|auto", shell_complete=_completing("target", "auto"))
 DRAFT = option("draft", "auto", f"{FILES}|none|auto", shell_complete=complete_draft)
-DRAFT_QUANTIZE = option("draft-quantize", None, BITS)
 CAPTIONER = together(option("captioner", "auto", FILES), option("captions", "", "FILE"))
 DRAFT_TEXT = option("draft-text", None, "FILE", multiple=True)
 BACKEND = option("backend", "auto", "mlx|torch|auto")
@@ -151,7 +150,7 @@ PLACE = together(
     option("max-image-tokens", None, "N", type=int),
 )
 """Where, in which numbers and on how large images models compute."""
-LOADING = together(MODEL, DRAFT, DRAFT_QUANTIZE, PLACE)
+LOADING = together(MODEL, DRAFT, option("draft-quantize", None, BITS), PLACE)
 """The options for loading models; their names are keywords of `mmspec.chat.engine.load`."""
 
 

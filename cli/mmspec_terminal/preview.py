@@ -14,10 +14,8 @@ COLUMNS, ROWS = 24, 10
 """The most columns and rows that a preview takes."""
 
 SIXEL_PROGRAMS = ("iTerm.app", "WezTerm", "mintty", "contour")
-"""Values of TERM_PROGRAM of terminals that draw sixels."""
-
 SIXEL_TERMINALS = ("foot", "mlterm", "contour", "yaft")
-"""Beginnings of TERM of terminals that draw sixels."""
+"""Terminals that draw sixels, by TERM_PROGRAM, and by the beginning of TERM."""
 
 
 def preview(image: Image.Image, width: int) -> RenderableType:
@@ -67,8 +65,8 @@ def half_blocks(image: Image.Image, columns: int, rows: int) -> Text:
     for row in range(rows):
         for column in range(columns):
             upper = 3 * (2 * row * columns + column)
-            lower = upper + 3 * columns
-            colours = (f"#{pixels[start : start + 3].hex()}" for start in (upper, lower))
+            starts = upper, upper + 3 * columns
+            colours = (f"#{pixels[start : start + 3].hex()}" for start in starts)
             text.append("▀", " on ".join(colours))
         text.append("\n" if row < rows - 1 else "")
     return text

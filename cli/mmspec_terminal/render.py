@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def _width(console: Console) -> int:
         return console.width
 
 
+@dataclass(kw_only=True, eq=False)
 class Screen:
     """Writes text without markup; on a terminal it spells out control characters.
 
@@ -52,18 +54,15 @@ class Screen:
     plain, by angle quotes.  as_json: results are JSON.  report_file: gets the JSON of results too.
     """
 
-    def __init__(
-        self,
-        *,
-        plain: bool = False,
-        marks_accepted: bool = False,
-        as_json: bool = False,
-        report_file: Path | None = None,
-    ) -> None:
+    plain: bool = False
+    marks_accepted: bool = False
+    as_json: bool = False
+    report_file: Path | None = None
+
+    def __post_init__(self) -> None:
         self.terminal = sys.stdout.isatty()
         dumb = os.environ.get("TERM") == "dumb"
-        self.plain = plain or dumb or not self.terminal or bool(os.environ.get("NO_COLOR"))
-        self.marks_accepted, self.as_json, self.report_file = marks_accepted, as_json, report_file
+        self.plain |= dumb or not self.terminal or bool(os.environ.get("NO_COLOR"))
         self._out = self._console(sys.stdout)
         self._err = self._console(sys.stderr)
         self._progress = False

@@ -35,8 +35,6 @@ def options_of(*settings: type[Settings], **defaults: Any) -> Decorator:
 
 def _option(field: Field[Any], default: Any) -> Decorator:
     name, help_ = f"--{field.name.replace('_', '-')}", field.metadata["help"]
-    if default is MISSING:
-        return click.option(name, type=_type(field), required=True, help=help_)
     if isinstance(default, bool):
         switch = f"{name}/--no{name[1:]}" if default else name
         flag = None if default else True
@@ -44,8 +42,9 @@ def _option(field: Field[Any], default: Any) -> Decorator:
     return click.option(
         name,
         type=_type(field),
+        required=default is MISSING,
         multiple=isinstance(default, tuple),
-        default=default,
+        default=None if default is MISSING else default,
         show_default=None if default != "" else False,
         metavar=field.metadata.get("metavar"),
         envvar=field.metadata.get("envvar"),

@@ -121,8 +121,10 @@ def picture_swap(rng: Narrator, split: Split) -> Script:
         drawing, query = draw_any_query(rng, split)
         turns = [_overview(rng, drawing)] if rng.random() < 0.3 else _exchange(rng, drawing, query)
         if rng.random() < 0.3:
+            facts = [fact for turn in turns for fact in turn.facts]
             others = queries_about(rng, drawing, 3)
-            turns += [_chat_turn(rng, other) for other in others if _is_new(other, turns)][:1]
+            new = (other for other in others if not any(_same_fact(other.fact, f) for f in facts))
+            turns += [_chat_turn(rng, other) for other in new][:1]
         if number:
             question = rng.say("chat.next_image", q=turns[0].question)
             turns[0] = replace(turns[0], question=question)
@@ -140,10 +142,6 @@ def _script(parts: list[tuple[Drawing, list[JudgedTurn]]]) -> Script:
 
 def _same_fact(fact: Fact, other: Fact) -> bool:
     return (fact.category, fact.value) == (other.category, other.value)
-
-
-def _is_new(query: Query, turns: list[JudgedTurn]) -> bool:
-    return not any(_same_fact(query.fact, fact) for turn in turns for fact in turn.facts)
 
 
 def _overview(rng: Narrator, drawing: Drawing) -> JudgedTurn:

@@ -159,7 +159,11 @@ def presence_query(rng: Narrator, scene: Scene) -> Query | None:
         trait, subject = _colour_or_shape(rng), thing
     else:
         trait = _colour_or_shape(rng)
-        subject = _missing(rng, scene, thing, trait)
+        if trait == "colour":
+            present = {other.colour for other in scene.things}
+            subject = replace(thing, colour=rng.choice([c for c in COLOURS if c not in present]))
+        else:
+            subject = replace(thing, shape=scene.new_shape(rng))
         question = rng.say("presence.question", name=an(subject.name))
     verdict, other = "yes" if is_present else "no", thing_slots(subject)
     o = other["colour" if trait == "colour" else "a_shape"]
@@ -170,14 +174,6 @@ def presence_query(rng: Narrator, scene: Scene) -> Query | None:
 
 def _colour_or_shape(rng: Narrator) -> str:
     return "colour" if rng.random() < 0.5 else "shape"
-
-
-def _missing(rng: Narrator, scene: Scene, thing: Thing, trait: str) -> Thing:
-    """The thing with a colour or a shape that no thing in the scene has."""
-    if trait == "colour":
-        present = {other.colour for other in scene.things}
-        return replace(thing, colour=rng.choice([c for c in COLOURS if c not in present]))
-    return replace(thing, shape=scene.new_shape(rng))
 
 
 def puzzle_query(rng: Narrator, scene: Scene) -> Query | None:

@@ -167,7 +167,9 @@ def moving_scene(rng: random.Random, frames: int) -> MovingScene:
         _moving_thing(rng, event, Thing(colour, shape, 0), start, frames)
         for event, colour, shape, start in zip(events, colours, shapes, starts, strict=False)
     ]
-    if _collide(things):
+    at_once = zip(*(moving.frames for moving in things), strict=True)
+    places = [[thing.place for thing in frame if thing] for frame in at_once]
+    if any(len(each) > len(set(each)) for each in places):  # two things are in one place
         return moving_scene(rng, frames)
     return MovingScene(background, tuple(things))
 
@@ -196,10 +198,3 @@ def _path(first: int, last: int) -> list[int]:
         column += (to_column > column) - (to_column < column)
         path.append(3 * row + column)
     return path
-
-
-def _collide(things: list[MovingThing]) -> bool:
-    """Return whether two things are in one place in a frame."""
-    frames = zip(*(moving.frames for moving in things), strict=True)
-    places = ([thing.place for thing in frame if thing] for frame in frames)
-    return any(len(numbers) > len(set(numbers)) for numbers in places)
