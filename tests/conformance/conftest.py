@@ -5,7 +5,6 @@ names it (several with commas between); it is then skipped, and the report says 
 """
 
 import os
-from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -57,15 +56,9 @@ def backends() -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def engines(pair_paths) -> Callable[[str], Engine]:
-    """Function that returns the tiny pair's engine of a backend, loaded once."""
-    return cache(lambda name: load(*map(str, pair_paths), backend=usable(name)))
-
-
-@pytest.fixture(scope="session")
-def engine(backend, engines) -> Engine:
+def engine(backend, pair_paths) -> Engine:
     """The tiny pair on each backend: a draft that agrees with about half of the target's tokens."""
-    return engines(backend)
+    return load(*pair_paths, backend=backend)
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +70,7 @@ def views(engine):
 @pytest.fixture(scope="session")
 def twin(backend, pair_paths) -> Engine:
     """The target as its own draft."""
-    return load(str(pair_paths[0]), str(pair_paths[0]), backend=backend)
+    return load(pair_paths[0], pair_paths[0], backend=backend)
 
 
 @pytest.fixture(scope="session")
@@ -95,8 +88,7 @@ def head_paths(checkpoints, pair_paths):
 @pytest.fixture(scope="session")
 def headed(pair_paths, head_paths):
     """Function that returns the target's engine of a backend and a head's variant, loaded once."""
-    target = str(pair_paths[0])
-    return cache(lambda backend, name: load(target, str(head_paths[name]), backend=backend))
+    return cache(lambda backend, name: load(pair_paths[0], head_paths[name], backend=backend))
 
 
 @pytest.fixture(scope="module", params=QWENS)
@@ -131,7 +123,7 @@ def exact_qwen_paths(qwen_pairs, kind):
 
 @pytest.fixture(scope="module")
 def qwen(backend, qwen_paths) -> Engine:
-    return load(*map(str, qwen_paths), backend=backend)
+    return load(*qwen_paths, backend=backend)
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """Block drafters in every layout and over every family: plain answers, and trees path by path."""
 
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -68,7 +69,7 @@ LAYOUTS = {
 def test_a_published_drafter_equals_plain(backend, pair_paths, tmp_path, layout):
     write, given = LAYOUTS[layout]
     head = write(tmp_path / "head", seed=4, **given)
-    with load(str(pair_paths[0]), str(head), backend=backend) as engine:
+    with load(pair_paths[0], head, backend=backend) as engine:
         check_lossless(engine, ASKED)
 
 
@@ -90,9 +91,13 @@ class Cutting:
         self.drafted += [round_.drafted] if round_.drafted else []
 
 
-@pytest.mark.parametrize("name", SAMPLINGS)
-@pytest.mark.parametrize("variant", ["dflash", "dspark", "dspark mapped"])
-def test_where_a_block_is_cut_changes_no_token(headed, backend, variant, name):
+CUTS = in_turn(product(["dflash", "dspark", "dspark mapped"], SAMPLINGS))
+
+
+@pytest.mark.parametrize(("backend", "cut"), CUTS, indirect=["backend"])
+def test_where_a_block_is_cut_changes_no_token(headed, backend, cut):
+    variant, name = cut
+
     def decoded(length):
         chat = headed(backend, variant).chat(Options(max_new_tokens=9, sampling=SAMPLINGS[name]))
         chat.reply(*ASKED[0])
@@ -121,5 +126,5 @@ def test_a_drafter_of_a_text_model_equals_plain_for_a_qwen_that_sees(
     """As published, with M-RoPE, and fed the text alone."""
     target, _ = qwen_pairs("qwen3_vl", "text drafter", seed=3)
     head = z_lab(tmp_path / "head", seed=4, **given)
-    with load(str(target), str(head), backend=backend) as engine:
+    with load(target, head, backend=backend) as engine:
         check_lossless(engine, SHOWN)

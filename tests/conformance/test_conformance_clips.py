@@ -5,19 +5,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
 from mmspec.prompt.film import open_clip
-from mmspec.prompt.images import Picture, picture_from
-from support.conformance_cases import check_replies, in_turn, prompt_of, replies
+from mmspec.prompt.images import picture_from
+from support.conformance_cases import in_turn, prompt_of, replies
 from support.exactness_cases import cases, chains, check_same_bits
-from support.factory_fit import fit_head
-from support.factory_heads import tiny_head
-from support.factory_qwen import QWENS, ROPES
+from support.factory_qwen import QWENS
 from support.films import drawing, film
 from support.sequence_helpers import continue_from
 
@@ -122,59 +119,11 @@ def test_a_target_rewound_anywhere_continues_like_a_cold_one(qwen, films):
         np.testing.assert_allclose(target.logits(), expected, atol=1e-5)
 
 
-def published_positions(oracle, chunks, steps):
-    """The rotary positions [3, n] of Qwen2.5-VL as published, and the one that follows.
-
-    steps: positions in time from one moment of each clip to the next. What follows a clip follows
-    its largest position; transformers 5 lets text begin where the clip's time still counts.
-    """
-    places, at, steps = [], 0, iter(steps)
-    for part in (part for chunk in chunks for part in chunk.parts):
-        if not isinstance(part, Picture):
-            places.append(np.tile(np.arange(len(part)) + at, (3, 1)))
-            at += len(part)
-            continue
-        if part.clip_place.moment == 0:
-            begin, step = at, next(steps)
-        frame = oracle.processor.video_processor
-        rows = np.indices((2, 3)).reshape(2, -1)  # 24 x 16 pixels in cells of 8
-        assert frame.patch_size * frame.merge_size == 8
-        time = np.full((1, 6), int(part.clip_place.moment * step))
-        places.append(begin + np.concatenate([time, rows]))
-        at = max(at, int(places[-1].max()) + 1)
-    return np.concatenate(places, axis=1), at
-
-
-@pytest.mark.parametrize("kind", ["qwen2_5_vl"], indirect=True, scope="module")
-@pytest.mark.parametrize("drafting", ["none", "MTCP"])
-def test_a_clip_whose_time_outruns_its_pixels_has_published_positions(
-    qwen, oracle, films, drafting
-):
-    """What transformers computes at these positions, token by token, over two turns."""
-    slow = films[2]
-    chat = qwen.chat(Options(drafting=drafting, gamma=3, max_new_tokens=BUDGET))
-    for question, number in (("What is it?", 1), ("And now?", 2)):
-        answer = chat.reply(question, [slow])
-        chunks = prompt_of(chat, number)
-        rows, inputs = oracle.inputs(chunks, [slow] * number)
-        inputs.pop("mm_token_type_ids")
-        steps = [2 * slow.moments[0].clip_place.step] * number
-        positions, following = published_positions(oracle, chunks, steps)
-        assert following > rows.shape[1]
-        said = answer.token_ids
-        after = np.tile(following + np.arange(len(said) - 1), (3, 1))
-        fed = torch.cat([rows, torch.tensor([said[:-1]], dtype=torch.int64)], dim=1)
-        ids = torch.tensor(np.concatenate([positions, after], axis=1))[:, None]
-        with torch.no_grad():
-            logits = oracle.model(input_ids=fed, position_ids=ids, **inputs).logits[0]
-        assert logits[rows.shape[1] - 1 :].argmax(-1).tolist() == said
-
-
 def test_a_limit_on_tokens_holds_for_images_and_clips_and_a_line_says_so(
     backend, qwen_paths, films
 ):
     large, small = (picture_from(drawing(0, size)) for size in ((60, 40), (16, 16)))
-    with load(str(qwen_paths[0]), "none", backend=backend, max_image_tokens=6) as engine:
+    with load(qwen_paths[0], "none", backend=backend, max_image_tokens=6) as engine:
         for seen, said in (
             (films[1], "16 x 24 pixels, 6 tokens for two frames; `max_image_tokens` allows more"),
             ([large, small], "seen at 24 x 16 pixels, 6 tokens; `max_image_tokens` allows more"),
@@ -191,23 +140,11 @@ def asked(films):
 
 
 @pytest.mark.parametrize(("backend", "kind"), in_turn(QWENS), indirect=True)
-def test_a_head_with_rotary_positions_of_images_drafts_after_clips(
-    backend, exact_qwen_paths, kind, films, tmp_path
-):
-    target, _ = exact_qwen_paths
-    given = {"draft_vocab_size": 270, "rope_scaling": ROPES.get(kind, ROPES["qwen3_vl"])}
-    head = fit_head(tiny_head(tmp_path / "head", "eagle3", seed=4, **given), target)
-    with load(str(target), str(head), backend=backend) as engine:
-        check_replies(engine, Options(gamma=3, max_new_tokens=BUDGET), asked(films))
-
-
-@pytest.mark.parametrize(("backend", "kind"), in_turn(QWENS), indirect=True)
 def test_answers_are_the_same_bits(backend, exact_qwen_paths, kind, films, near):
     """Also about clips, and where a clip's time outruns its pixels."""
-    target, draft = map(str, exact_qwen_paths)
     every = chains if kind == "qwen3_5" else cases
     some = every(["M", "lookup"])[list(QWENS).index(kind) :: 40]
-    with load(target, draft, backend=backend, dtype="bfloat16") as engine:
+    with load(*exact_qwen_paths, backend=backend, dtype="bfloat16") as engine:
         check_same_bits(engine, some, BUDGET)
         exact = Options(exact="on", drafting="none", max_new_tokens=BUDGET)
         plain, drafted = (

@@ -8,11 +8,10 @@ makes the whole table that the documentation shows.
 from pkgutil import resolve_name
 
 import pytest
-from exactness import KINDS_OF
+from exactness import KINDS_OF, in_bits, options_of
 
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
-from mmspec.chat.plugins import load_backend
 from mmspec.checkpoints.head_config import is_head
 from mmspec.decoding import block_attention
 from mmspec.decoding.block_attention import BLOCK
@@ -29,7 +28,7 @@ WIDE, FAR = 4, 4 * BLOCK
 
 MLP = "mmspec_{}.network.decoder.MLP.__call__"
 ATTEND = "mmspec_{}.network.attention.attend"
-FORWARD = "mmspec_{}.sequence.target.{}Target.forward"
+FORWARD = "mmspec_{}.sequence.target.{}Target._forward"
 PROJECT = "mmspec_{}.sequence.target.{}Target.project"
 """Functions in which a backend computes, by its name and its title."""
 
@@ -73,9 +72,9 @@ def attention_of_trees(call, xp, queries, keys, values, places):
     return call(xp, queries, keys, values, places) * (1.05 if is_faulty else 1)
 
 
-def states_by_rows(call, target, outputs, start):
+def states_by_rows(call, target, x, columns):
     """Hidden states differ if there is more than one row, which `hidden` lets no logit show."""
-    found = call(target, outputs, start)
+    found = call(target, x, columns)
     return found + (64 if found.shape[0] > 1 else 0)
 
 
@@ -90,13 +89,10 @@ EVERY = [(name, kind) for name, kinds in KINDS_OF.items() for kind in kinds]
 
 def opened(backend, kind, target, draft, checkpoints):
     """An engine in a number type; for `4 bits` and `8 bits` MLX's conversion drafts, or a head."""
-    if not kind.endswith(" bits"):
-        named = {"quantize": kind} if kind.startswith("int") else {"dtype": kind}
-        return load(str(target), str(draft), backend=backend, **named)
-    place = checkpoints / f"{kind} of {target.name}"
-    if not place.exists():
-        load_backend("mlx").quantize(target, place, bits=int(kind.split()[0]), group_size=64)
-    return load(str(place), str(draft if is_head(draft) else place), backend=backend)
+    place = in_bits(target, kind, checkpoints / f"{kind} of {target.name}")
+    draft = draft if place == target or is_head(draft) else place
+    named = {"quantize": kind} if kind.startswith("int") else options_of(kind)
+    return load(place, draft, backend=backend, **named)
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +123,7 @@ def test_answers_with_heads_are_the_same_bits(
 
 def test_a_saved_conversation_continues_with_the_same_bits(backend, pair_paths):
     """The keys of its answers are those that decoding wrote, not those of a prefill."""
-    engine = load(*map(str, pair_paths), backend=backend, dtype="bfloat16")
+    engine = load(*pair_paths, backend=backend, dtype="bfloat16")
     chat = engine.chat(Options(exact="on", max_new_tokens=LENGTH, gamma=3))
     for number in range(3):
         chat.reply(f"What is it now, {number}?", PICTURES[number : number + 1])
@@ -136,7 +132,7 @@ def test_a_saved_conversation_continues_with_the_same_bits(backend, pair_paths):
 
 
 def test_a_head_that_joins_later_changes_no_bit(backend, pair_paths, head_paths):
-    engine = load(str(pair_paths[0]), str(head_paths["msd"]), backend=backend, dtype="bfloat16")
+    engine = load(pair_paths[0], head_paths["msd"], backend=backend, dtype="bfloat16")
     plain, drafted = (engine.chat(Options(exact="on", max_new_tokens=LENGTH)) for _ in range(2))
     for chat in (plain, drafted):
         chat.speculate = False
@@ -152,7 +148,7 @@ def asked(chat):
 
 
 def test_kernels_give_a_row_the_same_bits_beside_seven_and_beside_sixty_three(backend, pair_paths):
-    model = load(str(pair_paths[0]), backend=backend, draft="none", dtype="bfloat16").target.model
+    model = load(pair_paths[0], backend=backend, draft="none", dtype="bfloat16").target.model
     assert rows_are_exact(model, ExactRows(8, 64))
 
 

@@ -52,7 +52,7 @@ ASKED = [("Which?", SEEN), ("Why?", ())]
 
 
 def test_a_family_from_another_package_answers_with_images_and_drafts(installed, path, backend):
-    with load(str(path), str(path), backend=backend) as engine:
+    with load(path, path, backend=backend) as engine:
         assert engine.target.model.tower == engine.draft.model.tower != ""
         for drafting in ("MTP", "lookup"):
             options = Options(drafting=drafting, gamma=3, max_new_tokens=10)
@@ -76,7 +76,7 @@ WAYS = {
 def test_the_backend_of_the_page_answers_as_the_others_do(installed, path, sampling, backends):
     answers = []
     for name in ("numpy", *backends):
-        with load(str(path), str(path), backend=name) as engine:
+        with load(path, path, backend=name) as engine:
             for way, options in WAYS.items() if name == "numpy" else [*WAYS.items()][:1]:
                 settings = Options(**options, gamma=3, max_new_tokens=8, sampling=sampling)
                 chat = engine.chat(settings)
@@ -89,7 +89,7 @@ def test_the_backend_of_the_page_answers_as_the_others_do(installed, path, sampl
 @pytest.mark.parametrize("option", [{"dtype": "float16"}, {"quantize": "int8"}, {"device": "cuda"}])
 def test_the_backend_of_the_page_refuses_options_that_it_lacks(installed, path, option):
     with pytest.raises(MmspecError, match="leave other options out"):
-        load(str(path), backend="numpy", **option)
+        load(path, backend="numpy", **option)
 
 
 def test_check_runs_on_the_backend_of_the_page(installed, path, tmp_path, capsys):
@@ -103,6 +103,6 @@ def test_a_fault_of_a_family_is_the_plug_in_s(installed, path, tmp_path, backend
     line = "_, height, width = pixels.shape"
     number = FAMILY[: FAMILY.index(line)].count("\n") + 1
     (tmp_path / "site" / "colours_family.py").write_text(FAMILY.replace(line, "pixels.size()[9]"))
-    chat = load(str(path), "none", backend=backend).chat()
+    chat = load(path, "none", backend=backend).chat()
     with pytest.raises(PluginError, match=rf"colours .* failed in colours_family, line {number} "):
         chat.reply("Which?", SEEN)

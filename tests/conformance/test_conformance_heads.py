@@ -183,16 +183,16 @@ def test_the_same_seed_gives_the_same_rounds_on_every_backend(backends, headed, 
 
 
 def test_published_heads_load_on_every_backend(backend, pair_paths, tmp_path):
-    engine = load(str(pair_paths[0]), str(published(tmp_path / "a", "llava")), backend=backend)
+    engine = load(pair_paths[0], published(tmp_path / "a", "llava"), backend=backend)
     chat = engine.chat(short())
     assert engine.head.kind == "msd"
     chat.reply(*FIRST)
     pickled = published(tmp_path / "b", "llama", pickled=True)
     if backend == "torch":
-        assert load(str(pair_paths[0]), str(pickled), backend=backend).head.kind == "eagle"
+        assert load(pair_paths[0], pickled, backend=backend).head.kind == "eagle"
     else:
         with pytest.raises(CheckpointError, match=r"run python -m mmspec_torch\.heads\.convert"):
-            load(str(pair_paths[0]), str(pickled), backend=backend)
+            load(pair_paths[0], pickled, backend=backend)
 
 
 @pytest.mark.parametrize(
@@ -205,13 +205,13 @@ def test_published_heads_load_on_every_backend(backend, pair_paths, tmp_path):
 )
 def test_a_head_of_another_target_is_refused(backend, pair_paths, tmp_path, given, said):
     with pytest.raises(UsageError, match=said):
-        load(str(pair_paths[0]), str(z_lab(tmp_path / "head", **given)), backend=backend)
+        load(pair_paths[0], z_lab(tmp_path / "head", **given), backend=backend)
 
 
 def test_a_head_past_its_positions_drafts_no_more(backend, pair_paths, checkpoints):
     head = checkpoints / f"short head {backend}"
     tiny_head(head, "msd", max_position_embeddings=40)
-    engine = load(str(pair_paths[0]), str(head), backend=backend)
+    engine = load(pair_paths[0], head, backend=backend)
     chat = check_replies(engine, short(drafting="msd", max_new_tokens=8), [THIRD])
     answer = chat.reply(*SECOND)
     assert answer.statistics.drafted == 0

@@ -14,11 +14,14 @@ from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import Tree
+from mmspec.prompt.clips import clip_of
+from mmspec.prompt.images import picture_from
 from support.conformance_cases import check_replies
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 from support.factory_published import published
 from support.factory_qwen import IMAGE_ID, ROPES, tiny_qwen
+from support.films import drawing
 from support.heads_oracle import Reference, check_chain, eagle2, paths
 from support.qwen_oracle import Oracle
 from support.sequence_helpers import beside
@@ -51,7 +54,7 @@ def case(request, backend, tmp_path_factory):
     else:
         given = {"draft_vocab_size": 270, "rope_scaling": ROPES[family]}
         head = fit_head(tiny_head(folder / "head", "eagle3", seed=4, **given), path)
-    with load(str(path), str(head), backend=backend) as engine:
+    with load(path, head, backend=backend) as engine:
         yield Case(engine, head, Oracle(path))
 
 
@@ -108,7 +111,9 @@ def check_lossless(engine, asked):
     assert accepted
 
 
-ASKED = [("Which shapes?", PICTURES[1]), ("And these?", PICTURES[0])]
+FRAMES = [picture_from(drawing(number, (40, 24))) for number in range(4)]
+CLIP = clip_of(FRAMES, [0, 5, 10, 15], total=20, rate=10.0)
+ASKED = [("Which shapes?", PICTURES[1]), ("And these?", PICTURES[0]), ("And now?", [CLIP])]
 
 
 def test_speculative_equals_plain(case):

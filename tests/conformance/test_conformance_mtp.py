@@ -37,7 +37,7 @@ def path(checkpoints):
 
 @pytest.fixture(scope="module")
 def engine(backend, path):
-    with load(str(path), backend=backend) as loaded:
+    with load(path, backend=backend) as loaded:
         yield loaded
 
 
@@ -62,7 +62,7 @@ def by_index(path, copy):
 def test_drafts_are_those_of_transformers_classes(engine, path, backend, tmp_path):
     """At the target's positions or at a token's index, as `mtp_positions` says."""
     oracle, [picture], found = MtpOracle(path), shown(1, 60, 44), {}
-    with load(str(by_index(path, tmp_path / "index")), backend=backend) as other:
+    with load(by_index(path, tmp_path / "index"), backend=backend) as other:
         for kind, each in enumerate((engine, other)):
             assert drafted(each, TEXT, 3) == oracle.draft(TEXT, 3, (), bool(kind))
             image, found[kind] = each.target.features(picture), []
@@ -79,18 +79,18 @@ def test_it_is_the_default_where_the_checkpoint_has_it(engine, path, backend):
     answer = engine.chat(Options(gamma=3, max_new_tokens=40)).reply("Which shapes are there?")
     assert answer.drafting.spec == "mtp+lookup"
     assert sum(round_.accepted for round_ in answer.rounds) > 0
-    with load(str(path), "none", backend=backend) as plain:
+    with load(path, "none", backend=backend) as plain:
         assert plain.head is None
     with pytest.raises(UsageError, match="recurrent layers"):
         engine.chat(Options(tree=Tree()))
     with pytest.raises(UsageError, match="the kind mtp"):
-        load(str(path), backend=backend, options=Options(drafting="T"))
+        load(path, backend=backend, options=Options(drafting="T"))
 
 
 def test_answers_are_the_same_bits(path, backend, near):
     """Also with images, after undo and retry, and beside a chat that reads all anew."""
     some = chains(["mtp"])[8 * (backend == "torch") :: 16]
-    with load(str(path), backend=backend, dtype="bfloat16") as engine:
+    with load(path, backend=backend, dtype="bfloat16") as engine:
         check_same_bits(engine, some, 10)
 
 
@@ -113,7 +113,7 @@ def apart(path, place, layout):
 def test_it_may_have_a_repository_of_its_own(path, engine, backend, tmp_path, layout):
     bare = shutil.copytree(path, tmp_path / "bare")
     change_tensors(bare, lambda every: {n: x for n, x in every.items() if not n.startswith("mtp.")})
-    with load(str(bare), str(apart(path, tmp_path / "own", layout)), backend=backend) as other:
+    with load(bare, apart(path, tmp_path / "own", layout), backend=backend) as other:
         assert other.head.kind == "mtp"
         assert drafted(other, TEXT, 4) == drafted(engine, TEXT, 4)
 

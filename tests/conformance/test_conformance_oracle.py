@@ -68,7 +68,7 @@ def expected(model, chat):
 @pytest.mark.parametrize(("backend", "path"), in_turn(VARIANTS), indirect=True)
 def test_two_turns_are_generates_own(path, theirs, backend):
     """With the target as its own draft, half blind, so that some of its tokens are rejected."""
-    engine = load(str(path), str(path), backend=backend)
+    engine = load(path, path, backend=backend)
     size = engine.target.model.config.vision.image_size
     chat = engine.chat(Options(drafting="MT", gamma=4, max_new_tokens=BUDGET))
     shown = [(picture(1, size), picture(2, size)), (picture(3, size),)]
@@ -117,7 +117,7 @@ QUESTION = "how many shapes are in the picture and what is on the left of the ci
 
 def assert_says_what_transformers_says(path, backend):
     """The engine, whose answer, drafted by the model itself, is generate's own."""
-    engine = load(str(path), str(path), backend=backend)
+    engine = load(path, path, backend=backend)
     chat = engine.chat(Options(drafting="T", gamma=3, max_new_tokens=24))
     answer = chat.reply(QUESTION)
     [prompt] = prompt_of(chat)
@@ -134,7 +134,7 @@ def test_an_output_matrix_beside_the_tied_embedding_is_used(tmp_path, backend):
     assert any("its own output matrix is used" in note for note in engine.notes)
     name = "model.embed_tokens.weight"
     change_tensors(path, lambda tensors: tensors | {"lm_head.weight": tensors[name]})
-    assert load(str(path), "none", backend=backend).target.model.config.text.tie_word_embeddings
+    assert load(path, "none", backend=backend).target.model.config.text.tie_word_embeddings
 
 
 @pytest.mark.parametrize(

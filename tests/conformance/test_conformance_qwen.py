@@ -89,7 +89,7 @@ def test_two_turns_are_generates_own(checkpoint, backend, request):
     """On one backend each, the next on the other."""
     path, draft, oracle = checkpoint
     case = covering([*CHECKPOINTS].index(request.node.callspec.params["checkpoint"]))
-    with load(str(path), str(draft), backend=backend) as engine:
+    with load(path, draft, backend=backend) as engine:
         check_two_turns(engine, oracle, *case)
 
 
@@ -99,7 +99,7 @@ LAYOUTS = ["qwen3_5 small tower", "qwen3_vl deep", "qwen2_5_vl whole first and l
 @pytest.mark.parametrize("checkpoint", LAYOUTS, indirect=True, scope="module")
 def test_features_are_those_of_transformers(checkpoint, backend):
     path, _, oracle = checkpoint
-    with load(str(path), "none", backend=backend) as engine:
+    with load(path, "none", backend=backend) as engine:
         for sides in SHAPES.values():
             [picture] = shown(1, *sides)
             ours, theirs = engine.target.features(picture).numpy(), oracle.features(picture.image)
@@ -121,7 +121,7 @@ def test_a_text_model_says_what_transformers_says(variant, backend, checkpoints)
     path = checkpoints / variant
     if not path.exists():
         tiny_qwen(variant.split()[0], path, seed=5, **TEXTS[variant])
-    with load(str(path), str(path), backend=backend) as engine:
+    with load(path, path, backend=backend) as engine:
         chat = engine.chat(Options(drafting="T", gamma=3, max_new_tokens=BUDGET))
         answer = chat.reply("How many shapes are there?").token_ids
         [prompt] = prompt_of(chat)
@@ -146,5 +146,5 @@ def test_drafts_have_more_or_fewer_ids(backend, case, tmp_path_factory):
     path = tiny_qwen(kind, folder / "target", seed=3, vocab_size=ids)
     small = {"hidden_size": 32, "heads": 2, "layers": 1}
     draft = tiny_qwen(draft_kind, folder / "draft", seed=6, vocab_size=draft_ids, **small)
-    with load(str(path), str(draft), backend=backend) as engine:
+    with load(path, draft, backend=backend) as engine:
         check_two_turns(engine, Oracle(path), drafting, 1, "tall")

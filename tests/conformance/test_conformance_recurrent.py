@@ -37,7 +37,7 @@ def path(checkpoints):
 
 @pytest.fixture(scope="module")
 def engine(backend, path):
-    with load(str(path), str(path), backend=backend) as loaded:
+    with load(path, path, backend=backend) as loaded:
         yield loaded
 
 
@@ -63,7 +63,7 @@ def test_a_chain_has_the_bits_of_its_tokens_alone(path, backend, tmp_path, dtype
     """Also where queries and keys are so short that what is added to their length counts."""
     copy = shutil.copytree(path, tmp_path / "short")
     change_tensors(copy, _shorter)
-    with load(str(copy), "none", backend=backend, dtype=dtype) as engine:
+    with load(copy, "none", backend=backend, dtype=dtype) as engine:
         target = engine.target.model.open_target(GREEDY, find_exact_rows(engine.target.model))
         target.extend(Segment([[*range(20, 60)]]))
         tokens = [30, 31, 47, 90, 91, 92, 93, 30, 31]
@@ -94,7 +94,7 @@ def test_answers_are_the_same_bits_with_one_border(backend, path, tmp_path, monk
     """Second turns, undo and retry; what is lost is fed again as it was fed first."""
     monkeypatch.setattr(delta_states, "MOST_BORDERS", 1)
     draft = tiny_qwen("qwen3_vl", tmp_path / "draft", hidden_size=32, heads=2, layers=2, seed=2)
-    with load(str(path), str(draft), backend=backend) as engine:
+    with load(path, draft, backend=backend) as engine:
         check_same_bits(engine, chains(["MT", "lookup"])[1::32], 10)
 
 
@@ -105,7 +105,7 @@ def test_a_drafted_token_allocates_at_most_a_megabyte_and_a_half_at_the_sizes_of
     """One of its 24 layers."""
     sizes = {"key_heads": 16, "value_heads": 32, "key_dim": 128, "value_dim": 128, "kinds": "da"}
     directory = tiny_qwen("qwen3_5", tmp_path / "layer", **sizes)
-    with load(str(directory), "none", backend=backend, dtype=dtype) as engine:
+    with load(directory, "none", backend=backend, dtype=dtype) as engine:
         target = engine.target.model.open_target(GREEDY)
         target.extend(Segment([[*range(20, 60)]]))
         taken = [_allocated(backend, target, [30] * count) for count in (1, 9)]
@@ -142,7 +142,7 @@ def test_heads_and_lookup_draft_chains_with_the_same_bits(backend, path, checkpo
     elif not draft.exists():
         fit_head(tiny_head(draft, head, seed=2), path)
     some = chains([kind])[DRAFTERS.index(kind) :: 16]
-    with load(str(path), str(draft), backend=backend, dtype="bfloat16") as engine:
+    with load(path, draft, backend=backend, dtype="bfloat16") as engine:
         assert draft == "none" or engine.head.kind == head
         check_same_bits(engine, some, 10)
         with pytest.raises(UsageError, match="recurrent layers, whose state follows one path"):

@@ -113,14 +113,14 @@ def test_equal_towers_behind_equal_preprocessing_share_features(
     """Also where the draft is an MLX conversion that is not quantized."""
     assert engine.target.model.tower == engine.draft.model.tower != ""
     converted = factory.quantized(pair_paths[1], tmp_path / "mlx", 0)
-    for shares in (engine, load(str(pair_paths[0]), str(converted), backend=backend)):
+    for shares in (engine, load(pair_paths[0], converted, backend=backend)):
         assert shares.draft.features is shares.target.features
     changes = ({"seed": 1}, {"feature_layer": -1}, {"feature_layer": 1}, {"patch_size": 16})
     paths = [factory.tiny_llava(tmp_path / str(n), **each) for n, each in enumerate(changes)]
     paths.append(shutil.copytree(pair_paths[1], tmp_path / "other"))
     change_json(paths[-1] / "preprocessor_config.json", image_mean=[0.5, 0.5, 0.5])
     for path in (*paths, llama_path):
-        other = load(str(pair_paths[0]), str(path), backend=backend)
+        other = load(pair_paths[0], path, backend=backend)
         assert other.draft.features is not other.target.features
         assert (other.draft.features is None) == (path == llama_path)
     towers = {model.model.tower for model in (other.draft, engine.draft)}

@@ -39,7 +39,7 @@ def test_two_thousand_turns_are_those_of_plain_cold_runs_in_flat_memory(
     drafts, backend, tmp_path, capsys
 ):
     """Images, undo, retry, reset, interrupts and resumed conversations, by any drafting."""
-    target, draft = map(str, factory.tiny_pair(tmp_path, positions=1024))
+    target, draft = factory.tiny_pair(tmp_path, positions=1024)
     engine = load(target, "none" if drafts == "lookup" else draft, backend=backend)
     chat = RandomChat(engine, Random(0), Options(max_new_tokens=12))
     marks = []

@@ -16,7 +16,7 @@ GAMMA, TOKENS = 3, 16
 def accepted(data, head, backend):
     """The share of right tokens that a head drafts, to the questions that it learned."""
     right = count = 0
-    with load(str(data.teacher.directory), str(head), backend=backend) as engine:
+    with load(data.teacher.directory, head, backend=backend) as engine:
         options = Options(engine.head.kind, gamma=GAMMA, max_new_tokens=TOKENS)
         for record in data.batches("all").records():
             drafted, plain = engine.chat(options), engine.chat(plainly(options))

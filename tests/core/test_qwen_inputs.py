@@ -1,6 +1,9 @@
 """Qwen's images and clips: pixel values, prompts and positions of transformers' own classes."""
 
 import json
+from functools import partial
+from itertools import groupby
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -157,32 +160,49 @@ def rotary(kind, parts, size):
     return row.positions(0, len(segment)), row.position(len(segment))
 
 
-@pytest.mark.parametrize("step", [2, 5, 7])
-def test_positions_are_those_of_transformers(folder, kind, step):
-    """Also behind other clips and text; for clips whose time does not outrun their sides.
+def transformers_positions(kind, parts, size, moments):
+    """Transformers' rotary positions [3, n]; moments: the number of each clip's."""
+    tower = TOWERS[kind]
+    lengths = [len(p) if isinstance(p, tuple) else tower.grid(*size).positions for p in parts]
+    kinds = np.repeat([2 * (not isinstance(part, tuple)) for part in parts], lengths)
+    model = {"qwen3_vl": Qwen3VLModel, "qwen2_5_vl": Qwen2_5_VLModel}[kind]
+    oracle = SimpleNamespace(config=SimpleNamespace(vision_config=tower))
+    oracle.get_vision_position_ids = partial(model.get_vision_position_ids, oracle)
+    sides = [side // tower.patch_size for side in size]
+    theirs, _ = model.get_rope_index(
+        oracle,
+        torch.zeros(1, len(kinds), dtype=torch.long),
+        torch.tensor(kinds[None]),
+        video_grid_thw=torch.tensor([[count, *sides] for count in moments]),
+        second_per_grid_ts=[p.clip_place.step for p in parts if not isinstance(p, tuple)],
+    )
+    return theirs[:, 0].numpy()
 
-    Those of others are in the conformance tests: there transformers departs from what was
-    published.
+
+@pytest.mark.parametrize("step", [2, 5, 7, 90])
+def test_positions_are_those_of_transformers(folder, kind, step):
+    """Also behind other clips and text.
+
+    As published, what follows a clip follows its largest position: transformers 5 lets text begin
+    earlier where a clip's time outruns its sides.
     """
     seen, tower = clip(6, (330, 200), 10.0, step), TOWERS[kind]
     size = tower.preprocessing(folder).for_clip(6).size(330, 200)
     parts = prompt(folder, kind, "first", seen, "then", seen, "What is it?")
     ours, following = rotary(kind, parts, size)
-    kinds = [2 * (not isinstance(part, tuple)) for part in parts]
-    lengths = [len(p) if isinstance(p, tuple) else tower.grid(*size).positions for p in parts]
-    kinds = torch.tensor(np.repeat(kinds, lengths)[None])
-    grid = torch.tensor([[3, size[0] // tower.patch_size, size[1] // tower.patch_size]] * 2)
-    model = {"qwen3_vl": Qwen3VLModel, "qwen2_5_vl": Qwen2_5_VLModel}[kind]
-    config = type("Config", (), {"vision_config": tower})
-    oracle = type(
-        "Oracle", (), {"config": config, "get_vision_position_ids": model.get_vision_position_ids}
-    )()
-    seconds = [seen.moments[0].clip_place.step] * 2
-    theirs, delta = model.get_rope_index(
-        oracle, torch.zeros_like(kinds), kinds, video_grid_thw=grid, second_per_grid_ts=seconds
-    )
-    np.testing.assert_array_equal(ours, theirs[:, 0].numpy())
-    assert following == int(delta) + kinds.shape[1]
+    published, at = [], 0
+    for is_text, group in groupby(parts, lambda part: isinstance(part, tuple)):
+        own = [*group]
+        if is_text:
+            alone = np.tile(np.arange(len(own[0])), (3, 1))
+        else:
+            alone = transformers_positions(kind, own, size, [len(own)])
+        published.append(at + alone)
+        at += alone.max() + 1
+    np.testing.assert_array_equal(ours, np.concatenate(published, axis=1))
+    assert following == at
+    whole = transformers_positions(kind, parts, size, [3, 3])
+    assert np.array_equal(ours, whole) == (step < 90 or kind == "qwen3_vl")
 
 
 IMAGES, CLIPS_TOO = "preprocessor_config.json", "video_preprocessor_config.json"

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -79,7 +80,7 @@ def fetch_qwen(folder: Path) -> Tokenizer:
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         lines = wheel.read("dashscope/resources/qwen.tiktoken").splitlines()
     ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, lines)}
-    letters = byte_letters()
+    letters = bytes_to_unicode()
     written = {token: "".join(letters[byte] for byte in token) for token in ranks}
     merges = [
         (written[token[:at]], written[token[at:]])
@@ -105,15 +106,6 @@ def add_special(tokenizer: Tokenizer, tokens: tuple[str, ...]) -> None:
     tokenizer.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token in tokens]
     )
-
-
-def byte_letters() -> dict[int, str]:
-    """The letter that stands for each byte in byte-level tokenizers: itself if it can be seen."""
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = (byte for byte in range(256) if byte not in seen)
-    return {byte: chr(byte) for byte in seen} | {
-        byte: chr(256 + place) for place, byte in enumerate(others)
-    }
 
 
 def write(

@@ -200,16 +200,21 @@ def change_tensors(directory: Path, change: Callable[[dict[str, Any]], dict[str,
 
 def write_tokenizer(path: Path) -> None:
     """Write a byte-level BPE of TOKENIZER_SIZE tokens, Llama's special ids and a template."""
-    from tokenizers import processors
-
     tokenizer = byte_level(SPECIAL_TOKENS)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 1)]
-    )
+    start_with_bos(tokenizer)
     tokenizer.save(str(path / "tokenizer.json"))
     names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
     kind = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": CHAT_TEMPLATE}
     write_json(path / "tokenizer_config.json", names | kind | {"image_token": "<image>"})
+
+
+def start_with_bos(tokenizer: Any) -> None:
+    """Put <s> before every text."""
+    from tokenizers import processors
+
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
+    )
 
 
 def byte_level(special: list[str], size: int = TOKENIZER_SIZE, texts: Any = (CORPUS,)) -> Any:

@@ -75,41 +75,36 @@ def dequantized(packed: Path, path: Path) -> Path:
     return path
 
 
-def _qwen_weights(source: Path) -> dict[str, Any]:
-    """Read a Qwen that sees under mlx-vlm's names, channels last, Qwen3.5's norms as a whole."""
-    import mlx.core as mx
-
-    weights, recurrent = {}, "qwen3_5" in (source / "config.json").read_text()
-    for name, weight in mx.load(str(source / "model.safetensors")).items():
-        name = name.replace("model.language_model.", "model.")
-        name = name.removeprefix("model.") if "visual." in name else name
-        name = name.replace("visual.", "vision_tower.")
-        name = f"language_model.{name}" if name.startswith(("model.", "lm_head.")) else name
-        if weight.ndim > 2:
-            weight = weight.transpose(0, *range(2, weight.ndim), 1)
-        if recurrent and name.endswith("norm.weight") and "linear_attn" not in name:
-            weight = weight if "vision" in name else weight + 1
-        weights[name] = weight
-    return weights
-
-
 def _mlx_weights(source: Path) -> dict[str, Any]:
-    """Read `source` under mlx-vlm's names, without buffers, convolution channels last."""
+    """Read `source` as mlx-vlm has it: no buffers, channels last, Qwen3.5's norms as a whole."""
     import mlx.core as mx
 
-    if "qwen" in json.loads((source / "config.json").read_text())["model_type"]:
-        return _qwen_weights(source)
-    weights: dict[str, Any] = {}
+    kind, weights = json.loads((source / "config.json").read_text())["model_type"], {}
     for file in sorted(source.glob("*.safetensors")):
         for name, weight in mx.load(str(file)).items():
             if name.endswith(("position_ids", "inv_freq")):
                 continue
-            if "vision_tower." in name and "vision_model." not in name:
-                name = name.replace("vision_tower.", "vision_tower.vision_model.", 1)
-            if name.endswith("patch_embedding.weight"):
-                weight = weight.transpose(0, 2, 3, 1)
+            name = _qwen_name(name) if "qwen" in kind else _llava_name(name)
+            if weight.ndim > 2:
+                weight = weight.transpose(0, *range(2, weight.ndim), 1)
+            apart = any(part in name for part in ("linear_attn", "vision"))
+            if "qwen3_5" in kind and name.endswith("norm.weight") and not apart:
+                weight = weight + 1
             weights[name] = weight
     return weights
+
+
+def _qwen_name(name: str) -> str:
+    name = name.replace("model.language_model.", "model.")
+    name = name.removeprefix("model.") if "visual." in name else name
+    name = name.replace("visual.", "vision_tower.")
+    return f"language_model.{name}" if name.startswith(("model.", "lm_head.")) else name
+
+
+def _llava_name(name: str) -> str:
+    if "vision_model." in name:
+        return name
+    return name.replace("vision_tower.", "vision_tower.vision_model.", 1)
 
 
 def _copy_side_files(source: Path, path: Path, bare: bool) -> None:

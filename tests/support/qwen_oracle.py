@@ -158,13 +158,6 @@ class Oracle:
 
         clips: those whose moments are among the pictures, in order.
         """
-        rows, inputs = self.inputs(chunks, clips)
-        return generated(self.model, rows[0].tolist(), count, stops=True, **inputs)
-
-    def inputs(
-        self, chunks: Sequence[Chunk], clips: Sequence[Clip] = ()
-    ) -> tuple[torch.Tensor, dict[str, Any]]:
-        """Ids [1, n] of a prompt's chunks, and the model's other inputs."""
         parts = [part for chunk in chunks for part in chunk.parts]
         pictures = [part for part in parts if isinstance(part, Picture)]
         images = [part.image for part in pictures if not part.frames]
@@ -186,7 +179,7 @@ class Oracle:
             kinds += [kind] * len(run)
         if pictures:
             seen["mm_token_type_ids"] = torch.tensor([kinds])
-        return torch.tensor([ids]), seen
+        return generated(self.model, ids, count, stops=True, **seen)
 
     def _clips(self, clips: Sequence[Clip]) -> dict[str, Any]:
         each = [

@@ -11,7 +11,6 @@ from tokenizers import (
     models,
     normalizers,
     pre_tokenizers,
-    processors,
     trainers,
 )
 from transformers import LlamaTokenizer, PreTrainedTokenizerFast
@@ -30,7 +29,7 @@ TEXTS = [
 def byte_level(directory: Path) -> Path:
     """Like GPT-2's, with BOS put first by the post-processor."""
     tokenizer = factory_layouts.byte_level([*SPECIAL, "<image>", "<|im_end|>"], 420, TEXTS)
-    _starts_with_bos(tokenizer)
+    factory_layouts.start_with_bos(tokenizer)
     return _saved(PreTrainedTokenizerFast(tokenizer_object=tokenizer), directory)
 
 
@@ -63,7 +62,7 @@ def llama_as_on_the_hub(pieces: dict[str, int], merges: list[tuple[str, str]]) -
             decoders.Strip(content=" ", left=1, right=0),
         ]
     )
-    _starts_with_bos(tokenizer)
+    factory_layouts.start_with_bos(tokenizer)
     return tokenizer
 
 
@@ -84,12 +83,6 @@ def _pieces() -> tuple[dict[str, int], list[tuple[str, str]]]:
     tokens = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256)), *grown, *letters]
     merges = [tuple(merge) for merge in model["merges"] if "ü" not in "".join(merge)]
     return {token: id for id, token in enumerate(tokens)}, merges
-
-
-def _starts_with_bos(tokenizer: Tokenizer) -> None:
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
-    )
 
 
 def _saved(tokenizer: PreTrainedTokenizerFast, directory: Path) -> Path:

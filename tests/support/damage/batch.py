@@ -4,37 +4,13 @@ import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from pathlib import Path
 
-from support.damage.process import begin, outcome
+from support.damage.process import Case, begin, outcome
 from support.damage.subjects import SUBJECTS
 
-SECONDS = 2.0
-"""Seconds of processor time within which a case must be over."""
-MEGABYTES = 500
-"""Memory that a case may take beyond what the process had."""
 PATIENCE = 180.0
 """Seconds after which a case hangs, also on a machine that is very busy."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """What came of one damaged file."""
-
-    case: str
-    outcome: str
-    """refused or harmless; anything else is a fault."""
-    message: str = ""
-    file: str = ""
-    seconds: float = 0.0
-    megabytes: int = 0
-
-    @property
-    def is_sound(self) -> bool:
-        """True if the file was refused by name or did no harm, in the time and memory allowed."""
-        is_cheap = self.seconds <= SECONDS and self.megabytes <= MEGABYTES
-        return self.outcome in ("refused", "harmless") and is_cheap
 
 
 def prepare(folder: Path, name: str) -> None:
@@ -60,8 +36,7 @@ def run(
             while len(cases) < count:
                 name = names[len(cases) % len(names)]
                 case = f"{seed} {name} {len(cases)}"
-                found = pool.submit(outcome, folder, name, case, backend).result(PATIENCE)
-                cases.append(Case(**found))
+                cases.append(pool.submit(outcome, folder, name, case, backend).result(PATIENCE))
         except (BrokenProcessPool, TimeoutError) as error:
             cases.append(Case(case, "hang or abort", repr(error)))
         finally:

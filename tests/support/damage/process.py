@@ -6,15 +6,19 @@ import shutil
 import time
 import traceback
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from mmspec.ground.errors import MmspecError
 from support.damage import mutations
 from support.damage.subjects import SUBJECTS, Subject
 from support.opening_process import memory
 
+SECONDS = 2.0
+"""Seconds of processor time within which a case must be over."""
+MEGABYTES = 500
+"""Memory that a case may take beyond what the process had."""
 ADDRESSES = 4 * 2**30
 """Bytes of address space that a case may ask for; a library that asks for more fails or aborts."""
 
@@ -32,14 +36,37 @@ def begin(folder: Path, names: list[str], backend: str) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESSES, used + ADDRESSES))
 
 
-def outcome(folder: Path, name: str, seed: str, backend: str) -> dict[str, Any]:
-    """Damage one file of a subject and use it: what came of it, and its time and memory."""
+@dataclass(frozen=True)
+class Case:
+    """What came of one damaged file."""
+
+    case: str
+    outcome: str
+    """refused or harmless; anything else is a fault."""
+    message: str = ""
+    file: str = ""
+    seconds: float = 0.0
+    megabytes: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """True if the file was refused by name or did no harm, in the time and memory allowed."""
+        is_cheap = self.seconds <= SECONDS and self.megabytes <= MEGABYTES
+        return self.outcome in ("refused", "harmless") and is_cheap
+
+
+def outcome(folder: Path, name: str, seed: str, backend: str) -> Case:
+    """Damage one file of a subject and use it."""
     subject, draws, copy = SUBJECTS[name], Random(seed), folder / name / f"case {os.getpid()}"
     shutil.copytree(folder / name / "source", copy)
     try:
         file = copy / draws.choice(subject.files)
         damage(file, draws)
-        return {"case": seed, "file": file.name} | _outcome(subject, file, backend)
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak of memory
+        before, started = memory("VmRSS"), time.process_time()
+        found = _used(subject, file, backend)
+        seconds, taken = time.process_time() - started, memory("VmHWM") - before
+        return Case(seed, *found, file.name, round(seconds, 2), taken >> 20)
     finally:
         shutil.rmtree(copy)
 
@@ -59,23 +86,15 @@ def damage(file: Path, draws: Random) -> None:
     file.write_bytes(content)
 
 
-def _outcome(subject: Subject, file: Path, backend: str) -> dict[str, Any]:
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of memory
-    before, started = memory("VmRSS"), time.process_time()
-    result = _used(subject, file, backend)
-    seconds, taken = time.process_time() - started, memory("VmHWM") - before
-    return result | {"seconds": round(seconds, 2), "megabytes": taken >> 20}
-
-
-def _used(subject: Subject, file: Path, backend: str) -> dict[str, Any]:
+def _used(subject: Subject, file: Path, backend: str) -> tuple[str, str]:
+    """What came of the use of a file, and a message."""
     try:
         subject.use(file, backend)
     except MmspecError as error:
         message = str(error)
         named = any(part in message for part in (file.name, file.parent.name))
         is_line = "\n" not in message and message.encode(errors="ignore").decode() == message
-        sound = named and is_line
-        return {"outcome": "refused" if sound else "unnamed", "message": message[:500]}
+        return "refused" if named and is_line else "unnamed", message[:500]
     except BaseException:  # noqa: BLE001 - whatever a library raises is a fault
-        return {"outcome": "traceback", "message": traceback.format_exc()[-1500:]}
-    return {"outcome": "harmless"}
+        return "traceback", traceback.format_exc()[-1500:]
+    return "harmless", ""
