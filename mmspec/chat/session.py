@@ -253,9 +253,8 @@ class Session:
         work: function that returns the seconds that count as costs of rounds.
         verifier: the target within the constraint of this answer.
         """
-        target = verifier or self.target
         open_drafter = self._drafter
-        rounds = MeasuredRounds(target, draft_length, likeliest, work=work)
+        rounds = MeasuredRounds(verifier or self.target, draft_length, likeliest, work=work)
         drafter = open_drafter.drafter if open_drafter else None
         starts = self.target.length, drafter.length if drafter else 0
         token_ids: list[int] = []

@@ -65,12 +65,11 @@ def _describe(name: str) -> dict[str, Any]:
 
 
 def _model(card: Card, backends: list[str]) -> dict[str, Any]:
-    directories = {name: present(card, name) for name in backends}
     return {
         "name": card.name,
         "kind": card.kind,
         "bundled": bool(card.bundled),
-        "found": {name: str(path) for name, path in directories.items() if path},
+        "found": {name: str(path) for name in backends if (path := present(card, name))},
     }
 
 

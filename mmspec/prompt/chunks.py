@@ -95,14 +95,16 @@ class Placeholders:
         self._texts.append(match.group())
         return f"{_LITERAL}{len(self._texts) - 1}{_END}"
 
-    def picture(self, picture: Picture) -> str:
-        """The text that stands for a picture within a text of the template's input."""
-        tokens = self._tokenizer.image_tokens
-        if not picture.frames:
+    def literal(self, part: str | Picture) -> str:
+        """The text that stands for a part of a message within a text of the template's input."""
+        if isinstance(part, str):
+            return self.protect(part)
+        if not part.frames:
             return _IMAGE
+        tokens = self._tokenizer.image_tokens
         moments = (
             f"<{moment.clip_place.time:.1f} seconds>{_IMAGE}" if tokens.clip == "timed" else _VISUAL
-            for moment in picture.moments
+            for moment in part.moments
         )
         return f"{tokens.before}{''.join(moments)}{tokens.after}"
 
@@ -220,18 +222,10 @@ def _messages(
 
 def _content(message: Message, placeholders: Placeholders) -> Content:
     """A message as the template's content: its parts in order, a clip as placeholders in a text."""
-
-    def literal(part: str | Picture) -> str:
-        if isinstance(part, str):
-            return placeholders.protect(part)
-        return placeholders.picture(part)
-
+    texts = [*map(placeholders.literal, message.parts)]
     if message.within_text:
-        return [_text("".join(map(literal, message.parts)))]
-    return [
-        {"type": "image"} if isinstance(part, Picture) and not part.frames else _text(literal(part))
-        for part in message.parts
-    ]
+        return [_text("".join(texts))]
+    return [{"type": "image"} if text == _IMAGE else _text(text) for text in texts]
 
 
 def _text(text: str) -> Mapping[str, str]:

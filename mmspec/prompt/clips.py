@@ -91,10 +91,8 @@ class Clip(Picture):
             frames, numbers = self.frames[start : start + size], self.numbers[start : start + size]
             time = (numbers[0] / self.rate + numbers[-1] / self.rate) / 2
             place = ClipPlace(start // size, step, time, count)
-            digest = f"{self.digest} {start}"
-            moments.append(
-                Picture(frames[0].image, digest, self.name, frames=frames, clip_place=place)
-            )
+            image, digest = frames[0].image, f"{self.digest} {start}"
+            moments.append(Picture(image, digest, self.name, frames=frames, clip_place=place))
         return tuple(moments)
 
     def as_images(self, most: int) -> tuple[Picture, ...]:

@@ -74,6 +74,7 @@ class Tokenizer:
         adds_bos = starts_with_bos if names.adds_bos is None else names.adds_bos
         self.prefix = [] if self.bos_id is None or not adds_bos else [self.bos_id]
         self._added_tokens = self._take_literally()
+        self._special = {id: token for id, token in self._added_tokens.items() if token.special}
         self._mark_id = backend.token_to_id(_MARK)
 
     @classmethod
@@ -168,13 +169,10 @@ class Tokenizer:
         """The bytes of a token within a text; the token may be a part of a character."""
         before = [self.newline_id]  # a decoder trims the start of a text
         text = self.decode([*before, id])[len(self.decode(before)) :]
-        token = self.token(id) or ""
-        if "\ufffd" not in text:
-            return text.encode()
-        if is_byte(token):
+        token, letters = self.token(id) or "", byte_letters()
+        if "\ufffd" in text and is_byte(token):
             return bytes([int(token[3:-1], 16)])
-        letters = byte_letters()
-        if letters.keys() >= set(token):
+        if "\ufffd" in text and letters.keys() >= set(token):
             return bytes(letters[letter] for letter in token)
         return text.encode()
 
@@ -217,17 +215,15 @@ class Tokenizer:
         return tuple(sorted({*self._special_ids, self.image_token}, key=len, reverse=True))
 
     def _visible_token(self, id: int) -> str | None:
-        entry = self._added_tokens.get(id)
-        return None if entry is not None and entry.special else self.token(id)
+        return None if id in self._special else self.token(id)
 
     @cached_property
     def _special_ids(self) -> dict[str, int]:
-        specials = (pair for pair in self._added_tokens.items() if pair[1].special)
-        return {token.content: id for id, token in specials if token.content}
+        return {token.content: id for id, token in self._special.items() if token.content}
 
     @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
-        tokens = [token for token in self._added_tokens.values() if token.special and token.content]
+        tokens = [token for token in self._special.values() if token.content]
         tokens.sort(key=lambda token: len(token.content), reverse=True)
         patterns = [  # with the spaces that it absorbs
             r"\s*" * token.lstrip + f"({re.escape(token.content)})" + r"\s*" * token.rstrip
