@@ -18,8 +18,10 @@ from support.commands import Result, Run
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """`run("generate", "--prompt", "hello", stdin="")`."""
 
-    def command(*arguments: str | Path, stdin: str = "") -> Result:
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+    def command(*arguments: str | Path, stdin: str | bytes = "") -> Result:
+        is_text = isinstance(stdin, str)
+        source = io.StringIO(stdin) if is_text else io.TextIOWrapper(io.BytesIO(stdin))
+        monkeypatch.setattr("sys.stdin", source)
         status = main([str(argument) for argument in arguments])
         return Result(status, *capsys.readouterr())
 
@@ -30,8 +32,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def refused(run: Run):
     """`refused("generate", "--gamma", "x", words=["auto"])`: one line says what is wrong."""
 
-    def command(*arguments: str | Path, words: Iterable[str]) -> None:
-        status, out, err = run(*arguments)
+    def command(*arguments: str | Path, words: Iterable[str], stdin: str | bytes = "") -> None:
+        status, out, err = run(*arguments, stdin=stdin)
         assert (status, out, err.count("\n")) == (2, "", 1), err
         assert err.startswith("mmspec: ")
         assert "\x1b" not in err

@@ -40,11 +40,9 @@ def test_it_sees_drawings_that_its_world_did_not_make(engines, image, text, answ
 
 def test_both_backends_say_the_same_with_every_view_and_without(engines):
     asked = question(SAMPLES / "shapes.png", "What is in the picture?")
-    answers = [
-        answer_once(engines[name], asked, Options(drafting=drafting)).token_ids
-        for name, drafting in [("torch", "none"), ("torch", "MTCP"), ("mlx", "MTCP")]
-    ]
-    assert answers[0] == answers[1] == answers[2]
+    plain = answer_once(engines["torch"], asked, Options(drafting="none"))
+    drafted = answer_once(engines["mlx"], asked, Options(drafting="MTCP"))
+    assert plain.token_ids == drafted.token_ids
 
 
 KINDS = "msd", "eagle", "eagle3", "medusa", "hydra", "flash", "dspark"

@@ -184,16 +184,6 @@ def test_one_line_says_that_drafts_do_not_pay(chat, monkeypatch):
     assert err.count("drafts do not pay at the moment; /stats says why") == 1
 
 
-def test_a_cut_answer_goes_on_as_if_it_had_not_been_cut(chat):
-    whole = chat("/max-new-tokens 9", "one", "two").answers
-    cuts = "/max-new-tokens 4", "one", "/continue", "/max-new-tokens 1", "/continue"
-    *parts, last = chat(*cuts, "/max-new-tokens 9", "two").answers
-    assert [token for part in parts for token in part["token_ids"]] == whole[0]["token_ids"]
-    assert parts[2]["text"] == whole[0]["text"]
-    assert last["token_ids"] == whole[1]["token_ids"]
-    assert parts[1]["stats"]["cached_tokens"] == parts[1]["prompt_tokens"] - 1
-
-
 def test_a_cut_answer_that_is_loaded_goes_on_and_a_complete_one_does_not(chat):
     lines = ["/max-new-tokens 3", "hi", "/save cut.json", "/max-new-tokens 99", "/reset", "hi"]
     lines += ["/save hi.json", "more", "/undo", "/continue", "/load hi.json", "/continue"]

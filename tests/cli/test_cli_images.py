@@ -1,6 +1,5 @@
 """Images among the words of a message, from the clipboard and from standard input."""
 
-import io
 import json
 import re
 import shlex
@@ -11,7 +10,6 @@ import pytest
 
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.prompt.images import open_picture
-from mmspec_cli.main import main
 from mmspec_cli.terminal.attachments import AGAIN, take_images
 from mmspec_cli.terminal.image_sources import clipboard_picture
 
@@ -209,20 +207,16 @@ def test_a_pasted_image_goes_with_the_question_and_is_saved(
     assert "> [clipboard]\n" in red.with_name("talk.md").read_text()
 
 
-def piped(monkeypatch, content: bytes) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
-
-
-def test_generate_reads_an_image_from_standard_input(run, pair, red, monkeypatch, capsys):
+def test_generate_reads_an_image_from_standard_input(run, refused, pair, red):
     for arguments, content, words in (
         (["-", "--prompt", "-"], b"", "the prompt or an image, not both"),
         (["-", "-", "--prompt", "x"], b"", "one image: give - once"),
         (["-", "--prompt", "x"], b"no image", "standard input: not an image"),
     ):
-        piped(monkeypatch, content)
-        assert main(["generate", *arguments]) == 2
-        assert words in capsys.readouterr().err
-    alone = json.loads(run("generate", red, "--prompt", "which?", *pair, "--json").out)
-    piped(monkeypatch, red.read_bytes())
-    assert main(["generate", "-", "--prompt", "which?", *pair, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["token_ids"] == alone["token_ids"]
+        refused("generate", *arguments, words=[words], stdin=content)
+    asked = "--prompt", "which?", *pair, "--json"
+    alone, piped = (
+        run("generate", red, *asked),
+        run("generate", "-", *asked, stdin=red.read_bytes()),
+    )
+    assert json.loads(piped.out)["token_ids"] == json.loads(alone.out)["token_ids"]
