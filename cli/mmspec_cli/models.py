@@ -7,7 +7,7 @@ import click
 
 from mmspec.chat.plugins import choose_backend, installed_backends, load_backend
 from mmspec.checkpoints import mtp
-from mmspec.checkpoints.cards import Card, load_cards, pair_of, present
+from mmspec.checkpoints.cards import Card, load_cards, pair_of, present, revision_of
 from mmspec.checkpoints.config import ModelConfig, model_type, read_config
 from mmspec.checkpoints.head_config import is_head, read_head_config
 from mmspec.checkpoints.head_export import LAYOUTS, Layout, export_head
@@ -235,7 +235,7 @@ def describe(card: Card, backend: str) -> dict[str, Any]:
         "licence": card.licence,
         "draft": card.pair,
         "repositories": dict(card.sources),
-        "revisions": {key: card.revision(source) for key, source in card.sources.items()},
+        "revisions": {key: revision_of(source) for key, source in card.sources.items()},
         "memory": model and _memory(model),
         "size": _bytes_of(directory) if directory else size(card, backend),
         "bundled": card.bundled is not None,

@@ -1,7 +1,7 @@
 """Model cards: the purpose of each model and its source for each backend."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -58,11 +58,6 @@ class Card:
         first = [self.sources[backend]] if backend in self.sources else []
         return list(dict.fromkeys([*first, *self.sources.values()]))
 
-    def revision(self, repository: str) -> str:
-        """The commit of one of the sources that the card pins, else MAIN."""
-        backends = (backend for backend, source in self.sources.items() if source == repository)
-        return next((self.revisions[key] for key in backends if key in self.revisions), MAIN)
-
 
 @cache
 def load_cards() -> Mapping[str, Card]:
@@ -93,22 +88,25 @@ def present(card: Card, backend: str) -> Path | None:
     """
     if card.bundled is not None:
         return card.bundled if is_whole(card.bundled) else None
-    repositories = card.repositories(backend)
-    snapshots = (snapshot_of(repository, card.revision(repository)) for repository in repositories)
-    return next((path for path in snapshots if path is not None), None)
+    return next(filter(None, map(snapshot_of, card.repositories(backend))), None)
 
 
-def revision_of(repository: str, cards: Iterable[Card]) -> str:
+def revision_of(repository: str) -> str:
     """The commit of a repository that one of the cards pins, else MAIN."""
-    owners = (card for card in cards if repository in card.sources.values())
-    return next((card.revision(repository) for card in owners), MAIN)
+    commits = (
+        card.revisions[backend]
+        for card in load_cards().values()
+        for backend, source in card.sources.items()
+        if source == repository and backend in card.revisions
+    )
+    return next(commits, MAIN)
 
 
-def snapshot_of(repository: str, revision: str) -> Path | None:
-    """A whole copy on this machine: at the revision, else at MAIN, as other programs fetch it, else
-    at the revision that was pulled last.
+def snapshot_of(repository: str) -> Path | None:
+    """A whole copy on this machine: at the pinned commit, else at MAIN, as other programs fetch it,
+    else at the revision that was pulled last.
     """
-    copies = (cached_snapshot(repository, name) for name in (revision, MAIN))
+    copies = (cached_snapshot(repository, name) for name in (revision_of(repository), MAIN))
     return next(filter(None, copies), None) or latest_snapshot(repository)
 
 

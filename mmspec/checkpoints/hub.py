@@ -4,7 +4,6 @@ import difflib
 import errno
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from mmspec.checkpoints.cards import Card, load_cards, present, revision_of, snapshot_of
@@ -35,8 +34,7 @@ def resolve(name: str, backend: str) -> Path:
     UsageError for an unknown name, HubError for a model that is not on this machine,
     CheckpointError for a directory without a model.
     """
-    directory, cards = expand_home(name), load_cards()
-    card = cards.get(name)
+    directory, card = expand_home(name), load_cards().get(name)
     if card and (snapshot := present(card, backend)):
         return snapshot
     if name and (directory / CONFIG_FILE).is_file():
@@ -45,10 +43,9 @@ def resolve(name: str, backend: str) -> Path:
         raise _absent(card, backend)
     if name and directory.exists():
         raise _no_model(name, directory)
-    repository = _repository(name, cards)
-    snapshot = snapshot_of(repository, revision_of(repository, cards.values()))
+    snapshot = snapshot_of(_repository(name))
     if snapshot is None:
-        repositories = [source for card in cards.values() for source in card.sources.values()]
+        repositories = [source for c in load_cards().values() for source in c.sources.values()]
         nearest = difflib.get_close_matches(name, repositories, n=1, cutoff=0.8)
         hint = f" (known and near: {nearest[0]})" if nearest and nearest[0] != name else ""
         raise HubError(_pull_first(name, backend) + hint)
@@ -61,16 +58,11 @@ def pull(name: str, backend: str, revision: str | None = None, note: Progress = 
     An interrupted download goes on. note: shows the size and the free disk first. Raises HubError
     if the download fails or is not what the hub names, WriteError if the disk refuses it.
     """
-    cards = load_cards()
-    card = cards.get(name)
-    if card is None:
-        repository = _repository(name, cards)
-        commit = revision_of(repository, cards.values())
-        return _download(repository, revision or commit, note)
-    if card.bundled is not None:
+    card = load_cards().get(name)
+    if card and card.bundled:
         return resolve(name, backend)
-    repository = card.repositories(backend)[0]
-    return _download(repository, revision or card.revision(repository), note)
+    repository = card.repositories(backend)[0] if card else _repository(name)
+    return _download(repository, revision or revision_of(repository), note)
 
 
 def _no_model(name: str, path: Path) -> CheckpointError:
@@ -100,12 +92,12 @@ def _pull_first(name: str, backend: str) -> str:
     return f"{name} is not on this machine: run `{command}` where there is network"
 
 
-def _repository(name: str, cards: Mapping[str, Card]) -> str:
+def _repository(name: str) -> str:
     """`name` if it has the form of a hub id; raises UsageError otherwise."""
     if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise UsageError(f"there is no directory {name}: give a directory, a card or a hub id")
     if not _REPOSITORY.fullmatch(name):
-        nearest = difflib.get_close_matches(name.lower(), cards, n=1)
+        nearest = difflib.get_close_matches(name.lower(), load_cards(), n=1)
         hint = f" (nearest: {nearest[0]})" if nearest else ""
         choices = "a directory, a hub id or a name that `mmspec models list` shows"
         raise UsageError(f"unknown model {name!r}: give {choices}{hint}")
