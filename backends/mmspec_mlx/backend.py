@@ -60,10 +60,7 @@ class MlxBackend:
         quantize: str = "none",
         progress: Progress = silent,
     ) -> MlxModel:
-        """Load a checkpoint; the device becomes MLX's default.
-
-        Raises CheckpointError for wrong files or tensors, UsageError for unavailable options.
-        """
+        """Load a checkpoint; the device becomes MLX's default."""
         if quantize != "none":
             raise UsageError(
                 f"`quantize={quantize}` is of the torch backend: on mlx write a quantized copy "

@@ -93,38 +93,30 @@ def _tensors(
 
 
 def _write(tensors: NamedArrays, destination: Path) -> None:
-    """Write shards as they fill up, then rename them as on the hub, with an index if several."""
-    parts: dict[Path, dict[str, int]] = {}
-    shard: dict[str, mx.array] = {}
+    """Write shards that are named as on the hub, with an index if there are several.
 
-    def save() -> None:
-        file = destination / f"part-{len(parts)}.safetensors"
-        with file.open("wb") as stream:
-            mx.save_safetensors(stream, shard, metadata={"format": "mlx"})
-        parts[file] = {name: array.nbytes for name, array in shard.items()}
-        shard.clear()
-
+    A tensor is read when its shard is written.
+    """
+    shards: list[dict[str, mx.array]] = [{}]
+    sizes = [0]
     for name, array in tensors:
-        mx.eval(array)
-        shard[name] = array
-        if sum(tensor.nbytes for tensor in shard.values()) >= SHARD_BYTES:
-            save()
-    if shard:
-        save()
-    _rename(parts, destination)
-
-
-def _rename(parts: Mapping[Path, Mapping[str, int]], destination: Path) -> None:
-    if len(parts) == 1:
-        next(iter(parts)).rename(destination / WEIGHTS_FILE)
-        return
+        if sizes[-1] >= SHARD_BYTES:
+            shards.append({})
+            sizes.append(0)
+        shards[-1][name] = array
+        sizes[-1] += array.nbytes
     homes: dict[str, str] = {}
-    for number, (part, sizes) in enumerate(parts.items(), 1):
-        file = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
-        part.rename(destination / file)
-        homes |= dict.fromkeys(sizes, file)
-    total = sum(size for sizes in parts.values() for size in sizes.values())
-    _write_json(destination / INDEX_FILE, {"metadata": {"total_size": total}, "weight_map": homes})
+    for number, shard in enumerate(shards, 1):
+        file = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        homes |= dict.fromkeys(shard, file if len(shards) > 1 else WEIGHTS_FILE)
+        for array in shard.values():
+            mx.eval(array)
+        with (destination / homes[next(iter(shard))]).open("wb") as stream:
+            mx.save_safetensors(stream, shard, metadata={"format": "mlx"})
+        shard.clear()
+    if len(shards) > 1:
+        index = {"metadata": {"total_size": sum(sizes)}, "weight_map": homes}
+        _write_json(destination / INDEX_FILE, index)
 
 
 def _write_config(

@@ -66,10 +66,7 @@ class BranchSequence(ABC, Generic[A, P]):
         *,
         probabilities: bool,
     ) -> None:
-        """place: returns the rows [N, W] of an image.  graphs: see `SeeingModel`.
-
-        vocabulary, sampling, tree, probabilities: see `contract.Model.open_branches`.
-        """
+        """As `SeeingModel` opens it; place: returns the rows [N, W] of an image."""
         self._language, self._place, self.framework = language, place, language.framework
         self._cache = self._new_cache(graphs, count, vocabulary, sampling, probabilities)
         self._ensemble = Ensemble(language, count, vocabulary)

@@ -69,9 +69,8 @@ def parse_drafting(
 ) -> Drafting:
     """Parse 'lookup', 'none' or letters such as 'MTC', with weights (default equal) and P's size.
 
-    Raises UsageError for an unknown or repeated letter, for M or P if the draft has no vision
-    tower, for a pooled size that does not divide the grid, and for weights that do not match the
-    letters.
+    Raises UsageError, also for M or P if the draft has no vision tower, and for a pooled size that
+    does not divide the grid.
     """
     if spec in WITHOUT_MODEL:
         return WITHOUT_MODEL[spec]

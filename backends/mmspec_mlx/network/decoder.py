@@ -106,12 +106,11 @@ class Decoder:
         deepstack: Sequence[mx.array] = (),
         captured_layers: Sequence[int] = (),
     ) -> mx.array:
-        """Run embeddings x [R, n, H] through the layers, at columns `at` to at + n.
+        """Feed embeddings x [R, n, H] to columns `at` onwards; returns the last layer's output.
 
         rotate: the rotation of their positions.  deepstack: what is added to the outputs
-        [R, n, H] of the first layers.  captured_layers: those whose outputs are returned too,
-        ascending; 0 is the embedding.  Returns hidden states [R, n, H] before the last norm, beside
-        them those of the captured layers, [R, n, (1 + c) H].
+        [R, n, H] of the first layers.  captured_layers: those whose outputs are put beside the
+        last one's, [R, n, (1 + c) H], ascending; 0 is the embedding.
         """
         end = at + x.shape[1]
         columns = whole_blocks(end) if isinstance(visible, Places) else end
@@ -130,10 +129,9 @@ class Decoder:
     def append(
         self, rows: mx.array, cache: Cache, at: int, positions: Positions | None = None
     ) -> mx.array:
-        """Feed one sequence's embeddings [n, H] from column `at` on, with a causal mask.
+        """Feed one row's embeddings [n, H]; returns the last layer's output [n, H].
 
-        positions: rotary positions [3, n]; None if they are the columns.  Returns hidden states
-        [n, H] before the last norm.
+        positions: rotary positions [3, n]; None if they are the columns.
         """
         mask = causal(at, len(rows), rows.dtype)
         if positions is None:

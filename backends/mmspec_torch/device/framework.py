@@ -10,7 +10,6 @@ from torch import Tensor
 
 from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
-from mmspec.decoding.noise import Noise
 from mmspec.ground.errors import BackendError
 from mmspec_torch.device.device_io import to_host, upload
 
@@ -42,7 +41,7 @@ def framework(device: torch.device) -> Framework[Tensor]:
         pick=lambda rows, places: rows.index_select(0, places),
         silu=F.silu,
         softmax=partial(torch.softmax, dim=-1),
-        keys=partial(keys, device=device),
+        keys=lambda noise, count: upload(noise.keys(count), torch.int64, device).to(torch.int32),
         ids=partial(torch.arange, dtype=torch.int32, device=device),
         count=partial(torch.arange, device=device),
         integers=partial(upload, dtype=torch.int64, device=device),
@@ -56,11 +55,6 @@ def framework(device: torch.device) -> Framework[Tensor]:
         to_host=to_host,
         inference=Inference,
     )
-
-
-def keys(noise: Noise, count: int, device: torch.device) -> Tensor:
-    """Return the noise keys [count, 2] of a round's positions, as signed integers."""
-    return upload(noise.keys(count), torch.int64, device).to(torch.int32)
 
 
 def top(p: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -18,8 +18,7 @@ WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 def short_waits(environment: MutableMapping[str, str] = os.environ) -> Iterator[None]:
     """Let OpenMP, if it is loaded in the block, wait actively for SPINS turns only.
 
-    A user's own setting stands.  After the block the environment is as before: other programs that
-    this process starts are no concern of ours.
+    A user's own setting stands.  After the block the environment is as before.
     """
     if any(name in environment for name in WAITING):
         yield

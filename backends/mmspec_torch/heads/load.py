@@ -53,10 +53,7 @@ class TorchInjectedLayers(InjectedLayers[Tensor]):
 
 
 def load_head(directory: Path, target: ModelConfig, like: Decoder) -> PredictiveHead[Tensor]:
-    """Load a head that drafts for `target`, on the device and in the dtype of `like`.
-
-    Raises CheckpointError or UsageError.
-    """
+    """Load a head that drafts for `target`, on the device and in the dtype of `like`."""
     config = read_head_config(directory)
     require_fit(config, target, directory)
     weights, draft = _tensors(directory, config, like)
@@ -90,10 +87,7 @@ def _tensors(
 
 
 def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
-    """Read the tensors that a published head needs; nothing in the pickle is executed.
-
-    Raises CheckpointError if the file contains anything but the tensors of such a head.
-    """
+    """Read the tensors of a published head, executing nothing; CheckpointError for all else."""
     tensors = read_state(file, mmap=True)
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):

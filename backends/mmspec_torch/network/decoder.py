@@ -101,10 +101,9 @@ class Decoder:
     def append(
         self, x: Tensor, memory: cache.Cache, start: int, positions: Positions | None = None
     ) -> Tensor:
-        """Feed one row's embeddings [n, H] to columns `start` onwards.
+        """Feed one row's embeddings [n, H]; returns the last layer's output [n, H].
 
         x may be overwritten.  positions: rotary positions [3, n]; None if they are the columns.
-        Returns the last layer's output [n, H].
         """
         if positions is None:
             return self.follow(x, memory, start, self.rotary.run(start, start + len(x)))

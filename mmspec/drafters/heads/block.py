@@ -22,8 +22,7 @@ from mmspec.decoding.formulas import sigmoid
 from mmspec.decoding.framework import Framework
 from mmspec.decoding.tree_drafting import Expander
 from mmspec.drafters.heads.backend_interface import Parts
-from mmspec.drafters.heads.expanders import BlockExpander
-from mmspec.drafters.heads.forwards import HeadForwards
+from mmspec.drafters.heads.forwards import BlockExpander, HeadForwards
 from mmspec.drafters.heads.injected_layers import InjectedLayers, Sight
 from mmspec.drafters.heads.modules import spread_over
 from mmspec.drafters.heads.packing import Outline, Span

@@ -71,8 +71,7 @@ class HeadDrafter:
     def draft(self, plan: Plan, noise: Noise) -> Draft | None:
         """Enqueue a draft of the plan's tokens, or as many as the head can predict.
 
-        Returns None while the target has no hidden state, and when the head's positions are used
-        up.
+        None while the target has no hidden state, and when the head's positions are used up.
         """
         state = self._state = replace(self._state, draft=None)
         outline = state.outline
