@@ -6,6 +6,8 @@ BACKENDS = Path(__file__).parent.parent / "backends"
 
 TORCH_ALONE = {
     "graphs": "CUDA graphs; MLX has none",
+    "device/cuda_graphs.py": "their captures",
+    "sequence/replayed.py": "the sequences that replay them",
     "captioner.py": "captioners that transformers runs",
     "device/openmp.py": "only OpenMP can be told how long its threads wait for each other",
     "device/tensor_files.py": "training writes PyTorch's tensors",

@@ -13,7 +13,7 @@ from mmspec.checkpoints.loading_progress import loading_progress
 from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.checkpoints.stored_config import stored_config
 from mmspec.decoding.contract import Head, Model
-from mmspec.decoding.seeing_model import SeeingModel
+from mmspec.decoding.seeing_model import SeeingModel, Sequences
 from mmspec.ground.errors import CheckpointError, UsageError
 from mmspec.ground.progress import Progress, silent
 from mmspec_mlx.device import blas
@@ -37,7 +37,7 @@ from mmspec_mlx.sequence.target import MlxTarget
 class MlxModel(SeeingModel[mx.array]):
     """Implements `mmspec.decoding.contract.Model`."""
 
-    features, target, branches = MlxFeatures, MlxTarget, MlxBranches
+    features, sequences = MlxFeatures, Sequences(MlxTarget, MlxBranches)
     language: LanguageModel
     quantize = "none"
 

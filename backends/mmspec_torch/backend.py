@@ -12,35 +12,35 @@ from mmspec.checkpoints.loading_progress import loading_progress
 from mmspec.checkpoints.quantization import SCHEMES, read_scheme
 from mmspec.checkpoints.stored_config import stored_config
 from mmspec.decoding.contract import Head, Model
-from mmspec.decoding.seeing_model import SeeingModel
+from mmspec.decoding.seeing_model import SeeingModel, Sequences
 from mmspec.ground.errors import BackendError, UsageError
 from mmspec.ground.process_memory import process_peak
 from mmspec.ground.progress import Progress, silent
 from mmspec.ground.threads import check_threads, default_threads
+from mmspec_torch.device.cuda_graphs import CudaGraphs
 from mmspec_torch.device.devices import devices, find_device, find_dtype, require_ieee_float32
 from mmspec_torch.device.quantized import has_kernel
 from mmspec_torch.device.weights import Weights, open_weights
-from mmspec_torch.graphs.replays import CudaGraphs, Graphs
 from mmspec_torch.heads.load import load_head
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.network.vision import TorchFeatures, TorchTowerParts
 from mmspec_torch.sequence.branches import TorchBranches
+from mmspec_torch.sequence.replayed import ReplayedSequences
 from mmspec_torch.sequence.target import TorchTarget
 
 
 class TorchModel(SeeingModel[Tensor]):
     """Implements `mmspec.decoding.contract.Model`."""
 
-    features, target, branches = TorchFeatures, TorchTarget, TorchBranches
+    features, sequences = TorchFeatures, Sequences(TorchTarget, TorchBranches)
     language: LanguageModel
-    graphs: Graphs | None = None
 
     def __init__(self, weights: Weights, config: ModelConfig) -> None:
         device, scheme = weights.device, weights.scheme
         self.device, self.quantize = str(device), scheme.name if scheme else "none"
         super().__init__(config, LanguageModel(weights, config.text), TorchTowerParts(weights))
         if device.type == "cuda" and config.text.delta_net is None:  # graphs have no states
-            self.graphs = Graphs(self.language, CudaGraphs(device))
+            self.sequences = ReplayedSequences(self.language, CudaGraphs(device))
 
 
 class TorchBackend:

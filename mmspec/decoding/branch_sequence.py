@@ -4,7 +4,7 @@ Shape letters: R branches, n columns, w nodes of a level, v ids that both models
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -58,17 +58,20 @@ class BranchSequence(ABC, Generic[A, P]):
         self,
         language: Language[A],
         place: Projection[A],
-        graphs: Any,
         count: int,
         vocabulary: int,
         sampling: Sampling,
         tree: Tree | None,
         *,
         probabilities: bool,
+        cache: LayerCaches[A] | None = None,
     ) -> None:
-        """As `SeeingModel` opens it; place: returns the rows [N, W] of an image."""
+        """place: returns the rows [N, W] of an image.  cache: empty; a new one if None.
+
+        The others are those of `contract.Model.open_branches`.
+        """
         self._language, self._place, self.framework = language, place, language.framework
-        self._cache = self._new_cache(graphs, count, vocabulary, sampling, probabilities)
+        self._cache = language.new_cache(count) if cache is None else cache
         self._ensemble = Ensemble(language, count, vocabulary)
         self._tree, self._probabilities = tree, probabilities
         self._sampler, self._states = self.framework.sampler(sampling), self._cache.states
@@ -170,10 +173,6 @@ class BranchSequence(ABC, Generic[A, P]):
             self._states.steps = 0
         if start < end:
             self._prefill(state, start, end)
-
-    def _new_cache(self, graphs: Any, count: int, *settings: Hashable) -> LayerCaches[A]:  # noqa: ARG002
-        """An empty cache of `count` rows; settings: those on which the choice of tokens depends."""
-        return self._language.new_cache(count)
 
     @abstractmethod
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> P:

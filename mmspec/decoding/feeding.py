@@ -58,15 +58,15 @@ class FedSequence(ABC, Generic[A]):
         self,
         language: Language[A],
         place: Projection[A],
-        graphs: Any,
         sampling: Sampling,
         exact: ExactRows | None,
+        cache: LayerCaches[A] | None = None,
     ) -> None:
-        """place: returns the rows [N, W] of an image.  graphs: see `SeeingModel`."""
+        """place: returns the rows [N, W] of an image.  cache: empty; a new one if None."""
         framework = self._framework = language.framework
         self._language, self._place, self._exact = language, place, exact
         self._sampler = framework.sampler(sampling)
-        self._cache = self._new_cache(graphs, exact)
+        self._cache = language.new_cache(rows=1) if cache is None else cache
         self._row: Row[A] = Row()
         self._store: StoredStates[A] | None = None
         self._captured_layers: tuple[int, ...] = ()
@@ -187,10 +187,6 @@ class FedSequence(ABC, Generic[A]):
         """
         width = self._language.config.hidden_size
         return self._framework.concat([outputs[:, :width]], -1), outputs[:, width:]
-
-    def _new_cache(self, graphs: Any, exact: ExactRows | None) -> LayerCaches[A]:  # noqa: ARG002
-        """An empty cache of one row."""
-        return self._language.new_cache(rows=1)
 
     @abstractmethod
     def _forward(self, x: A, columns: Columns) -> A:

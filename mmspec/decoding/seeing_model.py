@@ -4,6 +4,8 @@ Shape letters: N visual positions of one image, W numbers of each: an embedding 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Generic
@@ -53,15 +55,25 @@ class CheckpointParts(ABC):
         """A tensor's bytes on the host.  Blocks."""
 
 
+@dataclass
+class Sequences(Generic[A]):
+    """The types of the sequences that a model opens, or functions that return them."""
+
+    target: Callable[..., TargetSequence[A]]
+    branches: Callable[..., BranchSequence[A, Any]]
+
+    @property
+    def setup_seconds(self) -> float:
+        """Seconds so far spent once on shapes of rounds that recur."""
+        return 0.0
+
+
 class SeeingModel(Generic[A]):
     """Implements `contract.Model` but for its device and quantization."""
 
     features: type[GridFeatures]
     """The backend's vision features, which its own models can read alone."""
-    target: type[TargetSequence[A]]
-    branches: type[BranchSequence[A, Any]]
-    graphs: Any = None
-    """What replays rounds for the backend's sequences; None without."""
+    sequences: Sequences[A]
 
     def __init__(self, config: ModelConfig, language: Language[A], parts: Any) -> None:
         """parts: `TowerParts` and `CheckpointParts` for the tower, which takes what it needs."""
@@ -71,8 +83,8 @@ class SeeingModel(Generic[A]):
 
     @property
     def setup_seconds(self) -> float:
-        """Seconds in which graphs were captured."""
-        return float(self.graphs.setup_seconds) if self.graphs else 0.0
+        """Seconds so far spent once on shapes of rounds that recur."""
+        return self.sequences.setup_seconds
 
     @property
     def dtype(self) -> str:
@@ -108,7 +120,7 @@ class SeeingModel(Generic[A]):
 
     def open_target(self, sampling: Sampling, exact: ExactRows | None = None) -> TargetSequence[A]:
         """Open an empty target sequence."""
-        return self.target(self.language, self.place, self.graphs, sampling, exact)
+        return self.sequences.target(self.language, self.place, sampling, exact)
 
     def open_branches(
         self,
@@ -120,5 +132,6 @@ class SeeingModel(Generic[A]):
         probabilities: bool = False,
     ) -> BranchSequence[A, Any]:
         """Open `count` empty sequences to draft with, for a target of `vocabulary` ids."""
-        parts, settings = (self.language, self.place, self.graphs), (count, vocabulary, sampling)
-        return self.branches(*parts, *settings, tree, probabilities=probabilities)
+        settings = count, vocabulary, sampling, tree
+        model = self.language, self.place
+        return self.sequences.branches(*model, *settings, probabilities=probabilities)

@@ -20,7 +20,8 @@ from mmspec.prompt.clips import clip_of
 from mmspec.prompt.images import picture_from
 from mmspec_bench.prompts import world_prompts
 from mmspec_torch.backend import TorchBackend
-from mmspec_torch.graphs.replays import Graphs, ReplayedTarget, StaticCache
+from mmspec_torch.graphs.replays import StaticCache, TargetReplays
+from mmspec_torch.sequence.replayed import ReplayedSequences
 from support import sequence_helpers as helpers
 from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
@@ -45,7 +46,7 @@ def switch(monkeypatch, capture):
 
     def on(models, capture=capture):
         for model in models:
-            monkeypatch.setattr(model, "graphs", Graphs(model.language, capture))
+            monkeypatch.setattr(model, "sequences", ReplayedSequences(model.language, capture))
 
     return on
 
@@ -96,7 +97,7 @@ def test_rounds_are_those_of_the_dynamic_form(pair, views, letters, sampling, ga
 
 def test_plain_rounds_between_drafts_are_caught_up(pair, views, check_alike):
     """On a CPU nothing is static unless a test says so."""
-    assert pair[0].graphs is None
+    assert not isinstance(pair[0].sequences, ReplayedSequences)
 
     def run():
         target, twin = helpers.target(pair[0], views[0]), helpers.branches(pair[0], views[:1])
@@ -177,7 +178,7 @@ def test_the_next_sequence_is_lent_what_the_last_has_captured(
     assert said() == expected
     gc.collect()
     assert capture.captured == before
-    free = pair[0].graphs.free[ReplayedTarget, 1, False]
+    free = pair[0].sequences.free[TargetReplays, 1, False]
     assert len(free) == 1
     both = [helpers.target(pair[0], view) for view in views[:2]]
     assert not free

@@ -1,4 +1,4 @@
-"""Captures rounds as CUDA graphs, and replays them over caches at fixed addresses.
+"""Rounds that are captured once and replayed over caches at fixed addresses.
 
 Positions are numbers on the device, so that the kernels depend only on the shape of a round. The
 same code runs eagerly on any device.
@@ -7,14 +7,11 @@ Shape letters: R branches, m rows of a target fed, M rows after padding, n colum
 columns, k drafted tokens, H width.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable
 from functools import partial
 from itertools import chain
-from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 from warnings import warn
-from weakref import finalize
 
 import array_api_compat.torch as xp
 import torch
@@ -28,6 +25,7 @@ from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.tree import MOST_NODES
+from mmspec_torch.device.cuda_graphs import Capture, Compute, Outputs
 from mmspec_torch.device.device_io import send
 from mmspec_torch.network.attention import Padding, Step, hiding, hiding_number
 from mmspec_torch.network.cache import Cache
@@ -38,42 +36,9 @@ ROWS = 1 << MOST_NODES.bit_length()
 PROMPT_ROWS = 128
 """The most rows of a prompt that are fed as a graph: longer ones keep a GPU busy anyway."""
 
-Outputs = tuple[Tensor, ...]
-Compute = Callable[[], Outputs]
-"""Function that enqueues the same kernels on the same buffers at every call."""
-Capture = Callable[[Compute], Compute]
-"""Function that records a computation and returns one that replays it on the same buffers."""
 Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, list[Tensor]]]
 """Function from outputs [R, H], weights [R] and keys [1, 2] to the next token [1], and a list of
 the branches' probabilities [R, V], empty with one branch."""
-T = TypeVar("T")
-
-
-class CudaGraphs:
-    """Captures CUDA graphs on one device, in one memory pool.
-
-    The graphs can share it, because they run one after another and their outputs are copied.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._pool: Any = torch.cuda.graph_pool_handle()
-
-    def __call__(self, compute: Compute) -> Compute:
-        """Run `compute` once on the side stream, so that libraries initialize, then capture it."""
-        with torch.cuda.device(self._stream.device):
-            self._stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self._stream):
-                compute()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-                outputs = compute()
-
-        def replay() -> Outputs:
-            graph.replay()
-            return tuple(output.clone() for output in outputs)  # the next replay overwrites them
-
-        return replay
 
 
 class StaticCache(Cache):
@@ -125,7 +90,7 @@ class StaticCache(Cache):
         return Step(angles, self._layers(writes, width), recurs=True, **parts)
 
 
-class ReplayedTarget:
+class TargetReplays:
     """Feeds padded rows: one capture serves a token, chains and trees of as many rows."""
 
     def __init__(self, language: LanguageModel, cache: StaticCache, is_exact: bool) -> None:
@@ -187,7 +152,7 @@ class ReplayedTarget:
         return shade.index_select(1, place)
 
 
-class ReplayedDrafter:
+class DraftReplays:
     """Drafts a chain of text, with all its tokens and branches, as one capture."""
 
     def __init__(self, language: LanguageModel, cache: StaticCache, *_: Hashable) -> None:
@@ -258,36 +223,3 @@ class ReplayedDrafter:
                 ids.append(token)
                 record += q
         return torch.cat(ids), torch.stack(record) if record else tokens[:0]
-
-
-class Graphs:
-    """Lends replays to sequences, one to each that is open, so that captures are reused.
-
-    They are for CUDA: elsewhere a kernel costs little to enqueue, and attending to unused columns
-    would cost more.
-    """
-
-    def __init__(self, language: LanguageModel, capture: Capture) -> None:
-        self._language, self._graph = language, capture
-        self.setup_seconds = 0.0
-        """Seconds spent on captures."""
-        self.free: dict[Hashable, list[Any]] = defaultdict(list)
-        """The replays that no sequence uses, by type, rows and settings."""
-
-    def lend(self, owner: object, kind: Callable[..., T], rows: int, *settings: Hashable) -> T:
-        """Lend a replay of a kind until `owner` is garbage-collected."""
-        free = self.free[kind, rows, *settings]
-        if not free:
-            cache = StaticCache(self._language, rows, self._capture)
-            free.append(kind(self._language, cache, *settings))
-        loan: T = free.pop()
-        finalize(owner, free.append, loan).atexit = False
-        return loan
-
-    def _capture(self, compute: Compute) -> Compute:
-        """Capture and count the seconds: the next rounds of this shape do without."""
-        start = perf_counter()
-        try:
-            return self._graph(compute)
-        finally:
-            self.setup_seconds += perf_counter() - start

@@ -4,7 +4,7 @@ Shape letters: R branches, n columns fed, w nodes of a level, E nodes of all lev
 vocabulary, H width.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -13,13 +13,8 @@ from torch import Tensor
 
 from mmspec.decoding.branch_sequence import BranchSequence, BranchState
 from mmspec.decoding.contents import chunks
-from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.ensemble import Lineage
 from mmspec.decoding.language import deepstack, embed_row
-from mmspec.decoding.noise import Noise
-from mmspec.decoding.tree import Tree
-from mmspec_torch.device.framework import TorchDraft
-from mmspec_torch.graphs.replays import Graphs, ReplayedDrafter
 from mmspec_torch.network.attention import Padding, Step, hiding
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import Decoder, LanguageModel
@@ -71,10 +66,6 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
     _cache: Cache
     _language: LanguageModel
 
-    def _new_cache(self, graphs: Graphs | None, count: int, *settings: Hashable) -> Cache:
-        self._replays = graphs.lend(self, ReplayedDrafter, count, *settings) if graphs else None
-        return self._replays.cache if self._replays else self._language.new_cache(count)
-
     def _padding(self, is_padding: Sequence[Sequence[bool]]) -> Padding:
         return Padding(is_padding, self._language.dtype, self._language.device)
 
@@ -97,24 +88,6 @@ class TorchBranches(BranchSequence[Tensor, Padding]):
         x = self._language.follow(x, self._cache, start, first, mask)
         last = x.view(rows, state.columns - start, -1)[:, -1]
         return last, TorchDraftTail(self._language, self._cache, state.columns, angles, mask)
-
-    def _new_draft(
-        self, state: TorchState, gamma: int, tree: Tree | None, weights: Tensor, noise: Noise
-    ) -> DeviceDraft[Tensor]:
-        chain = None
-        if self._replays and not tree:
-            row, choose = self._rows[0], self._choose
-            chain = self._replays.chain(row, state, gamma, weights, noise, choose)
-        if chain is None:
-            return super()._new_draft(state, gamma, tree, weights, noise)
-        ids, q = chain
-        probabilities = self._ensemble.pad(q) if self._probabilities else None
-        return TorchDraft(ids, gamma, branch_probabilities=probabilities)
-
-    def _choose(self, last: Tensor, weights: Tensor, keys: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Return the token [1] after outputs [R, H], and the branches' probabilities."""
-        record: list[Tensor] = []
-        return self._sampler.tokens(self._ensemble.logits(weights, record, last), keys), record
 
     def _angles(self, state: TorchState, depth: int) -> Iterator[Angles]:
         """Yield the angles of the pending columns, then of each drafted token but the last."""

@@ -8,11 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmspec.decoding.block_attention import whole_blocks
-from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.feeding import Columns
 from mmspec.decoding.language import deepstack
 from mmspec.decoding.target_sequence import TargetSequence
-from mmspec_torch.graphs.replays import Graphs, ReplayedTarget
 from mmspec_torch.network.attention import Step, hiding
 from mmspec_torch.network.cache import Cache
 from mmspec_torch.network.decoder import LanguageModel
@@ -24,14 +22,8 @@ class TorchTarget(TargetSequence[Tensor]):
     _cache: Cache
     _language: LanguageModel
 
-    def _new_cache(self, graphs: Graphs | None, exact: ExactRows | None) -> Cache:
-        self._replays = graphs.lend(self, ReplayedTarget, 1, exact is not None) if graphs else None
-        return self._replays.cache if self._replays else self._language.new_cache(rows=1)
-
     def _forward(self, x: Tensor, columns: Columns) -> Tensor:
         language, row, layers = self._language, self._row, self._captured_layers
-        if self._replays and (output := self._replays.feed(x, columns, row, layers)) is not None:
-            return output
         start, end = columns.first, columns.first + len(x)
         if columns.multiple:
             places = columns.places(xp, self._framework.count, len(x))

@@ -1,0 +1,124 @@
+"""Sequences whose rounds are replayed.
+
+Shape letters: R branches, m rows of one forward, H width.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from functools import partial
+from time import perf_counter
+from typing import Any, TypeVar
+from weakref import finalize
+
+from torch import Tensor
+
+from mmspec.decoding.contents import Projection
+from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.feeding import Columns
+from mmspec.decoding.noise import Noise
+from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.seeing_model import Sequences
+from mmspec.decoding.tree import Tree
+from mmspec_torch.device.cuda_graphs import Capture, Compute
+from mmspec_torch.device.framework import TorchDraft
+from mmspec_torch.graphs.replays import DraftReplays, StaticCache, TargetReplays
+from mmspec_torch.network.decoder import LanguageModel
+from mmspec_torch.sequence.branches import TorchBranches, TorchState
+from mmspec_torch.sequence.target import TorchTarget
+
+T = TypeVar("T")
+
+
+class ReplayedTarget(TorchTarget):
+    """A target that replays forwards of few rows."""
+
+    def __init__(
+        self,
+        sequences: "ReplayedSequences",
+        language: LanguageModel,
+        place: Projection[Tensor],
+        sampling: Sampling,
+        exact: ExactRows | None,
+    ) -> None:
+        self._replays = sequences.lend(self, TargetReplays, 1, exact is not None)
+        super().__init__(language, place, sampling, exact, self._replays.cache)
+
+    def _forward(self, x: Tensor, columns: Columns) -> Tensor:
+        output = self._replays.feed(x, columns, self._row, self._captured_layers)
+        return super()._forward(x, columns) if output is None else output
+
+
+class ReplayedBranches(TorchBranches):
+    """Branches that replay chains."""
+
+    def __init__(
+        self,
+        sequences: "ReplayedSequences",
+        language: LanguageModel,
+        place: Projection[Tensor],
+        count: int,
+        vocabulary: int,
+        sampling: Sampling,
+        tree: Tree | None,
+        *,
+        probabilities: bool,
+    ) -> None:
+        settings = vocabulary, sampling, probabilities
+        self._replays = sequences.lend(self, DraftReplays, count, *settings)
+        arguments = language, place, count, vocabulary, sampling, tree
+        super().__init__(*arguments, probabilities=probabilities, cache=self._replays.cache)
+
+    def _new_draft(
+        self, state: TorchState, gamma: int, tree: Tree | None, weights: Tensor, noise: Noise
+    ) -> DeviceDraft[Tensor]:
+        chain = self._rows[0], state, gamma, weights, noise, self._choose
+        drafted = None if tree else self._replays.chain(*chain)
+        if drafted is None:
+            return super()._new_draft(state, gamma, tree, weights, noise)
+        ids, q = drafted
+        probabilities = self._ensemble.pad(q) if self._probabilities else None
+        return TorchDraft(ids, gamma, branch_probabilities=probabilities)
+
+    def _choose(self, last: Tensor, weights: Tensor, keys: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return the token [1] after outputs [R, H], and the branches' probabilities."""
+        record: list[Tensor] = []
+        return self._sampler.tokens(self._ensemble.logits(weights, record, last), keys), record
+
+
+class ReplayedSequences(Sequences[Tensor]):
+    """Lends replays to sequences, one to each that is open, so that captures are reused.
+
+    They are for CUDA: elsewhere a kernel costs little to enqueue, and attending to unused columns
+    would cost more.
+    """
+
+    def __init__(self, language: LanguageModel, capture: Capture) -> None:
+        super().__init__(partial(ReplayedTarget, self), partial(ReplayedBranches, self))
+        self._language, self._graph = language, capture
+        self._setup_seconds = 0.0
+        self.free: dict[Hashable, list[Any]] = defaultdict(list)
+        """The replays that no sequence uses, by type, rows and settings."""
+
+    @property
+    def setup_seconds(self) -> float:
+        """Seconds spent on captures."""
+        return self._setup_seconds
+
+    def lend(self, owner: object, kind: Callable[..., T], rows: int, *settings: Hashable) -> T:
+        """Lend a replay of a kind until `owner` is garbage-collected."""
+        free = self.free[kind, rows, *settings]
+        if not free:
+            cache = StaticCache(self._language, rows, self._capture)
+            free.append(kind(self._language, cache, *settings))
+        loan: T = free.pop()
+        finalize(owner, free.append, loan).atexit = False
+        return loan
+
+    def _capture(self, compute: Compute) -> Compute:
+        """Capture and count the seconds: the next rounds of this shape do without."""
+        start = perf_counter()
+        try:
+            return self._graph(compute)
+        finally:
+            self._setup_seconds += perf_counter() - start
