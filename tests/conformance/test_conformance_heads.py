@@ -16,7 +16,6 @@ from support import factory
 from support.conformance_cases import (
     HEADS,
     PICTURES,
-    Case,
     by_turns,
     check_like_cold,
     check_replies,
@@ -58,7 +57,7 @@ def test_speculative_equals_plain(engine, backend, turn):
     for gamma, (images, turns, tree) in by_turns(enumerate(cases, 1), backend, turn):
         named = {"tree": TREES[tree], "sampling": sampling, "seed": gamma}
         options = short(gamma=gamma, max_new_tokens=12, **named)
-        chat = check_replies(engine, options, questions(Case("", 0, images, turns), gamma))
+        chat = check_replies(engine, options, questions(images, turns, gamma))
         accepted += chat.answer.statistics.accepted
     # Greedy heads are seldom right; under noise that they share with the target all are.
     assert accepted or sampling != WARM
@@ -172,7 +171,7 @@ def test_the_same_seed_gives_the_same_rounds_on_every_backend(backends, headed, 
     drawn, kind = [*HEADS].index(variant) % 2, headed(backends[0], variant).head.kind
     tree = TREES[("dynamic", "chain")[drawn]]
     options = short(drafting=kind, sampling=(GREEDY, WARM)[drawn], tree=tree, seed=3)
-    asked, told = list(questions(Case("", 0, 2, 2), 4)), []
+    asked, told = list(questions(2, 2, 4)), []
     for name in backends:
         chat = headed(name, variant).chat(options)
         told.append((replies(chat, asked), [each.accepted for each in chat.answer.rounds]))

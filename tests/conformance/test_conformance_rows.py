@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from mmspec.chat.engine import load
-from mmspec.chat.options import Options
 from mmspec.chat.plugins import load_backend
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY
-from mmspec.decoding.tree import Tree
 from mmspec.families.grid import Grid
 from mmspec.ground.entry_points import BACKENDS, plugins_of
 from mmspec.ground.threads import VARIABLES
@@ -21,10 +19,6 @@ from support import factory
 from support import sequence_helpers as helpers
 from support.conformance_cases import (
     PICTURES,
-    by_turns,
-    check_replies,
-    covering_cases,
-    questions,
     small,
 )
 from support.factory_layouts import change_json
@@ -78,18 +72,6 @@ def test_a_row_of_one_token_beside_longer_ones_drafts_as_alone(pair):
     short = Segment([[42]])
     together, alone = (helpers.branches(pair[1], rows) for rows in ([short, helpers.TEXT], [short]))
     assert helpers.draft(together, 4, 1.0, 0.0).ids.tolist() == helpers.draft(alone, 4).ids.tolist()
-
-
-def test_lookup_says_what_the_target_says(engine, backend):
-    drafted = accepted = 0
-    cases = [case for case in covering_cases() if case.drafting == "T" and not case.tree]
-    for case in by_turns(cases, backend):
-        tree = Tree(nodes=12) if case.gamma % 2 else None
-        options = Options(drafting="lookup", gamma=case.gamma, tree=tree, max_new_tokens=14)
-        chat = check_replies(engine, options, questions(case, case.gamma % 4))
-        drafted += chat.answer.statistics.drafted
-        accepted += chat.answer.statistics.accepted
-    assert 0 < accepted <= drafted
 
 
 @pytest.mark.parametrize("side", [1, 2])

@@ -18,7 +18,6 @@ from support.chi_square import check_fit, warped
 from support.conformance_cases import (
     DRAFTINGS,
     TREES,
-    Case,
     by_turns,
     check_replies,
     in_turn,
@@ -128,7 +127,7 @@ def test_whatever_drafts_the_text_is_plain_samplings(engine, backend, name):
         options = Options(
             drafting=drafting, max_new_tokens=12, sampling=SAMPLINGS[name], seed=seed, **how
         )
-        asked = questions(Case(drafting, 3, 1 + seed % 2, 2), seed)
+        asked = questions(1 + seed % 2, 2, seed)
         chat = check_replies(engine, options, asked)
         accepted += chat.answer.statistics.accepted
         drafted += chat.answer.statistics.drafted

@@ -1,7 +1,6 @@
 """What every backend is asked: conversations of all shapes, and what a cold run answers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
@@ -20,8 +19,6 @@ from mmspec.prompt.conversation import Conversation, Turn
 from mmspec.prompt.images import Picture, picture_from
 
 DRAFTINGS = ["".join(word) for size in range(1, 5) for word in combinations("MTCP", size)]
-GAMMAS = (1, 2, 3, 5, 8)
-IMAGES = (1, 2, 5)
 NOUNS = ("circle", "square", "triangle", "bar", "picture", "chart", "word", "image")
 
 
@@ -31,7 +28,6 @@ TREES = {
     "dynamic": Tree((), 4, 12),
     "wide": Tree(),
 }
-DEPTHS = (1, 2, 5, 8)
 SLIDING = {"layer_types": ["sliding_attention", "full_attention"], "use_sliding_window": True}
 HEADS = {
     "eagle": ("eagle", {}),
@@ -53,38 +49,7 @@ HEADS = {
 """Heads by name: their kind, and what their config says."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """One conversation under one drafting."""
-
-    drafting: str
-    gamma: int
-    images: int
-    turns: int
-    tree: str | None = None
-    """A name among `TREES`; None for chains."""
-
-
 Question = tuple[str, tuple[Picture, ...]]
-
-
-def covering_cases() -> list[Case]:
-    """Every pair of values of two factors at least once, in chains and in trees.
-
-    Without images all views are equal, and T stands for them.
-    """
-    rows = list(enumerate(DRAFTINGS))
-    cases = [
-        Case(word, gamma, IMAGES[(row + gamma) % 3], 1 + (row + gamma // 3) % 2)
-        for (row, word), gamma in product(rows, GAMMAS)
-    ]
-    cases += [
-        Case(word, DEPTHS[(row + at) % 4], IMAGES[(row + at) % 3], 1 + (row // 2 + at) % 2, tree)
-        for (row, word), (at, tree) in product(rows, enumerate(TREES))
-    ]
-    cases += [Case("T", gamma, 0, 1 + gamma % 2) for gamma in GAMMAS]
-    blind = enumerate(zip(DEPTHS, TREES, strict=True))
-    return cases + [Case("T", gamma, 0, 1 + at % 2, tree) for at, (gamma, tree) in blind]
 
 
 def picture(seed: int, size: int = 32) -> Picture:
@@ -112,13 +77,12 @@ def in_turn(values: Iterable[Any], *, others: bool = False) -> list[Any]:
 PICTURES = [picture(seed) for seed in range(7)]
 
 
-def questions(case: Case, seed: int) -> Iterator[Question]:
-    """The turns of a case; of several images, some come with the second question."""
+def questions(images: int, turns: int, seed: int) -> Iterator[Question]:
+    """One or two questions; of several images, some come with the second."""
     draws = np.random.default_rng(seed)
-    later = case.images // 2 if case.turns == 2 else 0
-    shown = [PICTURES[index] for index in draws.permutation(7)[: case.images]]
-    counts = [case.images - later, later][: case.turns]
-    for count in counts:
+    later = images // 2 if turns == 2 else 0
+    shown = [PICTURES[index] for index in draws.permutation(7)[:images]]
+    for count in [images - later, later][:turns]:
         nouns = " or the ".join(draws.choice(NOUNS, 3))
         yield f"Is the {nouns} {draws.integers(1000)}?", tuple(shown[:count])
         shown = shown[count:]
@@ -177,18 +141,11 @@ def copied(chat: Chat) -> Conversation:
     return Conversation(chat.conversation.system, list(chat.conversation.turns))
 
 
-def outcome(chat: Chat) -> dict[str, Any]:
-    """What must not depend on what the caches have been through."""
-    answer = chat.answer
-    statistics = answer.statistics
+def outcome(chat: Chat) -> tuple[Any, ...]:
+    """What must not depend on what the caches have been through; first the answer's ids."""
+    answer, statistics = chat.answer, chat.answer.statistics
     counts = (statistics.rounds, statistics.drafted, statistics.accepted)
-    return {
-        "ids": answer.token_ids,
-        "text": answer.text,
-        "finish": answer.finish_reason,
-        "prompt": statistics.prompt_tokens,
-        "counts": counts,
-    }
+    return answer.token_ids, answer.text, answer.finish_reason, statistics.prompt_tokens, counts
 
 
 def prompt_of(chat: Chat, number: int = 0) -> list[Chunk]:
@@ -207,10 +164,10 @@ def logits(chat: Chat) -> np.ndarray:
 
 def cold_answer(
     models: Models, options: Options, turns: tuple[Turn, ...], question: Question, speculate: bool
-) -> tuple[dict[str, Any], np.ndarray]:
+) -> tuple[tuple[Any, ...], np.ndarray]:
     """The outcome and the logits of a new chat after `turns`."""
 
-    def compute() -> tuple[dict[str, Any], np.ndarray]:
+    def compute() -> tuple[tuple[Any, ...], np.ndarray]:
         chat = models.chat(options, Conversation(None, list(turns)))
         chat.speculate = speculate
         chat.reply(*question)
@@ -227,7 +184,7 @@ def check_like_cold(chat: Chat, question: Question) -> None:
     )
     chat.reply(*question)
     assert outcome(chat) == fresh[0]
-    assert chat.answer.token_ids == plain["ids"]
+    assert chat.answer.token_ids == plain[0]
     np.testing.assert_allclose(logits(chat), expected, atol=1e-4)
 
 

@@ -64,28 +64,19 @@ def write(model: Any, path: Path, sizes: Sizes, layout: Layout, dtype: str, shar
         _write_hub(model, path, sizes, dtype, sharded)
     write_tokenizer(path)
     if hasattr(model.config, "vision_config"):
-        _write_processor(path, sizes)
-        _write_template(path, layout)
+        _write_processor(path, sizes, layout)
     return path
 
 
 def _write_hub(model: Any, path: Path, sizes: Sizes, dtype: str, sharded: bool) -> None:
     """Write names, buffers and the short config as the hub's LLaVA-1.5 files have them."""
-    from safetensors.torch import save_file
+    from huggingface_hub import save_torch_state_dict
 
     tensors = _hub_tensors(model, sizes)
-    shards = [list(tensors)[0::2], list(tensors)[1::2]] if sharded else [list(tensors)]
-    weight_map = {}
-    for number, names in enumerate(shards, start=1):
-        file = f"model-{number:05}-of-{len(shards):05}.safetensors"
-        file = file if sharded else "model.safetensors"
-        chosen = {name: tensors[name].contiguous() for name in names}
-        save_file(chosen, path / file, metadata={"format": "pt"})
-        weight_map |= dict.fromkeys(names, file)
-    if sharded:
-        write_json(
-            path / "model.safetensors.index.json", {"metadata": {}, "weight_map": weight_map}
-        )
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    if sharded:  # into two files, most neighbours apart
+        tensors = {name: tensors[name] for name in [*[*tensors][::2], *[*tensors][1::2]]}
+    save_torch_state_dict(tensors, path, max_shard_size=total * 3 // 5 if sharded else total)
     write_json(path / "config.json", _hub_config(model.config, sizes, dtype))
     write_json(path / "generation_config.json", {"eos_token_id": 2, "bos_token_id": 1})
 
@@ -155,7 +146,8 @@ def _hub_config(config: Any, sizes: Sizes, dtype: str) -> dict[str, Any]:
     }
 
 
-def _write_processor(path: Path, sizes: Sizes) -> None:
+def _write_processor(path: Path, sizes: Sizes, layout: Layout) -> None:
+    """Write settings, and the template where processors of today's or of the hub's kind look."""
     side = sizes.image_size
     image = {
         "image_processor_type": "CLIPImageProcessor",
@@ -171,10 +163,6 @@ def _write_processor(path: Path, sizes: Sizes) -> None:
     }
     write_json(path / "preprocessor_config.json", image)
     write_json(path / "processor_config.json", prompt)
-
-
-def _write_template(path: Path, layout: Layout) -> None:
-    """Write the template also where processors look: in a file of today's or of the hub's kind."""
     if layout == "transformers":
         (path / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     else:
