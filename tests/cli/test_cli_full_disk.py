@@ -81,4 +81,5 @@ def test_training_stops_before_its_result_and_goes_on(run, pair_paths, disk, tmp
     refusal(result, out / "training" / "state.best")
     assert not (out / "model.safetensors").exists()
     assert run(*command, "--out", out).status == 0
-    assert (out / "model.safetensors").exists()
+    files = {"config.json", "model.safetensors", "training.json", "log.csv", "marks.csv"}
+    assert {each.name for each in out.iterdir()} == files

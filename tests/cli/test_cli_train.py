@@ -26,35 +26,6 @@ def lessons(tmp_path_factory):
     return ["--data", folder / "lines.jsonl", *SMALL.split()]
 
 
-@pytest.fixture(scope="session")
-def answers(tmp_path_factory):
-    return ["--answers-dir", tmp_path_factory.mktemp("answers") / "own", "--answer-tokens", "6"]
-
-
-def answer(run, red, pair_paths, *draft):
-    target = ["--model", pair_paths[0], "--backend", "torch", "--max-new-tokens", "12"]
-    status, out, err = run("generate", red, "--prompt", "What is it?", *target, *draft, "--json")
-    assert status == 0, err
-    return json.loads(out)
-
-
-def test_a_head_trained_by_one_command_decodes_as_plain(
-    run, lessons, answers, red, pair_paths, tmp_path
-):
-    out = tmp_path / "out"
-    command = "train", "distill", "--kind", "msd", "--target", pair_paths[0], "--out", out
-    status, said, err = run(*command, *lessons, *answers)
-    assert (status, err) == (0, "")
-    assert "tokens per round, 2 drafted" in said
-    files = {"config.json", "model.safetensors", "training.json", "log.csv", "marks.csv"}
-    assert {each.name for each in out.iterdir()} == files
-    assert json.loads((out / "training.json").read_text())["provenance"]["versions"]["torch"]
-    drafted = answer(run, red, pair_paths, "--draft", out)
-    plain = answer(run, red, pair_paths, "--drafting", "none")
-    assert drafted["drafting"] == "msd+lookup"
-    assert drafted["token_ids"] == plain["token_ids"]
-
-
 def test_a_plan_prints_five_lines_and_writes_nothing(run, pair_paths, tmp_path):
     weightless = tmp_path / "target"
     weightless.mkdir()
@@ -68,20 +39,24 @@ def test_a_plan_prints_five_lines_and_writes_nothing(run, pair_paths, tmp_path):
 
 
 def test_a_draft_trained_by_one_command_decodes_and_is_taught(
-    run, lessons, answers, red, pair_paths, tmp_path
+    run, lessons, red, pair_paths, tmp_path
 ):
-    sizes = SIZES.split()
+    sizes, taught = SIZES.split(), tmp_path / "taught"
     target = "--target", pair_paths[0]
     status, said, err = run("train", "draft", *target, "--out", tmp_path, *sizes, *lessons)
     assert (status, err) == (0, "")
     assert f"{tmp_path / 'llava'}: " in said.replace("\n", "")
     student = ["--kind", "draft", "--student", tmp_path / "llava"]
-    taught = ["train", "distill", *student, *target, "--out", tmp_path / "taught"]
-    status, _, err = run(*taught, *lessons, *answers)
+    distill = ["train", "distill", *student, *target, "--out", taught, "--answer-tokens", "6"]
+    status, said, err = run(*distill, *lessons)
     assert (status, err) == (0, "")
-    plain = answer(run, red, pair_paths, "--drafting", "none")
-    drafted = answer(run, red, pair_paths, "--draft", tmp_path / "taught", "--drafting", "MT")
-    assert drafted["token_ids"] == plain["token_ids"]
+    assert "tokens per round, 2 drafted" in said
+    assert json.loads((taught / "training.json").read_text())["provenance"]["versions"]["torch"]
+    asked = ["generate", red, "--prompt", "What is it?", "--max-new-tokens", "12", "--json"]
+    asked += ["--model", pair_paths[0], "--backend", "torch"]
+    plain = run(*asked, "--drafting", "none")
+    drafted = run(*asked, "--draft", taught, "--drafting", "MT")
+    assert json.loads(plain.out)["token_ids"] == json.loads(drafted.out)["token_ids"]
 
 
 @pytest.mark.parametrize(
