@@ -74,7 +74,11 @@ def read_eagle3(whole: Block) -> tuple[Eagle3, TextConfig]:
     if SPECULATORS_TYPE in whole.values:
         whole.only(SPECULATORS_TYPE, ("eagle3",), None)
         text = whole.block("transformer_layer_config")
-    layer = _layer(text)
+    text.only("num_hidden_layers", (1,), 1)
+    text = text.with_values(num_hidden_layers=1)
+    qwen3 = text.get("model_type") == "qwen3" or text.flag("qk_norm", False)
+    layer = read_qwen3(text, rope=ROPE) if qwen3 else read_llama(text, ROPE)
+    layer = with_axes(text, layer)
     whole.only("target_hidden_size", (layer.hidden_size,), layer.hidden_size)
     whole.only("embed_requires_grad", (False,), False)
     whole.only("image_embeddings", (False,), False)
@@ -91,14 +95,6 @@ def read_eagle3(whole: Block) -> tuple[Eagle3, TextConfig]:
     if options.norm_before_fc and options.fc_norm:
         raise whole.error("fc_norm", "false where norm_before_fc is true")
     return options, layer
-
-
-def _layer(text: Block) -> TextConfig:
-    text.only("num_hidden_layers", (1,), 1)
-    single = text.with_values(num_hidden_layers=1)
-    qwen3 = text.get("model_type") == "qwen3" or text.flag("qk_norm", False)
-    layer = read_qwen3(single, rope=ROPE) if qwen3 else read_llama(single, ROPE)
-    return with_axes(single, layer)
 
 
 def with_axes(text: Block, layers: TextConfig) -> TextConfig:

@@ -8,6 +8,7 @@ F the layer's inner width, C queries:
                  norm, lm_head; d2t and t2d, which `read_draft_ids` reads
     dflash       fc, hidden_norm, layers.i.…, norm; lm_head, d2t and t2d if d < V
     dspark       as dflash, and markov_head.…, confidence_head.proj
+    mtp          as eagle, with an input norm, pre_fc_norm_embedding, pre_fc_norm_hidden, norm
     vispec       as eagle, and imadpt.{q,k_proj,v_proj,o_proj}, img_fc
     flash        fc, compressor.{queries,norm}, layers.0.… with an input norm, slots.i
     medusa       heads.i.linear, vision
@@ -70,8 +71,8 @@ def plan_head(directory: Path, config: HeadConfig) -> dict[str, TensorSource]:
             f"{directory} has only pickled weights ({PICKLE_FILE}), which torch alone reads: where "
             f"it is installed, run python -m mmspec_torch.heads.convert {directory}"
         )
-    if config.kind == mtp.KIND and config.layer:
-        return mtp.plan_mtp(directory, config.layer)
+    if config.kind == mtp.KIND:
+        return mtp.plan_mtp(directory, head_manifest(config))
     weights = _weights(read_tensors(directory), config, directory)
     return plan_shapes(weights, head_manifest(config), head_optional(config), directory)
 
@@ -116,6 +117,9 @@ def _tensors(config: HeadConfig) -> _Tensors:
         return
     elif config.layer:
         yield from _linear("fc", width, 2 * width, bias=config.bias)
+        if config.kind == mtp.KIND:
+            for norm in (mtp.EMBEDDING_NORM, mtp.STATES_NORM, "norm"):
+                yield f"{norm}.weight", (width,)
         if config.kind == "vispec":
             yield from _views(config, config.layer)
         elif config.queries:
@@ -194,9 +198,7 @@ def read_draft_ids(directory: Path, config: HeadConfig) -> list[int] | None:
 
     Raises CheckpointError if d2t or t2d is missing, damaged or contradicts the other.
     """
-    if config.draft_vocab_size is None:
-        return None
-    tensors = read_tensors(directory)
+    tensors = {} if config.draft_vocab_size is None else read_tensors(directory)
     maps = {name: _array(tensors[name]) for name in VOCABULARY_MAPS if name in tensors}
     return draft_ids(maps, config, directory)
 

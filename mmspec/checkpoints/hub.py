@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from mmspec.checkpoints.cards import Card, load_cards, present, revision_of, snapshot_of
+from mmspec.checkpoints.cards import load_cards, present, revision_of, snapshot_of
 from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.checkpoints.hub_cache import cached_snapshot
 from mmspec.checkpoints.hub_download import Download, fetch, plan_download
@@ -39,8 +39,12 @@ def resolve(name: str, backend: str) -> Path:
         return snapshot
     if name and (directory / CONFIG_FILE).is_file():
         return directory
+    if card and card.bundled:
+        raise HubError(
+            f"{name} is bundled, but its weights are not in {card.bundled}: reinstall mmspec"
+        )
     if card:
-        raise _absent(card, backend)
+        raise AbsentError(_pull_first(name, backend), name, backend)
     if name and directory.exists():
         raise _no_model(name, directory)
     snapshot = snapshot_of(_repository(name))
@@ -76,15 +80,6 @@ def _no_model(name: str, path: Path) -> CheckpointError:
     if path.is_file():
         return CheckpointError(f"{name} is a file: give the directory of the model")
     return CheckpointError(f"{name} has no {CONFIG_FILE}: it is not a model's directory")
-
-
-def _absent(card: Card, backend: str) -> HubError:
-    """The error for a card's model that is not on this machine."""
-    if card.bundled is None:
-        return AbsentError(_pull_first(card.name, backend), card.name, backend)
-    return HubError(
-        f"{card.name} is bundled, but its weights are not in {card.bundled}: reinstall mmspec"
-    )
 
 
 def _pull_first(name: str, backend: str) -> str:

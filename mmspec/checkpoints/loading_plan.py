@@ -142,9 +142,15 @@ def weight_files(directory: Path) -> list[Path]:
         return [directory / shard for shard in shards]
     single = directory / WEIGHTS_FILE
     files = [single] if is_there(single) else sorted(directory.glob("*.safetensors"))
-    if not files:
-        raise _no_weights(directory)
-    return files
+    if files:
+        return files
+    pickles = sorted(file.name for file in directory.glob("*") if file.suffix in _PICKLES)
+    if pickles:
+        raise CheckpointError(
+            f"{directory} has only pickled weights ({pickles[0]}), which can run code when opened: "
+            "nothing was executed; save the model as safetensors"
+        )
+    raise CheckpointError(f"{directory} has no weights: expected {WEIGHTS_FILE} or {INDEX_FILE}")
 
 
 def _shards(directory: Path) -> dict[str, str]:
@@ -160,16 +166,6 @@ def _shards(directory: Path) -> dict[str, str]:
                 f"{directory}: the shard {shard} is missing, but {INDEX_FILE} names it"
             )
     return shards
-
-
-def _no_weights(directory: Path) -> CheckpointError:
-    pickles = sorted(file.name for file in directory.glob("*") if file.suffix in _PICKLES)
-    if pickles:
-        return CheckpointError(
-            f"{directory} has only pickled weights ({pickles[0]}), which can run code when opened: "
-            "nothing was executed; save the model as safetensors"
-        )
-    return CheckpointError(f"{directory} has no weights: expected {WEIGHTS_FILE} or {INDEX_FILE}")
 
 
 def _by_canonical_name(

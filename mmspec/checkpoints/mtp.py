@@ -4,15 +4,17 @@ Its tensors are a norm of embeddings and one of hidden states, `fc`, which joins
 layer with gated attention, and a last norm. Embedding and output head are the target's.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from mmspec.checkpoints.config import CONFIG_FILE, read_quantization
 from mmspec.checkpoints.loading_plan import TensorSource, plan_shapes, read_tensors
-from mmspec.checkpoints.manifest import MTP_PREFIX, decoder_layer
+from mmspec.checkpoints.manifest import MTP_PREFIX
 from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.families.decoder import TextConfig
 from mmspec.families.qwen3_5 import QWEN3_5, QWEN3_5_TEXT, read_qwen3_5
+from mmspec.families.tower import Shape
 from mmspec.ground.input_files import is_there
 from mmspec.ground.json_file import Block, read_json
 
@@ -25,7 +27,6 @@ POSITIONS = "mrope", "index"
 """What turns the layer, as `mtp_positions` in its config says: the target's positions, or the index
 of a token or visual position.
 """
-LAYER = "layers.0"
 STATES_NORM, EMBEDDING_NORM = "pre_fc_norm_hidden", "pre_fc_norm_embedding"
 
 
@@ -62,19 +63,12 @@ def read_mtp(whole: Block) -> TextConfig:
     return replace(layer, rotary_axes=()) if by_index else layer
 
 
-def plan_mtp(directory: Path, layer: TextConfig) -> dict[str, TensorSource]:
+def plan_mtp(directory: Path, shapes: Mapping[str, Shape]) -> dict[str, TensorSource]:
     """Where each tensor is in the checkpoint's files; raises as `plan`.
 
     Norms are stored less one under the hub's names, which begin with `mtp.`, whole by MLX.
     """
-    tensors, width = _read_own_tensors(directory), layer.hidden_size
-    shapes = {
-        f"{EMBEDDING_NORM}.weight": (width,),
-        f"{STATES_NORM}.weight": (width,),
-        "fc.weight": (width, 2 * width),
-        **{f"{LAYER}.{name}": shape for name, shape in decoder_layer(layer).items()},
-        "norm.weight": (width,),
-    }
+    tensors = _read_own_tensors(directory)
     by_name = {name.rpartition(MTP_PREFIX)[2]: tensor for name, tensor in tensors.items()}
     quantization = read_quantization(Block.of(directory / CONFIG_FILE))
     sources = plan_shapes(by_name, shapes, {}, directory, quantization)
