@@ -1,6 +1,5 @@
 """Texts beside a conversation in which lookup finds places: files, and earlier conversations."""
 
-from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -35,7 +34,7 @@ class Memory:
         Raises CheckpointError if the file holds anything else.
         """
         self._size, self._file = size, file
-        self._new_ids = array("i")
+        self._new_ids: list[int] = []
         self.text = KnownText(TextIndex.of(self._read_ids()), EARLIER)
 
     def add(self, tokens: Sequence[int]) -> None:
@@ -57,7 +56,7 @@ class Memory:
                 self._file.parent.chmod(0o700)
             with replace_file(self._file, private=True) as partial:
                 partial.write_bytes(HEADER + ids.astype(IDS).tobytes())
-            self._new_ids = array("i")
+            self._new_ids = []
 
     def _read_ids(self) -> Ids:
         """The ids in the file; none without a file."""

@@ -14,7 +14,7 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.statistics import Likelihood, Round, likelihoods
 from mmspec.drafters.views import Branch, Drafting, Views
 from mmspec.ground.tokens import common_prefix
-from mmspec.prompt.chunks import Chunk, join, pictures
+from mmspec.prompt.chunks import Chunk, pictures
 from mmspec.prompt.images import Picture
 
 PREFILL_TOKENS = 512
@@ -222,7 +222,8 @@ class Session:
         lengths = (self._views.length([chunk], self._view) for chunk in suffix)
         _, *ends = accumulate(lengths, initial=start)
         queue = deque(zip(remainder, ends, strict=True))
-        for run in suffix if self._whole_chunks else [join(suffix)]:
+        joined = Chunk(tuple(entry for chunk in suffix for entry in chunk.content))
+        for run in suffix if self._whole_chunks else [joined]:
             for piece in self._views.pieces(run, self._view, PREFILL_TOKENS):
                 self.target.extend(piece)
                 self._add_held(queue)

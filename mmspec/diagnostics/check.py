@@ -116,9 +116,10 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
     """Compare plain and speculative answers.  Raises UsageError if nothing was drafted."""
     model, threshold = engine.target.model, near_tie(engine, options)
     comparisons = [compare(engine, prompt, options, threshold) for prompt in prompts]
-    if not comparisons:
-        raise UsageError("nothing to check: give a prompt")
-    _require_drafts(comparisons)
+    if not any(result.drafted or result.outcome != "identical" for result in comparisons):
+        notes = dict.fromkeys(note for result in comparisons for note in result.notes)
+        why = "; ".join(notes) or "ask for longer answers, or give a `draft` or another `drafting`"
+        raise UsageError(f"nothing was drafted in any answer, so nothing was checked: {why}")
     return CheckReport(
         engine.target.name,
         engine.drafts.name if engine.drafts else LOOKUP.spec,
@@ -136,14 +137,6 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
 def near_tie(engine: Engine, options: Options) -> float:
     """The largest shortfall of a near-tie; 0 if decoding is exact: every difference is a bug."""
     return 0.0 if engine.exact_rows(options.exact) else NEAR_TIES[engine.target.model.dtype]
-
-
-def _require_drafts(comparisons: Sequence[Comparison]) -> None:
-    if any(result.drafted or result.outcome != "identical" for result in comparisons):
-        return
-    notes = dict.fromkeys(note for result in comparisons for note in result.notes)
-    why = "; ".join(notes) or "ask for longer answers, or give a `draft` or another `drafting`"
-    raise UsageError(f"nothing was drafted in any answer, so nothing was checked: {why}")
 
 
 def compare(engine: Engine, prompt: Prompt, options: Options, threshold: float) -> Comparison:

@@ -117,19 +117,14 @@ class ClipImages(Preprocessing):
         return self.values.of(image.crop((left, top, left + crop_width, top + crop_height)))
 
 
-def clip_images(image_size: int) -> ClipImages:
-    """Return CLIP's preprocessing of square inputs: shorter edge to `image_size`, centre crop."""
-    return ClipImages(resize=image_size, crop=(image_size, image_size))
-
-
 def read_clip_images(directory: Path, image_size: int) -> ClipImages:
-    """The preprocessing of a checkpoint; CLIP's if the directory has none.
+    """The preprocessing of a checkpoint; CLIP's resize and centre crop if the directory has none.
 
     Raises CheckpointError for a malformed file, or if the result is not image_size square.
     """
     block = processor_block(directory)
     if block is None:
-        return clip_images(image_size)
+        return ClipImages(resize=image_size, crop=(image_size, image_size))
     crop = _size(block, "crop_size", image_size, "center_crop")
     recipe = ClipImages(
         resize=_size(block, "size", image_size, "resize"),

@@ -5,10 +5,9 @@ Shape letters: P patches of one image, N visual positions, W windows of S patche
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mmspec.families.clip_images import CLIP
 from mmspec.families.decoder import TextConfig, Width, chunked_axes
@@ -89,25 +88,19 @@ class Qwen25VLTower(QwenTower):
         return self._merge(self._norm(x).reshape(-1, config.merged_size))
 
 
-def _windows(positions: Patches, side: int) -> tuple[NDArray[Any], ...]:
-    """The windows of an image's patches, of which those at the edges may have fewer.
+def _window_attention(parts: TowerParts, positions: Patches, side: int) -> Attend:
+    """Attention of every row to those of its window; windows at the edges may have fewer.
 
-    side: that of a window in patches.  Returns [W, S] the numbers of each window's patches, after
-    the last of them 0; [W, S] true where there is a patch; [P] its index among the W * S.
+    side: that of a window in patches.
     """
     rows, columns = (positions // side).T
     numbers = rows * (columns.max() + 1) + columns
-    sizes = np.bincount(numbers)
-    order = np.argsort(numbers, kind="stable")
-    is_patch = np.arange(sizes.max()) < sizes[:, None]
-    index = np.zeros(is_patch.shape, dtype=np.int64)
-    index[is_patch] = order
-    return index, is_patch, np.flatnonzero(is_patch)[np.argsort(order)]
-
-
-def _window_attention(parts: TowerParts, positions: Patches, side: int) -> Attend:
-    """Attention of every row to those of its window."""
-    patches, is_patch, back = map(parts.upload, _windows(positions, side))
+    sizes, order = np.bincount(numbers), np.argsort(numbers, kind="stable")
+    filled = np.arange(sizes.max()) < sizes[:, None]  # [W, S] where a window has a patch
+    index = np.zeros(filled.shape, dtype=np.int64)  # [W, S] its number
+    index[filled] = order
+    places = np.flatnonzero(filled)[np.argsort(order)]  # [P] of each patch among the W * S
+    patches, is_patch, back = map(parts.upload, (index, filled, places))
 
     def attend(*heads: Array) -> Array:
         query, key, value = (rows[patches] for rows in heads)

@@ -43,18 +43,15 @@ def read_qwen3_5(text: Block) -> TextConfig:
     """Read a Qwen3.5 decoder's sizes."""
     config = read_sizes(text, DEFAULTS, partial=True)
     text.only("attn_output_gate", (True,), True)
-    rotary_dim = _rotary_dim(text, rope_block(text), config.head_dim)
+    rope = rope_block(text)
+    block = rope if rope.get("partial_rotary_factor") is not None else text
+    rotary_dim = int(config.head_dim * block.number("partial_rotary_factor", SHARE, 0.0, 1.0))
+    if rotary_dim < 2 or rotary_dim % 2:
+        requirement = f"a part of {config.head_dim} that is even, 2 or more"
+        raise block.error("partial_rotary_factor", requirement)
     axes = interleaved_axes(text, rotary_dim // 2, SECTIONS)
     delta_net = _delta_net(text, config.num_hidden_layers)
     return replace(config, rotary_axes=axes, rotary_dim=rotary_dim, delta_net=delta_net)
-
-
-def _rotary_dim(text: Block, rope: Block, head_dim: int) -> int:
-    block = rope if rope.get("partial_rotary_factor") is not None else text
-    count = int(head_dim * block.number("partial_rotary_factor", SHARE, 0.0, 1.0))
-    if count < 2 or count % 2:
-        raise block.error("partial_rotary_factor", f"a part of {head_dim} that is even, 2 or more")
-    return count
 
 
 def _delta_net(text: Block, count: int) -> DeltaNetConfig:

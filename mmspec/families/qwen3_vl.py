@@ -7,7 +7,7 @@ letters: P patches of one image, N visual positions, H width of the decoder, L l
 from dataclasses import dataclass, replace
 from math import isqrt
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,8 +81,13 @@ class Qwen3VLTower(QwenTower):
         return parts.xp.concat([self._merge(x), *additions], axis=1)
 
     def _embed(self, positions: Patches) -> Array:
-        """The position embeddings [P, D] of patches at these positions."""
-        rows, shares = map(self._parts.upload, _neighbours(positions, self._config.side))
+        """The position embeddings [P, D] of patches, by bilinear interpolation in a square grid."""
+        side = self._config.side
+        down, down_shares = _nearest(positions[:, 0], side)
+        across, across_shares = _nearest(positions[:, 1], side)
+        index = (down[:, :, None] * side + across[:, None]).reshape(-1, 4)
+        parts = (down_shares[:, :, None] * across_shares[:, None]).reshape(-1, 4)
+        rows, shares = self._parts.upload(index), self._parts.upload(parts)
         return (self._embeddings[rows] * shares[..., None]).sum(axis=1)
 
 
@@ -93,18 +98,6 @@ def _merger(config: Qwen3VLVision, parts: TowerParts, path: str, norm: int, out:
     first = parts.linear(width, width, f"{path}.linear_fc1")
     merge = mlp(first, parts.gelu, parts.linear(width, out, f"{path}.linear_fc2"))
     return lambda x: merge(normalise(x.reshape(-1, norm)).reshape(-1, width))
-
-
-def _neighbours(positions: Patches, side: int) -> tuple[NDArray[Any], ...]:
-    """The embeddings that make each patch's position embedding, by bilinear interpolation.
-
-    Returns [P, 4] rows of the table of embeddings, a grid of this side, and [P, 4] their shares.
-    """
-    down, down_share = _nearest(positions[:, 0], side)
-    across, across_share = _nearest(positions[:, 1], side)
-    index = down[:, :, None] * side + across[:, None]
-    shares = down_share[:, :, None] * across_share[:, None]
-    return index.reshape(-1, 4), shares.reshape(-1, 4)
 
 
 def _nearest(index: NDArray[np.int64], side: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -124,17 +117,12 @@ def _text(block: Block) -> TextConfig:
 
 def _vision(vision: Block, text: TextConfig) -> Qwen3VLVision:
     config = Qwen3VLVision.read(vision, "qwen3_vl", text)
-    return replace(config, deepstack=_deepstack(vision, config.depth, text))
-
-
-def _deepstack(vision: Block, depth: int, text: TextConfig) -> tuple[int, ...]:
-    """The layers of the tower whose features the decoder's first layers add."""
     key, most = "deepstack_visual_indexes", text.num_hidden_layers
-    kind = Annotated[tuple[Annotated[int, Range(0, depth - 1)], ...], Length(0, most)]
-    layers: tuple[int, ...] = vision.read(key, kind, [8, 16, 24])
+    kind = Annotated[tuple[Annotated[int, Range(0, config.depth - 1)], ...], Length(0, most)]
+    layers = vision.read(key, kind, [8, 16, 24])
     if list(layers) != sorted({*layers}):
         raise vision.error(key, "ascending, without repetition")
-    return layers
+    return replace(config, deepstack=layers)
 
 
 QWEN3_VL = qwen_family("qwen3_vl", "timed", _text, _vision, 151655)

@@ -146,14 +146,6 @@ Patches = NDArray[np.int64]
 """[P, 2] row and column of each patch of an image."""
 
 
-def patch_positions(config: QwenVision, height: int, width: int) -> Patches:
-    """The rows and columns of the patches of pixel values [3, height, width], block by block."""
-    rows, columns = height // config.patch_size, width // config.patch_size
-    merge = config.spatial_merge_size
-    blocks = np.indices((rows, columns)).reshape(2, rows // merge, merge, columns // merge, merge)
-    return blocks.transpose(1, 3, 2, 4, 0).reshape(-1, 2)
-
-
 def rotation(config: QwenVision, parts: TowerParts, positions: Patches) -> Map:
     """Function that turns heads [P, H, S] by patches' rows and columns, in float32."""
     xp, half = parts.xp, config.hidden_size // config.num_heads // 2
@@ -215,11 +207,13 @@ class QwenTower(ABC):
 
     def _begin(self, pixels: Array) -> tuple[Patches, Map, Array]:
         """The places of an image's patches, what turns heads by them, and the first rows [P, D]."""
-        config, xp = self._sizes, self._parts.xp
-        positions = patch_positions(config, *pixels.shape[-2:])
-        sizes = config.patch_size, config.spatial_merge_size, config.temporal_patch_size
-        rotate = rotation(config, self._parts, positions)
-        return positions, rotate, self._patches(cut(xp, pixels, *sizes))
+        config, parts = self._sizes, self._parts
+        size, merge = config.patch_size, config.spatial_merge_size
+        rows, columns = (side // size for side in pixels.shape[-2:])
+        blocks = np.indices((rows, columns)).reshape(2, rows // merge, merge, -1, merge)
+        positions = blocks.transpose(1, 3, 2, 4, 0).reshape(-1, 2)
+        patches = cut(parts.xp, pixels, size, merge, config.temporal_patch_size)
+        return positions, rotation(config, parts, positions), self._patches(patches)
 
     def project(self, rows: Array) -> Array:
         """The features themselves: the mergers have projected them."""

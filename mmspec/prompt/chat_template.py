@@ -166,21 +166,19 @@ class ChatTemplate:
 def load_template(directory: Path) -> ChatTemplate:
     """A checkpoint's chat template, else LLaVA-1.5's.  Raises CheckpointError for a broken file."""
     tokens = special_tokens(directory)
-    file = directory / "chat_template.jinja"
-    if is_there(file):
-        return ChatTemplate(read_whole(file, MOST_BYTES), str(file), tokens)
-    for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
-        file = directory / name
-        source = _source(file)
-        if source is not None:
+    names = "chat_template.json", "processor_config.json", "tokenizer_config.json"
+    for file in (directory / name for name in ("chat_template.jinja", *names)):
+        if (source := _source(file)) is not None:
             return ChatTemplate(source, str(file), tokens)
     return ChatTemplate(tokens=tokens)
 
 
 def _source(file: Path) -> str | None:
-    """The template in a JSON file; the one named default if there are several."""
+    """The template in a file; of a JSON file the one named default if there are several."""
     if not is_there(file):
         return None
+    if file.suffix == ".jinja":
+        return read_whole(file, MOST_BYTES)
     block = Block.of(file)
     source = block.get("chat_template")
     if isinstance(source, list):

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 from mmspec.ground.errors import CheckpointError
@@ -51,11 +50,6 @@ class Chunk:
         length = common_prefix(self.content, other.content)
         before, after = self.content[:length], self.content[length:]
         return replace(self, content=before), replace(self, content=after)
-
-
-def join(chunks: Iterable[Chunk]) -> Chunk:
-    """One chunk of the tokens and pictures of several."""
-    return Chunk(tuple(chain.from_iterable(chunk.content for chunk in chunks)))
 
 
 def pictures(chunks: Iterable[Chunk]) -> Iterator[Picture]:

@@ -127,7 +127,12 @@ class Tokenizer:
         Every id splits the text, as a special token does. With `continues`, the first text follows
         other tokens and gets no leading space.
         """
-        parts = (-1, *self._without_space(parts)) if continues else tuple(parts)
+        parts = tuple(parts)
+        if continues:
+            first, *others = parts or ("",)
+            if isinstance(first, str) and self._prepends_space:
+                first = first.removeprefix(" ")
+            parts = (-1, first, *others)
         ids = self._cache.get(parts, partial(self._encode, parts))
         return ids[int(continues) :]
 
@@ -146,15 +151,9 @@ class Tokenizer:
             ids = self._backend.encode(text, add_special_tokens=False).ids
         return [next(special_ids) if id == self._mark_id else id for id in ids]
 
-    def _without_space(self, parts: Iterable[str | int]) -> list[str | int]:
-        """Remove the leading space that some normalizers add to every text."""
-        first, *tail = [*parts] or [""]
-        if isinstance(first, str) and self._prepends_space:
-            first = first.removeprefix(" ")
-        return [first, *tail]
-
     @cached_property
     def _prepends_space(self) -> bool:
+        """True if the normalizer adds a space to every text."""
         normalizer = self._backend.normalizer
         with tokenizer_errors(self._file):
             return normalizer is not None and normalizer.normalize_str("x") == "\u2581x"

@@ -11,7 +11,7 @@ from test_images import noise
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
-from mmspec.families.clip_images import ClipImages, clip_images, read_clip_images
+from mmspec.families.clip_images import ClipImages, read_clip_images
 from support.factory_layouts import write_json
 
 
@@ -46,14 +46,14 @@ def test_old_and_new_layouts_mean_the_same(tmp_path):
         size={"shortest_edge": 42}, crop_size={"height": 42, "width": 42}
     )
     processor.save_pretrained(tmp_path)
-    assert read_clip_images(tmp_path, 42) == clip_images(42)
+    assert read_clip_images(tmp_path, 42) == ClipImages(42, (42, 42))
     block = json.loads((tmp_path / "preprocessor_config.json").read_text())
     (tmp_path / "preprocessor_config.json").unlink()
     write_json(tmp_path / "processor_config.json", {"image_processor": block, "patch_size": 14})
-    assert read_clip_images(tmp_path, 42) == clip_images(42)
+    assert read_clip_images(tmp_path, 42) == ClipImages(42, (42, 42))
     write_json(tmp_path / "processor_config.json", {"processor_class": "LlavaProcessor"})
     write_json(tmp_path / "preprocessor_config.json", {"size": 42, "crop_size": 42, "resample": 3})
-    assert read_clip_images(tmp_path, 42) == clip_images(42)
+    assert read_clip_images(tmp_path, 42) == ClipImages(42, (42, 42))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from mmspec.chat.loaded_model import FeatureCache, LoadedModel
 from mmspec.chat.options import Options
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.draft_length.calibration_file import Calibration
-from mmspec.families.clip_images import clip_images
+from mmspec.families.clip_images import ClipImages
 from mmspec.families.decoder import TextConfig
 from mmspec.families.known import FAMILIES
 from mmspec.families.llava import LlavaVision
@@ -103,7 +103,7 @@ def backend() -> Any:
 
 def loaded(model: ScriptedModel, directory: Path) -> LoadedModel:
     """`model` with the tokenizer in `directory` and LLaVA-1.5's template."""
-    features = FeatureCache(model, clip_images(16)) if model.config.vision else None
+    features = FeatureCache(model, ClipImages(16, (16, 16))) if model.config.vision else None
     tokenizer = Tokenizer.read(directory)
     return LoadedModel("scripted", directory, model, tokenizer, ChatTemplate(), features)
 
