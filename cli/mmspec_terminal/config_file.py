@@ -3,7 +3,7 @@
 import json
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -54,13 +54,17 @@ def source(error: str, arguments: Sequence[str]) -> str:
     config, flags = {}, {word.partition("=")[0] for word in arguments}
     with suppress(UsageError):  # a file that is no TOML has no values
         config = {} if str(config_file()) in error else read_config()
-    tables = [config, *(value for value in config.values() if isinstance(value, dict))]
     is_named = any(
         f"--{key}" not in flags and key.replace("-", "_") in error and str(value) in error
-        for table in tables
-        for key, value in table.items()
+        for key, value in _values(config)
     )
     return f" (in {config_file()})" * is_named
+
+
+def _values(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The options of a table and of the tables in it, with their values."""
+    for key, value in table.items():
+        yield from _values(value) if isinstance(value, dict) else [(key, value)]
 
 
 def _defaults(

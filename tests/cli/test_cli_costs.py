@@ -64,16 +64,19 @@ def test_across_names_a_backend_that_is_not_installed(refused, llava_path, monke
 
 
 def test_speed_prints_a_table_and_writes_json(run, pair, tmp_path):
-    out = tmp_path / "speed.json"
-    words = "--drafting", "M,none,M", "--gammas", "2,auto,2", "--repeats", "1", "--count", "1"
-    result = run("bench", "speed", *pair, *words, "--out", out)
+    """The prompts typed and those of the file are asked."""
+    out, prompts = tmp_path / "speed.json", tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"prompt": "What?"}))
+    words = "--drafting", "M,none,M", "--gammas", "2,auto,2", "--repeats", "1", "--prompt", "Who?"
+    result = run("bench", "speed", *pair, *words, "--prompts", prompts, "--out", out)
     assert (result.status, "M gamma 2" in result.out) == (0, True)
     told = json.loads(out.read_text())
+    assert told["prompts"] == 2
     assert [each["name"] for each in told["methods"]] == ["plain", "M gamma 2", "M gamma auto"]
     plain, fixed, adaptive = told["methods"]
     assert (plain["tokens_per_round"], plain["acceptance_rate"]) == (1.0, 0.0)
     assert fixed["tokens_per_round"] > 1
-    assert fixed["identical"] == adaptive["identical"] == adaptive["answers"] == 1
+    assert fixed["identical"] == adaptive["identical"] == adaptive["answers"] == 2
     assert told.items() >= ORDINARY.items()
     assert told["provenance"]["versions"]["torch"]
 

@@ -91,6 +91,7 @@ def test_an_option_has_the_file_s_value_unless_it_is_given(chat, config):
         ("modl = 'mini'", "unknown option in FILE 'modl'"),
         ("[chatt]\nseed = 1", "unknown table in FILE 'chatt'"),
         ("[bench.spede]\nseed = 1", "'spede'"),
+        ("[bench.speed]\nmax-new-tokens = -1", "(in FILE)"),
         ("[bench]\nspeed = 3", "speed = 3 in FILE: speed is a command"),
         ("model = ", "cannot be read as TOML"),
         ("[chat]\ngamma = 'many'", 'gamma = "many" in FILE'),

@@ -83,7 +83,7 @@ def speed(
     """
     lengths = [Options(gamma=parse_gamma(gamma)).gamma for gamma in split(gammas) or [gammas]]
     texts = [prompt] if prompt else []
-    own_prompts = read_prompts(prompts) if prompts else typed_prompts(texts, images)
+    own_prompts = typed_prompts(texts, images) + (read_prompts(prompts) if prompts else [])
     if own_prompts and tasks:
         raise UsageError("--tasks names kinds of the default questions: leave it out beside others")
     options = Options(max_new_tokens=max_new_tokens, exact=exact)

@@ -23,7 +23,7 @@ DECODER = ("language_model.", "lm_head.")
 def load_drafts(drafts: Iterable[str], models: Mapping[str, Any], options: Options) -> list[Engine]:
     """Load the target and each draft once: one engine for each; models: keywords of `load`."""
     engines: list[Engine] = []
-    for draft in drafts:
+    for draft in dict.fromkeys(drafts):
         if not engines:
             engines.append(load(**models, draft=draft, options=options, ready=False))
         elif draft not in map(_name, engines):
