@@ -74,5 +74,4 @@ def plan_mtp(directory: Path, shapes: Mapping[str, Shape]) -> dict[str, TensorSo
     sources = plan_shapes(by_name, shapes, {}, directory, quantization)
     if not any(MTP_PREFIX in name for name in tensors):
         return sources
-    norms = {name for name in sources if "norm" in name}
-    return {name: replace(source, less_one=name in norms) for name, source in sources.items()}
+    return {name: replace(source, less_one="norm" in name) for name, source in sources.items()}

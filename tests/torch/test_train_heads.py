@@ -19,8 +19,7 @@ from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import gather_columns
 from mmspec_train.distillation.objective import DraftStarts, all_starts, divergence, draw_starts
 from mmspec_train.distillation.training import train
-from mmspec_train.heads.head_checkpoint import head_config, new_head, save_head
-from mmspec_train.heads.train_heads import new_trainee
+from mmspec_train.heads.train_heads import HeadTrainee, head_config, new_head, new_trainee
 from mmspec_train.run.log import Log
 from mmspec_train.settings import DIVERGENCES, HEADS, Budget, HeadMethodSettings, HeadShape
 from support.sequence_helpers import segment_of
@@ -72,11 +71,11 @@ def test_a_trained_head_drafts_as_the_decoding_one(family_data, tmp_path, kind, 
     config = head_config(kind, data.teacher.config, shape)
     head, drafted = random_head(replace(config, dtype="float32")), slice(None)
     data.teacher.captured_layers = config.captured_layers(data.teacher.config)
-    head.matrix = data.teacher.output_matrix
+    trainee = HeadTrainee(head, data, HeadMethodSettings())
     head.begin(data.teacher, range(5, 320, 3))
     if kind == "eagle3":
         drafted = head.ids
-    save_head(head, tmp_path / kind)
+    trainee.save(tmp_path / kind)
     wanted = 2 if data.teacher.config.vision else 0
     record, _ = held_out_batch(data, lambda record: record.images >= wanted)
     batch = data.teacher.read(data.held_out.batch([structs.replace(record, place=None)]))

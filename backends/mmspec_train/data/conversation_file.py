@@ -6,7 +6,6 @@ that code stops are left out.
 
 import codecs
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -81,11 +80,19 @@ class ConversationFile:
     @cached_property
     def index(self) -> Index:
         """Read the whole file once.  Raises UsageError if it cannot be read."""
+        with read_errors(self.path, errors.UsageError), open_file(self.path) as file:
+            content = file.read().removeprefix(codecs.BOM_UTF8)
+        is_array = content.lstrip().startswith(b"[")
+        try:
+            values = _decode(content) if is_array else content.split(b"\n")
+        except UnusableError as problem:
+            raise errors.UsageError(f"{self.path}: {problem}") from problem
         index = Index({}, {})
-        for number, value in self._values():
+        for number, value in enumerate(values, start=1):
+            if not is_array and not value.strip():
+                continue
             try:
-                content = _decode(value) if isinstance(value, bytes) else value
-                instructions = read_instructions(content)
+                instructions = read_instructions(value if is_array else _decode(value))
                 for image in map(self.find, instructions.images):
                     if not image.is_file():
                         raise UnusableError(f"there is no image {image} (--images)")
@@ -93,19 +100,6 @@ class ConversationFile:
             except UnusableError as problem:
                 index.problems[number] = str(problem)
         return index
-
-    def _values(self) -> Iterator[tuple[int, Any]]:
-        """Yield each line, or each element of an array, with its number."""
-        with read_errors(self.path, errors.UsageError), open_file(self.path) as file:
-            content = file.read().removeprefix(codecs.BOM_UTF8)
-        if content.lstrip().startswith(b"["):
-            try:
-                yield from enumerate(_decode(content), start=1)
-            except UnusableError as problem:
-                raise errors.UsageError(f"{self.path}: {problem}") from problem
-        else:
-            lines = enumerate(content.split(b"\n"), start=1)
-            yield from ((number, line) for number, line in lines if line.strip())
 
     def find(self, image: str) -> Path:
         """Return the path of an image as the file gives it."""

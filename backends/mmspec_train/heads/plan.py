@@ -10,8 +10,7 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.manifest import manifest
 from mmspec.ground.errors import ImageError, choice
 from mmspec_train.data.corpus import Corpus, open_corpora
-from mmspec_train.heads.head_checkpoint import head_config
-from mmspec_train.heads.train_heads import training_depth
+from mmspec_train.heads.train_heads import head_config, training_depth
 from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape
 
 GPUS = {"rtx-4090": (66.0, 0.4, 24.0), "a100": (125.0, 0.8, 80.0), "h100": (396.0, 1.3, 80.0)}
