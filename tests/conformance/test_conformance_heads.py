@@ -48,6 +48,10 @@ def short(**named):
     return Options(**{"gamma": 3, "max_new_tokens": 10} | named)
 
 
+on_one_backend = pytest.mark.parametrize(("backend", "engine"), in_turn(HEADS), indirect=True)
+
+
+@on_one_backend
 @pytest.mark.parametrize("turn", [0, 1], ids=["greedy", "drawn"])
 def test_speculative_equals_plain(engine, backend, turn):
     """No image, one, two and five; a second turn; what is accepted is counted over all."""
@@ -61,9 +65,6 @@ def test_speculative_equals_plain(engine, backend, turn):
         accepted += chat.answer.statistics.accepted
     # Greedy heads are seldom right; under noise that they share with the target all are.
     assert accepted or sampling != WARM
-
-
-on_one_backend = pytest.mark.parametrize(("backend", "engine"), in_turn(HEADS), indirect=True)
 
 
 @on_one_backend

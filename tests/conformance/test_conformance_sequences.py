@@ -41,11 +41,11 @@ def feed_drafter(drafter, views, chunks, branches=BRANCHES):
     return drafter
 
 
-def proposals(engine, drafter, k=6):
+def proposals(engine, drafter):
     """What each row says alone, and what all say together, read by verifying."""
     target = target_of(engine, engine.target.views(lambda _: []), CHUNKS[4:])
     mixtures = [*np.eye(len(drafter.row_lengths)), ()]
-    drafts = (helpers.draft(drafter, k, *weights) for weights in mixtures)
+    drafts = (helpers.draft(drafter, 6, *weights) for weights in mixtures)
     return [target.verify(draft, NO_NOISE).drafted for draft in drafts]
 
 

@@ -33,7 +33,7 @@ MIXED = [0.4, 0.3, 0.2, 0.1]
 each_tree = pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
 
 
-def plain_rows(engine, views, chunks, weights, said=()):
+def plain_rows(engine, views, chunks, said):
     """What the branches together say after a path, each asked as a plain sequence."""
     sequences = []
     for branch in BRANCHES:
@@ -47,20 +47,20 @@ def plain_rows(engine, views, chunks, weights, said=()):
             opened.rewind(length)
             opened.extend(Segment([path]))
             rows.append(softmax(opened.logits()))
-        return np.log(np.average(rows, axis=0, weights=weights))
+        return np.log(np.average(rows, axis=0, weights=MIXED))
 
     return row
 
 
-def grown(engine, drafter, weights=MIXED):
+def grown(engine, drafter):
     """Tokens and parents of what a drafter grows, read by verifying."""
     target = target_of(engine, engine.target.views(lambda _: []), CHUNKS[4:])
-    verdict = target.verify(helpers.draft(drafter, DEPTH, *weights), NO_NOISE)
+    verdict = target.verify(helpers.draft(drafter, DEPTH, *MIXED), NO_NOISE)
     return verdict.drafted, verdict.parents
 
 
-def expected(engine, views, tree, chunks, weights=MIXED, said=()):
-    rows = plain_rows(engine, views, chunks, weights, said)
+def expected(engine, views, tree, chunks, said=()):
+    rows = plain_rows(engine, views, chunks, said)
     noisy = HOST.keys(NO_NOISE, DEPTH)
     draft = draft_tree(HOST, HOST.sampler(GREEDY), PathExpander(rows), tree, noisy)
     return draft.ids.tolist(), draft.parents.tolist()

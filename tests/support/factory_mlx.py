@@ -21,8 +21,8 @@ def quantized(
 ) -> Path:
     """Convert the checkpoint `source` as mlx-vlm and mlx-lm do; returns `path`.
 
-    `own`: bits of layers whose paths end so, in groups of 32. `vision` quantizes tower and
-    projector too, as conversions of 2024 did. `bare` leaves out chat template and processor files,
+    `own`: bits of layers whose paths end so, in groups of 32. `vision` quantizes the tower too, as
+    conversions of 2024 did. `bare` leaves out chat template and processor files,
     which those had not. `bits` 0 converts without quantizing.
     """
     import mlx.core as mx
@@ -31,7 +31,7 @@ def quantized(
     weights: dict[str, mx.array] = {}
     by_path: dict[str, dict[str, int]] = {}
     for name, weight in _mlx_weights(source).items():
-        skipped = not vision and not name.startswith(("language_model.", "model.", "lm_head."))
+        skipped = not vision and name.startswith("vision_tower.")
         divides = weight.ndim == 2 and weight.shape[1] % group_size == 0
         if not bits or skipped or not divides:
             weights[name] = weight

@@ -54,17 +54,12 @@ class QwenSizes:
     sections: tuple[int, int, int] = (4, 2, 2)
     vision_hidden_size: int = 32
     depth: int = 3
-    vision_heads: int = 2
     side: int = 6
-    patch: int = 4
-    """Side in pixels of the tower's patches."""
     deepstack: tuple[int, ...] = (0, 2)
     window: int = 16
     """Side in pixels of Qwen2.5-VL's windows."""
     whole: tuple[int, ...] = (1,)
     """Layers of Qwen2.5-VL's tower that attend to the whole image."""
-    least: int = 4 * 64
-    largest: int = 40 * 64
     kinds: str = "ddda"
     """Layers of Qwen3.5's decoder: d for Gated DeltaNet, a for attention."""
     share: float = 0.5
@@ -77,32 +72,20 @@ class QwenSizes:
     kernel: int = 4
 
 
-CLASSES = {
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-    "qwen3_5_text": "Qwen3_5ForCausalLM",
-    "qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration",
-    "qwen3_vl": "Qwen3VLForConditionalGeneration",
-    "qwen3_5": "Qwen3_5ForConditionalGeneration",
-}
-"""Transformers' classes by `model_type`."""
-
-
-def tiny_qwen(
-    kind: str, path: Path, *, seed: int = 0, dtype: str = "float32", **sizes: Any
-) -> Path:
+def tiny_qwen(kind: str, path: Path, *, seed: int = 0, **sizes: Any) -> Path:
     """Write a random checkpoint of a `model_type`, its tokenizer and processor; returns `path`."""
-    import transformers
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-    chosen, network = QwenSizes(**sizes), getattr(transformers, CLASSES[kind])
-    given = text = _text(chosen, kind)
-    if not network.__name__.endswith("ForCausalLM"):
-        given = {"text_config": text, "vision_config": _vision(chosen, kind), **IDS}
-    config = network.config_class(**given, tie_word_embeddings=chosen.tied)
-    model = randomized(network(config), seed)
+    chosen, network = QwenSizes(**sizes), AutoModelForCausalLM
+    given = _text(chosen, kind)
+    if kind in QWENS:
+        given = {"text_config": given, "vision_config": _vision(chosen, kind), **IDS}
+        network = AutoModelForImageTextToText
+    config = AutoConfig.for_model(kind, **given, tie_word_embeddings=chosen.tied)
+    model = randomized(network.from_config(config), seed)
     if "3_5" in kind:
         _lasting(model)
-    _write(silenced(model, range(len(SPECIAL_TOKENS))), path, chosen, dtype)
+    _write(silenced(model, range(len(SPECIAL_TOKENS))), path)
     return path
 
 
@@ -162,8 +145,8 @@ def _vision(sizes: QwenSizes, kind: str) -> dict[str, Any]:
         "depth": sizes.depth,
         "hidden_size": sizes.vision_hidden_size,
         "intermediate_size": 2 * sizes.vision_hidden_size,
-        "num_heads": sizes.vision_heads,
-        "patch_size": sizes.patch,
+        "num_heads": 2,
+        "patch_size": 4,
         "out_hidden_size": sizes.hidden_size,
     }
     if kind == "qwen2_5_vl":
@@ -195,18 +178,15 @@ def _text(sizes: QwenSizes, kind: str) -> dict[str, Any]:
     }
 
 
-def _write(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> None:
-    """Write a checkpoint; the hub's preprocessor_config.json, for a tower of this size."""
-    import torch
-
-    model = model.to(getattr(torch, dtype))
+def _write(model: Any, path: Path) -> None:
+    """Write a checkpoint, its tokenizer, and the hub's preprocessor_config.json for its tower."""
     model.generation_config.eos_token_id = [STOP_ID, 0]
     model.save_pretrained(path)
     write_tokenizer(path)
     if not hasattr(model.config, "vision_config"):
         return
     settings = {
-        "patch_size": sizes.patch,
+        "patch_size": 4,
         "temporal_patch_size": 2,
         "merge_size": 2,
         "image_mean": [0.5, 0.5, 0.5],
@@ -214,8 +194,8 @@ def _write(model: Any, path: Path, sizes: QwenSizes, dtype: str) -> None:
         "processor_class": "Qwen3VLProcessor",
         "image_processor_type": "Qwen2VLImageProcessorFast",
     }
-    for name, most in (("", sizes.largest), ("video_", 10 * sizes.largest)):
-        areas = {"longest_edge": most, "shortest_edge": sizes.least}
+    for name, cells in (("", 40), ("video_", 400)):
+        areas = {"longest_edge": cells * 64, "shortest_edge": 4 * 64}
         write_json(path / f"{name}preprocessor_config.json", settings | {"size": areas})
 
 
@@ -228,7 +208,7 @@ def write_tokenizer(path: Path) -> None:
     write_json(path / "chat_template.json", {"chat_template": CHAT_TEMPLATE})
 
 
-def add_mtp(path: Path, seed: int = 0) -> Path:
+def add_mtp(path: Path) -> Path:
     """Add random tensors of a drafter to a Qwen3.5's, as the hub's files have them; returns `path`.
 
     Both models then say mostly what the last token makes them say, so that some drafts are right.
@@ -238,7 +218,7 @@ def add_mtp(path: Path, seed: int = 0) -> Path:
 
     from support.mtp_drafter import MtpDrafter
 
-    draws, tensors = torch.Generator().manual_seed(seed), {}
+    draws, tensors = torch.Generator().manual_seed(0), {}
     for name, weight in MtpDrafter(path).named_parameters():
         spread = 0.1 if weight.ndim == 1 else 0.2 * weight.shape[-1] ** -0.5
         tensors[f"mtp.{name}"] = spread * torch.randn(weight.shape, generator=draws)
