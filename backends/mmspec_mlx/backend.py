@@ -23,7 +23,6 @@ from mmspec_mlx.device.devices import (
     find_device,
     find_dtype,
     limit_memory,
-    stream,
 )
 from mmspec_mlx.device.weights import Files, Weights
 from mmspec_mlx.heads.load import load_head
@@ -70,7 +69,7 @@ class MlxBackend:
         config = stored_config(directory)
         sources = plan(directory, config)
         kind = find_dtype(dtype, place, sources)
-        mx.set_default_device(stream(place))
+        mx.set_default_device(mx.Device(mx.gpu if place == "gpu" else mx.cpu))
         if place == "gpu":
             limit_memory()
         count, files = loading_progress(sources.values(), progress), Files()

@@ -77,7 +77,9 @@ class DeltaNet(Generic[A]):
         numbers = xp.astype(projections[:, sizes.channels + values :], xp.float32)
         shape = count, sizes.key_heads, -1, 1, 1
         rates = xp.reshape(1 / (1 + xp.exp(-numbers[:, :heads])), shape)
-        changes = Changes(keys, v, xp.reshape(self._decays(numbers[:, heads:]), shape), rates)
+        x = numbers[:, heads:] + self._weights.bias
+        decays = -xp.exp(self._weights.decay) * xp.logaddexp(x, xp.zeros_like(x))
+        changes = Changes(keys, v, xp.reshape(decays, shape), rates)
         outputs = self._recurrence(memory, queries, ForwardRows(inputs, changes, self._advance))
         outputs = self._norm(xp.reshape(outputs, (count, heads, -1)))
         gates = self._framework.silu(xp.astype(gates, xp.float32))
@@ -102,11 +104,6 @@ class DeltaNet(Generic[A]):
         values = silu(total[:, 2 * width :])
         values = xp.reshape(values, (count, sizes.key_heads, -1, 1, sizes.value_dim))
         return queries * sizes.key_dim**-0.5, keys, values
-
-    def _decays(self, inputs: Any) -> Any:
-        """The logarithms [n, G g] of what states are multiplied by."""
-        xp, x = self._framework.xp, inputs + self._weights.bias
-        return -xp.exp(self._weights.decay) * xp.logaddexp(x, xp.zeros_like(x))
 
     def _recurrence(self, memory: DeltaMemory[A], queries: Any, rows: ForwardRows[A]) -> Any:
         """The outputs [n, G, g, 1, V] of rows; `memory` is after them."""

@@ -115,10 +115,13 @@ class FedSequence(ABC, Generic[A]):
         """Feed x [m, H] to columns; returns the hidden states [m, H], after storing them."""
         if recurrent := self._cache.states:
             recurrent.steps = columns.steps
-        outputs, store = self._forward(x, columns), self._store
+        outputs: Any = self._forward(x, columns)
+        store = self._store
         if store and store.layer_outputs:
-            outputs, earlier = self._split_outputs(outputs)
-            store.layer_outputs.write(columns.first, earlier)
+            width = self._language.config.hidden_size
+            store.layer_outputs.write(columns.first, outputs[:, width:])
+            # A copy: the norm computes the bits of it that it does without other layers' outputs.
+            outputs = self._framework.concat([outputs[:, :width]], -1)
         states = self._language.states(outputs)
         if store:
             store.states.write(columns.first, states)
@@ -179,14 +182,6 @@ class FedSequence(ABC, Generic[A]):
         if self._store:
             self._store.embeddings.write(start, x)
         return x
-
-    def _split_outputs(self, outputs: Any) -> tuple[A, A]:
-        """The last layer's outputs [n, H] and the captured layers' [n, c H].
-
-        The former are a copy, of which the norm computes the bits that it does without the latter.
-        """
-        width = self._language.config.hidden_size
-        return self._framework.concat([outputs[:, :width]], -1), outputs[:, width:]
 
     @abstractmethod
     def _forward(self, x: A, columns: Columns) -> A:

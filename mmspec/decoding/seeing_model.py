@@ -78,18 +78,13 @@ class SeeingModel(Generic[A]):
     def __init__(self, config: ModelConfig, language: Language[A], parts: Any) -> None:
         """parts: `TowerParts` and `CheckpointParts` for the tower, which takes what it needs."""
         self.config, self.language, self._parts = config, language, parts
-        self._framework, self._dtype = language.framework, language.dtype
+        self._framework, self.dtype = language.framework, str(language.dtype).rpartition(".")[2]
         self._tower = config.vision.tower(parts, config.text) if config.vision else None
 
     @property
     def setup_seconds(self) -> float:
         """Seconds so far spent once on shapes of rounds that recur."""
         return self.sequences.setup_seconds
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of activations."""
-        return str(self._dtype).rpartition(".")[2]
 
     @cached_property
     def tower(self) -> str:
@@ -101,7 +96,7 @@ class SeeingModel(Generic[A]):
         if self._tower is None or self.config.vision is None:
             raise UsageError("this model is text-only: it cannot look at an image")
         with self._framework.inference():
-            x = cast(self._parts.xp, self._parts.upload(pixels), self._dtype)
+            x = cast(self._parts.xp, self._parts.upload(pixels), self.language.dtype)
             rows = self._tower.encode(x)
             self._framework.settle(rows)
         return self.features(rows, grid or self.config.vision.grid(*pixels.shape[-2:]))

@@ -41,17 +41,8 @@ class GridFeatures:
     def __init__(self, rows: Any, grid: Grid) -> None:
         """rows: the features [N, D] on the device."""
         self.rows, self.grid = rows, grid
+        self.positions, self.nbytes = grid.positions, int(rows.nbytes)
         self._copies: dict[int, Self] = {}
-
-    @property
-    def positions(self) -> int:
-        """N, the number of visual positions of the image."""
-        return self.grid.positions
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the device, without pooled copies."""
-        return int(self.rows.nbytes)
 
     def pool(self, positions: int) -> Self:
         """Average-pool to the grid's `pool(positions)`; cached.  Raises UsageError like it."""

@@ -66,11 +66,6 @@ class Acceptance:
         """Acceptance probability over all positions."""
         return (sum(self._acceptances) + PRIOR) / (sum(self._verdicts) + 1)
 
-    @property
-    def percent(self) -> int:
-        """The mean to the next 5 %, from 5 to 95: each value costs a model of trees some time."""
-        return min(max(5 * round(20 * self.mean), 5), 95)
-
     def expected_tokens(self) -> list[float]:
         """E(gamma), the expected tokens of a chain, for gamma from 0 to MAX_AUTO_GAMMA.
 
@@ -83,6 +78,10 @@ class Acceptance:
             path *= chance
             tokens.append(tokens[-1] + path)
         return tokens
+
+    def tree_tokens(self, nodes: int) -> tuple[float, ...]:
+        """As `tree_tokens`, of the mean to the next 5 %: each value costs the model some time."""
+        return tree_tokens(min(max(5 * round(20 * self.mean), 5), 95), nodes)
 
 
 SECOND = 0.45

@@ -14,14 +14,7 @@ from itertools import accumulate
 
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
-from mmspec.draft_length.acceptance import (
-    DECAY,
-    MAX_AUTO_GAMMA,
-    MEMORY,
-    Acceptance,
-    Reliability,
-    tree_tokens,
-)
+from mmspec.draft_length.acceptance import DECAY, MAX_AUTO_GAMMA, MEMORY, Acceptance, Reliability
 from mmspec.draft_length.calibration_file import Costs
 from mmspec.draft_length.round_costs import PLAIN, Candidate, RoundCosts
 
@@ -185,7 +178,7 @@ class AdaptiveDraftLength:
         """Expected tokens per plain round of all drafts: of trees, from two levels on."""
         tokens = {(0, gamma): n for gamma, n in enumerate(self._acceptance.expected_tokens())}
         for nodes in self._trees:
-            model = tree_tokens(self._acceptance.percent, nodes)
+            model = self._acceptance.tree_tokens(nodes)
             tokens |= {(nodes, levels): model[levels] for levels in range(2, len(model))}
         return {(d := Candidate(*size)): n / self._costs.of(d) for size, n in tokens.items()}
 

@@ -86,23 +86,20 @@ class RoundCosts:
         seconds = max(seconds, 1e-9)  # a coarse clock may show none
         others = [(other, time) for other, time in self._latest if other != draft]
         if 2 * len(others) > (WINDOW if self._trust else len(self._latest)):
+            measured = draft
             cost = seconds / median_low(time / self.of(other) for other, time in others)
             if draft == PLAIN:  # costs one by definition: the draft before it costs more or less
-                other = others[-1][0]
-                self._add(other, self.of(other) / cost)
-            else:
-                self._add(draft, cost)
+                measured = others[-1][0]
+                cost = self.of(measured) / cost
+            first = [1.0] if self._trust else []  # a calibrated cost counts as a measured one
+            ratios = self._ratios.setdefault(measured, deque(first, maxlen=WINDOW))
+            ratios.append(cost / self._priors[measured])
+            self._correct()
         self._rounds += 1
         self._latest.append((draft, seconds))
         self._speed = median_low(time / self.of(each) for each, time in self._latest)
         if draft == PLAIN:
             self._plain_seconds = seconds
-
-    def _add(self, draft: Candidate, cost: float) -> None:
-        first = [1.0] if self._trust else []  # a calibrated cost counts as a measured one
-        ratios = self._ratios.setdefault(draft, deque(first, maxlen=WINDOW))
-        ratios.append(cost / self._priors[draft])
-        self._correct()
 
     def _correct(self) -> None:
         """Correct costs as measured, and what other drafts add to a plain round in proportion."""

@@ -38,11 +38,6 @@ def devices() -> list[str]:
     return ["gpu", "cpu"] if mx.is_available(mx.Device(mx.gpu)) else ["cpu"]
 
 
-def stream(device: str) -> mx.Device:
-    """Return the MLX device called `device`."""
-    return mx.Device(mx.gpu if device == "gpu" else mx.cpu)
-
-
 def find_device(name: str) -> str:
     """Return `name` if it is a device, or the fastest device for 'auto'.  Raises UsageError."""
     if name == "auto":

@@ -51,7 +51,8 @@ class Weights:
     def matrix(self, *names: str) -> Matrix:
         """Return matrices side by side: those that are packed alike are fused, floats too."""
         parts = [self._take(name) for name in names]
-        matrices = [self._fuse(list(group)) for _, group in groupby(parts, _packing)]
+        groups = groupby(parts, lambda p: isinstance(p, QuantizedMatrix) and (p.bits, p.group_size))
+        matrices = [self._fuse(list(group)) for _, group in groups]
         return matrices[0] if len(matrices) == 1 else MatrixGroup(matrices)
 
     def _fuse(self, parts: list[mx.array | QuantizedMatrix]) -> Plain | QuantizedMatrix:
@@ -127,11 +128,6 @@ class Weights:
         return array
 
 
-def _packing(part: mx.array | QuantizedMatrix) -> tuple[int, int] | None:
-    """Bits and group size; None for floats."""
-    return (part.bits, part.group_size) if isinstance(part, QuantizedMatrix) else None
-
-
 _INFINITY = {mx.float32: 0x7F800000, mx.float16: 0x7C00, mx.bfloat16: 0x7F80}
 """The bits of infinity, by type; those of NaN are larger as integers."""
 
@@ -157,14 +153,9 @@ class Files:
     def __call__(self, entry: StoredTensor) -> mx.array:
         """Return a tensor, read from the file when evaluated.  Raises KeyError if read before."""
         if entry.file not in self._open:
-            self._open[entry.file] = _read_file(entry.file)
+            try:
+                arrays: Any = mx.load(str(entry.file))
+            except RuntimeError as error:
+                raise CheckpointError(f"cannot read {entry.file}: {error}") from error
+            self._open[entry.file] = dict(arrays)
         return self._open[entry.file].pop(entry.name)
-
-
-def _read_file(file: Path) -> dict[str, mx.array]:
-    """Open a safetensors file; its tensors are read when evaluated."""
-    try:
-        arrays: Any = mx.load(str(file))
-    except RuntimeError as error:
-        raise CheckpointError(f"cannot read {file}: {error}") from error
-    return dict(arrays)

@@ -66,11 +66,6 @@ class Rotary:
             return self.at([row.position(start) for row in rows], stop - start)
         return self.planes(np.stack([row.positions(start, stop) for row in rows]))
 
-    def at_one_position(self, positions: Sequence[int], n: int) -> Rotation:
-        """Return a rotation of x [R, heads, n, width]; all of row r is at positions[r]."""
-        offsets = mx.broadcast_to(mx.expand_dims(mx.array(list(positions)), 1), (len(positions), n))
-        return self.at_positions(offsets, max(positions))
-
     def at_positions(self, positions: mx.array, furthest: int) -> Rotation:
         """Return a rotation of x [R, heads, n, width] to positions [R, n], at most `furthest`."""
         if mx.default_device() == mx.Device(mx.gpu):

@@ -48,7 +48,8 @@ class MlxDraftTail:
             rotation = self._decoder.rotary.at(positions, count)
             mask = causal_mask(self._padding, at, count, self._decoder.dtype)
         else:
-            rotation = self._decoder.rotary.at_one_position(positions, count)
+            places = mx.broadcast_to(mx.expand_dims(mx.array(positions), 1), (rows, count))
+            rotation = self._decoder.rotary.at_positions(places, max(positions))
             lineage = self._lineage.add(parents)
             mask = tree_mask(self._padding, self._columns, lineage)
         x = mx.broadcast_to(x, (rows, *x.shape))

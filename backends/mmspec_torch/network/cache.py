@@ -48,14 +48,9 @@ class Cache:
         states: DeltaStates[Tensor] | None = None,
     ) -> None:
         """layers: number of those with keys and values; the others are in `states`."""
-        self.states = states
+        self.states, self.rows = states, rows
         shape = (layers, rows, 2 * heads, 0, head_dim)
         self._buffer = torch.empty(shape, device=device, dtype=dtype)
-
-    @property
-    def rows(self) -> int:
-        """The number of rows R."""
-        return self._buffer.shape[1]
 
     @property
     def columns(self) -> int:

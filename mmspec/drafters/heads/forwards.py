@@ -138,7 +138,10 @@ class CachedForwards(HeadForwards[Q, A]):
     def _expander(self, outline: Outline, start: int, gamma: int) -> Expander:  # noqa: ARG002
         slots = outline.slots
         last = self._advance(outline, start, slots)
-        tail = self._layer.tail(outline.rows(slots), self._position(outline, slots))
+        position = outline.position(slots)
+        if self._parts.planes:
+            position = int(self._base.positions(slots, slots + 1)[0, 0])
+        tail = self._layer.tail(outline.rows(slots), position)
         embed, fuse = self._base.embed, self._fuse(outline)
         return TailExpander(self._framework, tail, last, embed, self._project, fuse)
 
@@ -155,12 +158,6 @@ class CachedForwards(HeadForwards[Q, A]):
         rows = [self._rows(outline, run) for run in outline.runs(start, stop)]
         x = self._framework.concat(rows, 0)
         return self._layer.append(x, outline.rows(start), self._positions(outline, start, stop))
-
-    def _position(self, outline: Outline, slot: int) -> int:
-        """The rotary position of a slot of text."""
-        if self._parts.planes:
-            return int(self._base.positions(slot, slot + 1)[0, 0])
-        return outline.position(slot)
 
     def _positions(self, outline: Outline, start: int, stop: int) -> Positions | None:
         """Rotary positions [3, r] of a range of slots; None if they are the rows of the cache.
@@ -259,15 +256,11 @@ class SlotForwards(HeadForwards[modules.SlotModules[A], A]):
 
     def _expander(self, outline: Outline, _: int, gamma: int) -> Expander:
         last, parts, base = outline.columns - 1, self._parts, self._base
-        state = self._add_images(base.states(last - 1, last), outline)
+        state = base.states(last - 1, last)
+        if parts.add_images and outline.images:
+            images = [base.embeddings(*image) for image in outline.images]
+            state = parts.add_images(state, self._framework.concat(images, 0))
         if parts.expansion:
             return BlockExpander(self._framework, parts.expansion(state, gamma), base.project)
         token = base.embeddings(last, last + 1)
         return SuccessiveExpander(self._framework, base, parts.successors, state, token)
-
-    def _add_images(self, state: A, outline: Outline) -> A:
-        """The hidden state `state` [1, H] plus what the head computes from the images."""
-        if not self._parts.add_images or not outline.images:
-            return state
-        images = [self._base.embeddings(*image) for image in outline.images]
-        return self._parts.add_images(state, self._framework.concat(images, 0))
