@@ -107,7 +107,10 @@ class ClipImages(Preprocessing):
     def pixels(self, image: Image.Image) -> NDArray[np.float32]:
         """The pixel values [3, height, width] of an upright RGB image."""
         if self.pad_to_square:
-            image = _square(image, self.values.mean)
+            edge, colour = max(image.size), tuple(int(value * 255) for value in self.values.mean)
+            square = Image.new("RGB", (edge, edge), colour)
+            square.paste(image, ((edge - image.width) // 2, (edge - image.height) // 2))
+            image = square
         height, width = _resized_size(*image.size, self.resize)
         crop_height, crop_width = self.crop or (height, width)
         # Odd differences round as the processor rounds them: down when cutting, up when padding.
@@ -151,14 +154,6 @@ def _size(block: Block, key: str, default: int, step: str) -> Any:
     if "shortest_edge" in size.values:
         return size.integer("shortest_edge", default, 1, most)
     return size.integer("height", default, 1, most), size.integer("width", default, 1, most)
-
-
-def _square(image: Image.Image, mean: tuple[float, ...]) -> Image.Image:
-    edge = max(image.size)
-    background = tuple(int(value * 255) for value in mean)
-    square = Image.new("RGB", (edge, edge), background)
-    square.paste(image, ((edge - image.width) // 2, (edge - image.height) // 2))
-    return square
 
 
 def _resized_size(width: int, height: int, resize: int | tuple[int, int] | None) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """LLaVA-1.5: CLIP's tower up to a feature layer, a projector of two layers, and Llama."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -145,39 +145,30 @@ def _read(whole: Block) -> Architecture:
     return Architecture(text, tie_as(whole, read_llama(text)), _vision(whole), token)
 
 
+CLIP = LlavaVision(768, 3072, 12, 12, image_size=224, patch_size=32)
+"""Transformers' sizes of a CLIP tower whose config names none."""
+LLAVA_1_5 = LlavaVision(1024, 4096, 24, 16, image_size=336, patch_size=14)
+"""Those of a LLaVA whose config has no tower."""
+
+
 def _vision(whole: Block) -> LlavaVision:
     whole.only("projector_hidden_act", ("gelu",), "gelu")
     strategy = whole.only("vision_feature_select_strategy", ("default", "full"), "default")
-    tower = _tower(whole)
-    layers = tower.num_hidden_layers
-    return replace(
-        tower,
-        feature_layer=whole.integer("vision_feature_layer", -2, -layers - 1, layers),
-        drops_class_token=strategy == "default",
-    )
-
-
-def _tower(whole: Block) -> LlavaVision:
-    """Read the tower; missing keys are CLIP's defaults, a missing block is LLaVA-1.5's tower."""
-    if whole.get("vision_config") is None:
-        return LlavaVision(1024, 4096, 24, 16, image_size=336, patch_size=14)
     vision = whole.block("vision_config")
+    defaults = LLAVA_1_5 if whole.get("vision_config") is None else CLIP
     vision.only("model_type", ("clip_vision_model",), "clip_vision_model")
-    config = vision.record(
-        LlavaVision,
-        hidden_size=768,
-        intermediate_size=3072,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        image_size=224,
-        patch_size=32,
-    )
+    config = vision.record(LlavaVision, **asdict(defaults))
     if config.hidden_size % config.num_attention_heads:
         heads = config.num_attention_heads
         raise vision.error("hidden_size", f"a multiple of num_attention_heads ({heads})")
     if config.patch_size > config.image_size:
         raise vision.error("patch_size", f"at most image_size ({config.image_size})")
-    return config
+    layers = config.num_hidden_layers
+    return replace(
+        config,
+        feature_layer=whole.integer("vision_feature_layer", -2, -layers - 1, layers),
+        drops_class_token=strategy == "default",
+    )
 
 
 LLAVA = Family(
