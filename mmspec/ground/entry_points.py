@@ -1,8 +1,9 @@
 """Plug-ins by entry point: those of other packages, and this project's own."""
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from traceback import walk_stack, walk_tb
 from types import FrameType
@@ -17,8 +18,14 @@ GROUPS = (BACKENDS, CAPTIONERS, DRAFTERS, MODEL_FAMILIES)
 """Entry-point groups for plug-ins; see docs/extending.md."""
 
 
-def plugins_of(group: str) -> dict[str, EntryPoint]:
+def plugins_of(group: str) -> Mapping[str, EntryPoint]:
     """The entry points of a group by name."""
+    return _plugins_on(group, tuple(sys.path))
+
+
+@cache
+def _plugins_on(group: str, _path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """Those of the packages on a search path, whose files are read once."""
     return {point.name: point for point in entry_points(group=group)}
 
 
