@@ -67,9 +67,7 @@ def _section(context: click.Context, described: Mapping[str, Sequence[Help]]) ->
     earlier_options = {option for earlier in described.values() for option in earlier}
     lines = [f"## {context.command_path}", "", f"`{usage}`: {text}" if usage else text]
     lines += [""] * bool(options)
-    lines += [
-        f"- `{name}`: {text}" for name, text in options if (name, text) not in earlier_options
-    ]
+    lines += [f"- `{each[0]}`: {each[1]}" for each in options if each not in earlier_options]
     repeated = [option for option in options if option in earlier_options]
     if repeated:
         lines.append(f"- As above: {', '.join(_names(repeated, described))}.")

@@ -50,7 +50,7 @@ def categories(conversation: Sample) -> set[str]:
 def score(
     teacher: Teacher, conversations: list[Sample], *, blank: bool
 ) -> Counter[tuple[str, bool]]:
-    """Number of facts by category and whether the answer states them rightly."""
+    """Number of facts by category, or `overall`, and whether the answer states them rightly."""
     counts: Counter[tuple[str, bool]] = Counter()
     ordered = sorted(conversations, key=lambda each: (len(each.turns), len(each.images)))
     for first in range(0, len(ordered), ROWS):
@@ -60,7 +60,9 @@ def score(
         for conversation, (record, _) in zip(batch, answered, strict=True):
             for turn, answer in zip(conversation.turns, record.answers, strict=True):
                 text = teacher.tokenizer.decode(answer)
-                counts.update((fact.category, judge(fact, text)) for fact in turn.facts)
+                for fact in turn.facts:
+                    right = judge(fact, text)
+                    counts.update(((fact.category, right), ("overall", right)))
     return counts
 
 
@@ -99,20 +101,10 @@ def main(model: str, samples: int, tasks: str, blank: bool) -> None:
     click.echo("| facts | conversations | asked | right | right, image blanked |")
     click.echo("|---|--:|--:|--:|--:|")
     for name in (*CATEGORIES, "overall"):
-        if not _asked(shown, name):
-            continue
-        number = sum(name in (*categories(each), "overall") for each in conversations)
-        cells = [_share(counts, name) for counts in (shown, grey) if counts]
-        click.echo(f"| {name} | {number} | {_asked(shown, name)} | {' | '.join(cells)} |")
-
-
-def _asked(counts: Counter[tuple[str, bool]], name: str) -> int:
-    return sum(n for (category, _), n in counts.items() if name in (category, "overall"))
-
-
-def _share(counts: Counter[tuple[str, bool]], name: str) -> str:
-    right = sum(n for (category, ok), n in counts.items() if ok and name in (category, "overall"))
-    return f"{right / _asked(counts, name):.1%}"
+        if asked := shown[name, True] + shown[name, False]:
+            number = sum(name in (*categories(each), "overall") for each in conversations)
+            cells = [f"{counts[name, True] / asked:.1%}" for counts in (shown, grey) if counts]
+            click.echo(f"| {name} | {number} | {asked} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -23,10 +23,8 @@ def pair_engine(pair_paths):
 @pytest.fixture(scope="session")
 def tokenizer_directories(tmp_path_factory):
     """A folder with a tokenizer of every kind."""
-    return {
-        kind: build(tmp_path_factory.mktemp(kind))
-        for kind, build in tiny_tokenizers.BUILDERS.items()
-    }
+    builders = tiny_tokenizers.BUILDERS.items()
+    return {kind: build(tmp_path_factory.mktemp(kind)) for kind, build in builders}
 
 
 @pytest.fixture(scope="session")

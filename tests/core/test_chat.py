@@ -77,9 +77,8 @@ def test_of_the_images_of_captions_only_the_one_that_was_sent_is_opened(tmp_path
     lines = [{"image": f"{number}.bmp", "caption": str(number)} for number in range(9)]
     file.write_text("\n".join(map(json.dumps, lines)))
     paths = []
-    monkeypatch.setattr(
-        captions, "open_picture", lambda path: paths.append(path) or open_picture(path)
-    )
+    opened = lambda path: paths.append(path) or open_picture(path)  # noqa: E731
+    monkeypatch.setattr(captions, "open_picture", opened)
     sent = decode_picture((tmp_path / "7.bmp").read_bytes(), "")
     assert read_captions(file).caption(sent) == "7"
     assert paths == [tmp_path / "7.bmp"]

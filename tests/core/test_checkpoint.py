@@ -70,9 +70,7 @@ def test_only_the_indexed_shards_are_read(tmp_path):
     (path / "consolidated.safetensors").write_bytes(b"not read")
     planned(path)
     (path / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(
-        CheckpointError, match=r"shard model-00002-of-00002\.safetensors is missing"
-    ):
+    with pytest.raises(CheckpointError, match=r"model-00002-of-00002\.safetensors is missing"):
         planned(path)
 
 
@@ -83,10 +81,7 @@ def test_an_index_cannot_point_elsewhere(tmp_path, shard):
     content = json.loads(index.read_text())
     content["weight_map"]["lm_head.weight"] = shard
     index.write_text(json.dumps(content))
-    with pytest.raises(
-        CheckpointError,
-        match=r"weight_map\.lm_head\.weight is .*, but must be (the name of a file|a text)",
-    ):
+    with pytest.raises(CheckpointError, match=r"weight_map\.lm_head\.weight is .*, but must be"):
         planned(path)
 
 

@@ -30,9 +30,8 @@ OPTIONS = Options(drafting="MT", gamma=3, max_new_tokens=24)
 def test_a_wrong_token_is_a_bug_with_its_place_and_gap(pair_engine, monkeypatch):
     model = pair_engine.target.model
     original = type(model).open_target
-    monkeypatch.setattr(
-        type(model), "open_target", lambda *a: Meddler(original(*a), wrong=77, length=40)
-    )
+    meddled = lambda *a: Meddler(original(*a), wrong=77, length=40)  # noqa: E731
+    monkeypatch.setattr(type(model), "open_target", meddled)
     report = check(pair_engine, [user_prompt("What is in the picture?")], OPTIONS)
     (comparison,) = report.comparisons
     assert (report.outcome, report.exit_code) == ("bug", 1)

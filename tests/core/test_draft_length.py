@@ -88,10 +88,8 @@ def test_plain_rounds_are_measured_again(cheap):
 
 def test_a_longer_context_changes_the_length_at_once(cheap):
     """Verifying eight rows costs little at 100 positions and eight times a row at 5,000."""
-    curves = {
-        context: each.calibration(1.0)(0)
-        for context, each in ((100, cheap), (5000, Machine(1.0, 0.05, 0.9)))
-    }
+    machines = {100: cheap, 5000: Machine(1.0, 0.05, 0.9)}
+    curves = {context: each.calibration(1.0)(0) for context, each in machines.items()}
     length = AdaptiveDraftLength(partial(at_context, curves))
     for _ in range(60):
         length.observe(cheap.round(length.choose(50, 100).gamma))
@@ -210,9 +208,8 @@ def test_the_surer_of_two_drafters_drafts_and_costs_nothing_where_it_does_not_pa
         each = Machine(0.2, draft, acceptance)
         rows = Machine(0.2, 0.0, 0.0)
         costs = [it.calibration() if calibrated else None for it in (rows, each)]
-        return rate(
-            make(AdaptiveDraftLength(costs[0], nodes=8), AdaptiveDraftLength(costs[1])), each, sure
-        )
+        own = AdaptiveDraftLength(costs[0], nodes=8), AdaptiveDraftLength(costs[1])
+        return rate(make(*own), each, sure)
 
     lookup, head = speed(lambda lookup, _: lookup)[0], speed(lambda _, head: head)[0]
     both, share = speed(SurerDraftLength)

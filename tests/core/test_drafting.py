@@ -80,9 +80,8 @@ def test_pieces_join_to_the_segment_and_keep_images_whole(views, size):
     pieces = list(views.pieces(CHUNK, M, size))
     whole = views.segment(CHUNK, M)
     assert [token for piece in pieces for token in piece.token_ids(3)] == whole.token_ids(3)
-    assert [each for piece in pieces for _, each in piece.images(0)] == [
-        each for _, each in whole.images(0)
-    ]
+    images = [each for piece in pieces for each in piece.images(0)]
+    assert [image for _, image in images] == [image for _, image in whole.images(0)]
     assert all(len(piece) <= (16 if list(piece.images(0)) else size) for piece in pieces)
 
 
@@ -150,9 +149,8 @@ def test_a_leaf_of_a_tree_does_not_count():
     p[:, 0] = 0.97  # the target is sure of token 0; a branch predicts 1, and one 0
     q = np.stack([p[:, [1, 0, 2, 3]], p], axis=1)
     outputs = np.array([0, 1, -1])  # root, a node that was expanded, a leaf
-    draft = DeviceDraft(
-        np.arange(2), 2, np.array([-1, 0]), lambda: outputs, branch_probabilities=q[:2]
-    )
+    parents = np.array([-1, 0])
+    draft = DeviceDraft(np.arange(2), 2, parents, lambda: outputs, branch_probabilities=q[:2])
     for path, counted in (([], 1), ([0], 2), ([0, 1], 2)):
         tally = Tally.of(HOST, 2).after(draft, np.log(p), path)
         assert tally.tokens == counted

@@ -43,10 +43,8 @@ def test_every_tensor_is_required(tmp_path, kind):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_published_layouts_are_one_head(tmp_path, layout):
     make, kind, given = LAYOUTS[layout]
-    directory = make(tmp_path / "head")
-    config, own = (
-        read_head_config(each) for each in (directory, tiny_head(tmp_path / "own", kind, **given))
-    )
+    directory, same = make(tmp_path / "head"), tiny_head(tmp_path / "own", kind, **given)
+    config, own = map(read_head_config, (directory, same))
     assert is_head(directory)
     assert (config.kind, config.slots, config.block) == (kind, own.slots, own.block)
     assert head_manifest(config) == head_manifest(own)

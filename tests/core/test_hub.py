@@ -172,9 +172,7 @@ def test_names_that_leave_the_folder_are_refused_before_anything_is_asked_for(
     hub, empty_cache, name
 ):
     hub.odd_names = (name,)
-    with pytest.raises(
-        HubError, match=r"names a file .*which does not lie in its folder"
-    ) as caught:
+    with pytest.raises(HubError, match=r"names a file .*which does not lie in its") as caught:
         pull("llama-68m", "torch")
     assert str(caught.value).isprintable()
     assert not hub.requested
@@ -232,9 +230,7 @@ def test_no_network(empty_cache, monkeypatch):
     with pytest.raises(HubError, match="HF_HUB_OFFLINE is set"):
         pull("llama-68m", "torch")
     reach("http://127.0.0.1:9", monkeypatch)
-    with pytest.raises(
-        HubError, match=r"cannot pull JackFram/llama-68m: is there network"
-    ) as caught:
+    with pytest.raises(HubError, match="cannot pull JackFram/llama-68m: is there") as caught:
         pull("llama-68m", "torch")
     assert "\n" not in str(caught.value)
 

@@ -82,18 +82,15 @@ RAMP = np.arange(256).reshape(1, 256)
     ],
 )
 def test_every_range_of_grey_is_seen_whole(tmp_path, values):
-    for picture in (
-        picture_from(Image.fromarray(values)),
-        open_picture(saved(tmp_path, Image.fromarray(values), "a.tif")),
-    ):
+    image = Image.fromarray(values)
+    for picture in (picture_from(image), open_picture(saved(tmp_path, image, "a.tif"))):
         np.testing.assert_array_equal(np.asarray(picture.image)[0, :, 1], RAMP[0])
 
 
 def test_files_say_how_many_bits_are_white_and_which_end(tmp_path):
     dark = np.array([[0, 200]], dtype=np.uint16)
-    assert open_picture(saved(tmp_path, Image.fromarray(dark), "a.png")).image.getpixel((1, 0)) == (
-        (1, 1, 1)
-    )
+    picture = open_picture(saved(tmp_path, Image.fromarray(dark), "a.png"))
+    assert picture.image.getpixel((1, 0)) == (1, 1, 1)
     (tmp_path / "a.pgm").write_bytes(b"P5 2 1 65535\n" + dark.astype(">u2").tobytes())
     assert open_picture(tmp_path / "a.pgm").image.getpixel((1, 0)) == (1, 1, 1)
     path = saved(tmp_path, Image.fromarray(dark * 327), "b.tif")

@@ -69,9 +69,8 @@ def compared(monkeypatch):
     """`compared(run, NAMES)`: two turns of methods, whose processes report `run(NAME)`."""
 
     def results(run, names):
-        monkeypatch.setattr(
-            runner, "run_script", lambda command, _: run(command[-1].split(".")[-1])
-        )
+        answer = lambda command, _: run(command[-1].split(".")[-1])  # noqa: E731
+        monkeypatch.setattr(runner, "run_script", answer)
         *_, last = compare([PeerMethod(name, name) for name in names], task(text=[TEXT]), 2, quiet)
         return last
 
@@ -96,10 +95,11 @@ def test_methods_take_turns_and_answers_are_paired_within_one(compared):
 
 def test_answers_are_compared_with_the_same_programs_plain_ones(compared):
     answers = {"a, plain": (1, 2, 3), "b, plain": (1, 2, 4), "b, drafted": (1, 9)}
-    first, plain, drafted = compared(
-        lambda name: ProgramRun(1.5, 5, {"text": [reply(2.0, tokens=answers[name])]}, {}, {}),
-        answers,
-    )
+
+    def run(name):
+        return ProgramRun(1.5, 5, {"text": [reply(2.0, tokens=answers[name])]}, {}, {})
+
+    first, plain, drafted = compared(run, answers)
     assert first.own_plain == plain.own_plain == {"text": Agreement(2, 2, None)}
     assert plain.figures["text"].identical == 0
     assert drafted.own_plain == {"text": Agreement(2, 0, 1)}

@@ -42,9 +42,8 @@ def test_any_crop_and_padding_equals_the_processor(width, height, edge, crop_hei
 
 
 def test_old_and_new_layouts_mean_the_same(tmp_path):
-    processor = CLIPImageProcessorPil(
-        size={"shortest_edge": 42}, crop_size={"height": 42, "width": 42}
-    )
+    crop = {"height": 42, "width": 42}
+    processor = CLIPImageProcessorPil(size={"shortest_edge": 42}, crop_size=crop)
     processor.save_pretrained(tmp_path)
     assert read_clip_images(tmp_path, 42) == ClipImages(42, (42, 42))
     block = json.loads((tmp_path / "preprocessor_config.json").read_text())

@@ -65,10 +65,8 @@ def test_what_is_wrong_with_a_release_is_named(tmp_path):
     def problems(files, tag="v1.2.0", changes=CHANGES):
         return list(RELEASE["problems"](tag, "1.2.0", changes, files))
 
-    assert [RELEASE["section"](CHANGES, each) for each in ("1.2.0", "1.1.0")] == [
-        "- New.",
-        "- Old.",
-    ]
+    sections = [RELEASE["section"](CHANGES, each) for each in ("1.2.0", "1.1.0")]
+    assert sections == ["- New.", "- Old."]
     both = built(tmp_path)
     assert problems(both) == []
     assert "tag v1.2.0" in problems(both, tag="v1.2")[0]

@@ -16,10 +16,8 @@ from support.suite_row import plain, row, seconds
 
 
 def provenance(methods, **others):
-    models = {
-        "target": {"name": "mini", "digest": "01"},
-        "draft": {"name": "other", "digest": "23"},
-    }
+    names = {"target": "mini", "draft": "other"}
+    models = {role: {"name": name, "digest": "01"} for role, name in names.items()}
     place = {"backend": "torch", "device": "cpu", "dtype": "float32"}
     settings = asdict(SuiteSettings("offline", tuple(methods)))
     return {**settings, "models": models, **place, "skipped": [], "resumed": [], **others}
@@ -77,9 +75,8 @@ def test_every_task_has_its_intervals_nodes_and_speeds(run):
     table = tables.by_task(bench_run.task_summaries)
     # Of two samples with 1 and 2 tokens in a round, a quarter of the resamples has one alone.
     ends = ("1.50", "1.00", "2.00", "3.00", "1.50", "50.0 %")
-    assert table.rows == [
-        (task, "M", count, *ends) for task, count in (("all", "4"), ("chart", "2"), ("spot", "2"))
-    ]
+    counts = {"all": "4", "chart": "2", "spot": "2"}
+    assert table.rows == [(task, "M", count, *ends) for task, count in counts.items()]
     assert "of 2 to 4 samples" in table.note
 
 

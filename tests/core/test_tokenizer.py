@@ -52,9 +52,7 @@ def test_a_text_is_encoded_once_and_its_ids_are_the_callers(tokenizers, kind, mo
 def test_user_text_never_becomes_a_special_token(tokenizers, kind, text):
     tokenizer = tokenizers[kind]
     ids = tokenizer.encode(text)
-    special = {tokenizer.token_id(each) for each in tokenizer.special_texts} - {
-        tokenizer.token_id("<unk>")
-    }
+    special = {tokenizer.token_id(each) for each in {*tokenizer.special_texts} - {"<unk>"}}
     assert not special & set(ids)
 
 

@@ -81,9 +81,8 @@ def test_a_conversation_with_tools_is_what_transformers_writes(tokenizers, refer
     ]
     chunks = render(Conversation("Be brief.", turns, [WEATHER]), template, tokenizer)
     ids = [token for chunk in chunks for part in chunk.parts for token in part]
-    called = [
-        {"type": "function", "function": {"name": c.name, "arguments": c.arguments}} for c in CALLS
-    ]
+    functions = [{"name": call.name, "arguments": call.arguments} for call in CALLS]
+    called = [{"type": "function", "function": function} for function in functions]
     messages = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "What?"},

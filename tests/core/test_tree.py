@@ -91,10 +91,8 @@ def test_what_is_no_tree_is_named(given, told):
 
 
 def every_path(branching):
-    levels = (
-        product(*(range(each) for each in branching[:n])) for n in range(1, 1 + len(branching))
-    )
-    return [path for level in levels for path in level]
+    depths = range(1, 1 + len(branching))
+    return [path for depth in depths for path in product(*map(range, branching[:depth]))]
 
 
 @given(branchings, st.integers(1, 40), st.sampled_from(RULES))
