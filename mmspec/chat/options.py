@@ -91,7 +91,13 @@ class Options:
         if self.exact not in MODES:
             raise choice("exact mode", self.exact, MODES)
         self._check_numbers()
-        self._check_mixture(len(views))
+        if self.weights and not views and self.drafting != PLAIN.spec:
+            raise UsageError("`weights` needs `drafting` with letters, one weight for each")
+        if views:
+            normalise_weights(self.weights, len(views))
+        if self.adaptive and len(views) < 2 and self.drafting not in (None, PLAIN.spec):
+            remedy = "give `drafting` two or more letters, such as MTC"
+            raise UsageError(f"`adaptive` has nothing to weigh in {self.drafting!r}: {remedy}")
         if self.pool is not None and "P" not in views and self.drafting != PLAIN.spec:
             raise UsageError(
                 f"`pool={self.pool}` is the size of view P: give `drafting` with a P, such as MTP, "
@@ -127,15 +133,6 @@ class Options:
             raise UsageError(f"`temperature={temperature!r}`: give a finite number of at least 0")
         if not _lies_within(top_p, 1e-9, 1):
             raise UsageError(f"`top_p={top_p!r}`: give a number above 0 and at most 1")
-
-    def _check_mixture(self, views: int) -> None:
-        if self.weights and not views and self.drafting != PLAIN.spec:
-            raise UsageError("`weights` needs `drafting` with letters, one weight for each")
-        if views:
-            normalise_weights(self.weights, views)
-        if self.adaptive and views < 2 and self.drafting not in (None, PLAIN.spec):
-            remedy = "give `drafting` two or more letters, such as MTC"
-            raise UsageError(f"`adaptive` has nothing to weigh in {self.drafting!r}: {remedy}")
 
     @property
     def model_drafting(self) -> str:

@@ -15,7 +15,7 @@ from mmspec.families.grid import PlaneGrid
 from mmspec.families.qwen_images import QwenImages, read_qwen_images
 from mmspec.families.qwen_vision import EPSILON, Patches, QwenTower, QwenVision, qwen_family
 from mmspec.families.text_families import QWEN2_SIZES, read_qwen2
-from mmspec.families.tower import Array, Attend, TowerParts, full_attention, mlp, swiglu
+from mmspec.families.tower import Array, Attend, TowerParts, full_attention, mlp
 from mmspec.ground.json_file import Block, Range
 
 WINDOWS = 4
@@ -68,8 +68,12 @@ class Qwen25VLTower(QwenTower):
     """The tower; features [N, H] are embeddings."""
 
     def __init__(self, config: Qwen25VLVision, parts: TowerParts, text_width: int) -> None:
+        def swiglu(x: Array) -> Array:
+            width = x.shape[-1] // 2
+            return parts.silu(x[:, :width]) * x[:, width:]
+
         names = "gate_proj", "up_proj", "down_proj"
-        super().__init__(config, parts, parts.rms_norm, swiglu(parts), *names)
+        super().__init__(config, parts, parts.rms_norm, swiglu, *names)
         self._config, width = config, config.merged_size
         self._norm = parts.rms_norm("vision_tower.merger.ln_q", config.hidden_size, EPSILON)
         first = parts.linear(width, width, "vision_tower.merger.mlp.0")

@@ -118,16 +118,6 @@ def mlp(first: Map, activation: Map, second: Map) -> Map:
     return lambda x: second(activation(first(x)))
 
 
-def swiglu(parts: TowerParts) -> Map:
-    """Function of x [P, 2 n], the gate and then up, that returns silu(gate) * up."""
-
-    def activation(x: Array) -> Array:
-        width = x.shape[-1] // 2
-        return parts.silu(x[:, :width]) * x[:, width:]
-
-    return activation
-
-
 def cut(xp: Any, pixels: Array, size: int, merge: int = 1, frames: int = 1) -> Array:
     """Cut pixel values [3, height, width] or [frames, 3, height, width] into patches.
 
