@@ -61,11 +61,8 @@ class Sequences(Generic[A]):
 
     target: Callable[..., TargetSequence[A]]
     branches: Callable[..., BranchSequence[A, Any]]
-
-    @property
-    def setup_seconds(self) -> float:
-        """Seconds so far spent once on shapes of rounds that recur."""
-        return 0.0
+    setup_seconds: float = 0.0
+    """Seconds so far spent once on shapes of rounds that recur."""
 
 
 class SeeingModel(Generic[A]):

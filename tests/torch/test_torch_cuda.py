@@ -16,6 +16,7 @@ from mmspec_bench.prompts import prompts_for
 from mmspec_torch.backend import TorchBackend
 from mmspec_torch.device.quantized import Dequantizer, Integers4, Integers8, quantized
 from mmspec_torch.network import attention
+from mmspec_torch.sequence.replayed import ReplayedSequences
 from support import sequence_helpers as helpers
 
 pytestmark = [
@@ -31,13 +32,13 @@ def pair(pair_paths):
 
 def dynamic(pair, monkeypatch):
     for model in pair:
-        monkeypatch.setattr(model, "graphs", None)
+        monkeypatch.setattr(model, "sequences", type(model).sequences)
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("letters", [[0], [1, 0], [2, 1, 0], [0, 1, 2, 1]])
 def test_graphs_say_what_kernels_say_one_by_one(pair, views, letters, sampling, monkeypatch):
-    assert pair[0].graphs
+    assert isinstance(pair[0].sequences, ReplayedSequences)
     found, ours = conversation(pair, views, letters, sampling)
     with monkeypatch.context() as patch:
         dynamic(pair, patch)

@@ -96,14 +96,8 @@ class ReplayedSequences(Sequences[Tensor]):
     def __init__(self, language: LanguageModel, capture: Capture) -> None:
         super().__init__(partial(ReplayedTarget, self), partial(ReplayedBranches, self))
         self._language, self._graph = language, capture
-        self._setup_seconds = 0.0
         self.free: dict[Hashable, list[Any]] = defaultdict(list)
         """The replays that no sequence uses, by type, rows and settings."""
-
-    @property
-    def setup_seconds(self) -> float:
-        """Seconds spent on captures."""
-        return self._setup_seconds
 
     def lend(self, owner: object, kind: Callable[..., T], rows: int, *settings: Hashable) -> T:
         """Lend a replay of a kind until `owner` is garbage-collected."""
@@ -121,4 +115,4 @@ class ReplayedSequences(Sequences[Tensor]):
         try:
             return self._graph(compute)
         finally:
-            self._setup_seconds += perf_counter() - start
+            self.setup_seconds += perf_counter() - start
