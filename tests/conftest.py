@@ -72,16 +72,11 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     sys.modules.update(before)
 
 
-@pytest.fixture(autouse=True)
-def dear_exactness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let exact decoding seem dear, so that `--exact auto` measures and probes nothing."""
-    monkeypatch.setattr("mmspec.exactness.finding.price_of", lambda *_: 9.0)
-
-
-@pytest.fixture(scope="module", autouse=True)  # before what loads engines for a module
+@pytest.fixture(scope="session", autouse=True)  # before what loads engines for many tests
 def unmeasured() -> Iterator[None]:
-    """Let engines time no rounds when they are loaded: lengths are given here, or learnt."""
+    """Let engines time nothing: lengths are given or learnt, and `--exact auto` is too dear."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mmspec.exactness.finding.price_of", lambda *_: 9.0)
         patch.setattr("mmspec.chat.engine.measure_first_costs", lambda *_: None)
         yield
 
