@@ -1,7 +1,6 @@
 """What a long chat costs: memory that stays where it was."""
 
 import gc
-import os
 from pathlib import Path
 from random import Random
 
@@ -10,16 +9,16 @@ import pytest
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from support import factory
+from support.opening_process import memory
 from support.random_chat import RandomChat
 
-PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 MEBIBYTE = 2**20
 
 
 def resident() -> int:
     """Bytes of this process in memory now."""
     gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+    return memory("VmRSS")
 
 
 def active(backend):
@@ -33,7 +32,7 @@ def active(backend):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 @pytest.mark.parametrize("drafts", ["any", "lookup"])
 def test_two_thousand_turns_are_those_of_plain_cold_runs_in_flat_memory(
     drafts, backend, tmp_path, capsys

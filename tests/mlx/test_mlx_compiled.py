@@ -26,17 +26,23 @@ pytestmark = pytest.mark.skipif(
 NUCLEUS = Sampling(temperature=0.8, top_k=50, top_p=0.95)
 
 
+def counting(counts, formula, run):
+    """`run`, which counts its calls by the name of a formula."""
+
+    def counted(*arrays):
+        counts[getattr(formula, "func", formula).__name__] += 1
+        return run(*arrays)
+
+    return counted
+
+
 @pytest.fixture
 def compiled(pair):
     """The pair with compiled formulas, and how often each was written down."""
     written = Counter()
 
     def compiling(formula):
-        def spied(*arrays):
-            written[getattr(formula, "func", formula).__name__] += 1
-            return formula(*arrays)
-
-        return mx.compile(spied)
+        return mx.compile(counting(written, formula, formula))
 
     ordinary = [model.language.framework for model in pair]
     for model in pair:
@@ -75,16 +81,7 @@ def test_a_formula_is_compiled_once_for_each_shape(pair, views, compiled):
 def test_a_recurrent_layer_goes_back_by_the_formula_that_took_it_forward(tmp_path, monkeypatch):
     """Compiled operations may round in another way than those that are written down."""
     called = Counter()
-
-    def compiling(formula):
-        def counted(*arrays):
-            called[getattr(formula, "func", formula).__name__] += 1
-            return run(*arrays)
-
-        run = mx.compile(formula)
-        return counted
-
-    kernels = replace(CPU, compile=compiling)
+    kernels = replace(CPU, compile=lambda each: counting(called, each, mx.compile(each)))
     monkeypatch.setattr("mmspec_mlx.device.weights.kernels", lambda _: kernels)
     model = MlxBackend().load(tiny_qwen("qwen3_5", tmp_path / "recurrent", kinds="dad"))
     target = model.open_target(helpers.GREEDY)

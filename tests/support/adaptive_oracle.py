@@ -27,29 +27,19 @@ def condensed(p, q):
     return kept[0], kept[1:]
 
 
-def divergence(p, q):
-    return float(sum(a * np.log(a / b) for a, b in zip(p, q, strict=True)))
-
-
-def observed(rounds):
-    """The places (p, q) of rounds (p [k, V], q [k, R, V], tokens appended)."""
-    for p, q, tokens in rounds:
-        yield from list(zip(p, q, strict=True))[:tokens]
-
-
 def agreements(places, weights, near):
     """At how many places the mixture's argmax is the target's."""
-    hits = 0
-    for p, q in places:
-        mixture = weights @ q
-        hits += mixture[p.argmax()] >= (1 - near) * mixture.max()
-    return hits
+    mixtures = [(p.argmax(), weights @ q) for p, q in places]
+    return sum(mixture[best] >= (1 - near) * mixture.max() for best, mixture in mixtures)
 
 
 def check(weights, history, given):
-    """Assert that `weights` are those that are fitted after `history`."""
+    """Assert that `weights` are those that are fitted after rounds.
+
+    history: of each round p [k, V], q [k, R, V], and the number of tokens appended.
+    """
     weights, given = np.asarray(weights, dtype=np.float64), np.asarray(given, dtype=np.float64)
-    places = list(observed(history))
+    places = [place for p, q, n in history for place in list(zip(p, q, strict=True))[:n]]
     if places:
         check_lattice(weights, places, given)
     else:
@@ -77,4 +67,5 @@ def check_lattice(weights, places, given):
 
 
 def total(small, weights):
-    return sum(divergence(p, weights @ q) for p, q in small)
+    """The divergences of the target from a mixture, added up."""
+    return sum(float(p @ np.log(p / (weights @ q))) for p, q in small)

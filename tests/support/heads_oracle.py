@@ -128,7 +128,10 @@ class Reference:
         return embedding(config)(torch.zeros(1), positions[:, None])
 
     def _eagle(self, drafted: list[int]) -> Tensor:
-        return self._stepped(self._rows(), drafted)
+        rows = self._rows()
+        for token in drafted:
+            rows.append(self._fused(self._embedded(token), self._run(rows)[-1]))
+        return self._run(rows)[-1]
 
     _msd = _eagle
 
@@ -171,11 +174,6 @@ class Reference:
     def _latents(self, states: Tensor) -> Tensor:
         queries, keys = self.tensors["compressor.queries"], self._normed("compressor.norm", states)
         return (queries @ keys.T / states.shape[-1] ** 0.5).softmax(-1) @ states
-
-    def _stepped(self, rows: list[Tensor], drafted: list[int]) -> Tensor:
-        for token in drafted:
-            rows = [*rows, self._fused(self._embedded(token), self._run(rows)[-1])]
-        return self._run(rows)[-1]
 
     def _fused(self, embedding: Tensor, state: Tensor) -> Tensor:
         return F.linear(

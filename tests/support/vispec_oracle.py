@@ -4,6 +4,7 @@ Shape letters: n columns, N columns of an image, C queries, H width, D head size
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -44,20 +45,18 @@ class ViSpec:
 
     def _read(self, image: Sequence[int]) -> None:
         """Slot after slot; an image's slots are those whose next column belongs to it."""
-        slot = 0
-        while slot < len(self._states):
-            end = slot
-            while end < len(self._states) and image[end + 1] == image[slot + 1] >= 0:
-                end += 1
-            if end == slot:
-                self._rows.append(self._pair(self._embeddings[slot + 1], self._states[slot]))
-                self._places.append(slot)
-                slot += 1
+        for number, group in groupby(range(len(self._states)), lambda slot: image[slot + 1]):
+            first, *_ = slots = [*group]
+            if number < 0:
+                pairs = [(self._embeddings[slot + 1], self._states[slot]) for slot in slots]
+                self._rows += [self._pair(*pair) for pair in pairs]
+                self._places += slots
                 continue
-            vectors = self._vectors(self._embeddings[slot + 1 : end + 1])
+            end = first + len(slots)
+            vectors = self._vectors(self._embeddings[first + 1 : end + 1])
             self._rows += list(vectors[:-1])
             self._places += range(end - len(vectors) + 1, end)
-            self._view, slot = vectors[-1], end
+            self._view = vectors[-1]
 
     def _vectors(self, embeddings: Tensor) -> Tensor:
         """[C, H]: each head of each query attends to the image [N, H]."""

@@ -32,7 +32,7 @@ def begin(folder: Path, names: list[str], backend: str) -> None:
         files = [folder / name / "source" / file for file in SUBJECTS[name].files]
         for file in {(file.parent, file.suffix): file for file in files}.values():
             SUBJECTS[name].use(file, backend)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    used = memory("VmSize")
     resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESSES, used + ADDRESSES))
 
 
