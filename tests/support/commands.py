@@ -19,8 +19,8 @@ class Result(NamedTuple):
 Run = Callable[..., Result]
 
 # A fork of a process that has loaded PyTorch is there at once. macOS forbids such forks.
-_processes = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-_processes.set_forkserver_preload(
+processes = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+processes.set_forkserver_preload(
     [
         "torch",
         "mmspec_torch.backend",
@@ -42,7 +42,7 @@ def start_process(
     terminal: a descriptor that becomes its stdin, stdout and stderr.
     """
     run = main, arguments, Connection(os.dup(terminal)), directory, variables
-    process = _processes.Process(target=_run, args=run, daemon=True)
+    process = processes.Process(target=_run, args=run, daemon=True)
     process.start()
     return process
 

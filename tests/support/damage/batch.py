@@ -1,11 +1,11 @@
 """Runs many damaged files of one subject, in processes that may hang or abort."""
 
-import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
+from support.commands import processes
 from support.damage.process import Case, begin, outcome
 from support.damage.subjects import SUBJECTS
 
@@ -29,8 +29,7 @@ def run(
     for name in names:
         prepare(folder, name)
     while len(cases) < count:
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(1, context, begin, (folder, names, backend))
+        pool = ProcessPoolExecutor(1, processes, begin, (folder, names, backend))
         pool.submit(int).result()  # so far the files are good: what fails is no case
         try:
             while len(cases) < count:
