@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import dataclass, field, replace
-from functools import partial
 from statistics import fmean
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as some
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
-from mmspec.draft_length.calibration_file import at_context
 from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength, SurerDraftLength
 
 
@@ -84,18 +82,6 @@ def test_plain_rounds_are_measured_again(cheap):
         wrong = replace(cheap.round(chosen[-1]), tokens=[0], accepted=0)
         length.observe(wrong if turn > 20 else replace(wrong, cost_seconds=10.0))
     assert fmean(map(bool, chosen[1000:])) < 0.1
-
-
-def test_a_longer_context_changes_the_length_at_once(cheap):
-    """Verifying eight rows costs little at 100 positions and eight times a row at 5,000."""
-    machines = {100: cheap, 5000: Machine(1.0, 0.05, 0.9)}
-    curves = {context: each.calibration(1.0)(0) for context, each in machines.items()}
-    length = AdaptiveDraftLength(partial(at_context, curves))
-    for _ in range(60):
-        length.observe(cheap.round(length.choose(50, 100).gamma))
-    assert max(length.choose(50, 100).gamma for _ in range(3)) >= 6  # not a trial
-    assert length.choose(50, 5000).gamma <= 1
-    assert 0 < length.choose(50, 2500).gamma < 8
 
 
 def estimated(each, sure, rounds, length):
