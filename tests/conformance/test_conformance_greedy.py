@@ -1,6 +1,7 @@
 """Drafted text is plain text: chains, trees, drafts without room, weights that are fitted."""
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -63,6 +64,15 @@ def test_speculative_equals_plain(engine, backend, drafting):
     )
     assert accepted < depth <= drafted
     assert accepted or drafting == "C"  # captions alone are seldom right
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drafting", DRAFTINGS)
+def test_speculative_equals_plain_in_the_full_product(engine, drafting):
+    """Without images all views are equal, and T stands for them."""
+    images = (0, *IMAGES) if drafting == "T" else IMAGES
+    for seed, (gamma, *asked) in enumerate(product(range(1, 9), images, (1, 2)), start=1000):
+        check(engine, drafting, gamma, (*asked, seed))
 
 
 KEPT = [
