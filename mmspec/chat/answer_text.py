@@ -58,7 +58,7 @@ class AnswerText:
         """
         self._stream, self._stops = stream, stops
         self._keeps_space = continues
-        self._length = len(before)  # of what was read
+        self._length = len(before)  # characters read
         self._letters = [(letter, False) for letter in before]  # and whether they were drafted
         self._free = 0  # those that can be shown: no stop string begins in them
         self._likelihoods: list[tuple[int, Likelihood]] = []  # each after the start of its text
@@ -70,7 +70,7 @@ class AnswerText:
     def push(self, round_: Round) -> tuple[Round, list[Piece]]:
         """The round up to the token that completes a stop string, and what can be shown of it."""
         length, accepted = len(round_.tokens), round_.accepted
-        is_by_token = self._stops or round_.likelihoods
+        is_by_token = self._stops or round_.likelihoods  # else the drafted ones, then the others
         for start, end in pairwise(range(length + 1) if is_by_token else (0, accepted, length)):
             likelihoods = round_.likelihoods[start:end]
             begin = self._length + (len(self._stream.tail) if likelihoods else 0)

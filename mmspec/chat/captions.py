@@ -36,7 +36,8 @@ class ModelCaptioner:
 
     def caption(self, picture: Picture) -> str:
         """The model's greedy answer to a request for a one-sentence caption."""
-        writer, still = self._writer, picture.frames[0] if picture.frames else picture
+        writer = self._writer
+        still = picture.frames[0] if picture.frames else picture
         chunks = writer.chunks(Conversation(turns=[Turn(Message("user", (still, PROMPT)))]))
         session = Session(writer.model.open_target(GREEDY), writer.views(lambda _: ()), writer.view)
         for _ in session.prefill(chunks):

@@ -235,6 +235,7 @@ class Chat:
         if answer.drafting == PLAIN:
             return None
         is_auto = options.gamma == "auto"  # which may have another tree
+        # Another sampling closes the drafter: see `change`.
         key = answer.drafting, options.adaptive, options.tree, options.overflow, is_auto
         if self._drafter is None or self._drafter_key != key:
             is_first = self._drafter is None or self._drafter.drafting == LOOKUP

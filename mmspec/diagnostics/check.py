@@ -116,6 +116,8 @@ def check(engine: Engine, prompts: Iterable[Prompt], options: Options) -> CheckR
     """Compare plain and speculative answers.  Raises UsageError if nothing was drafted."""
     model, threshold = engine.target.model, near_tie(engine, options)
     comparisons = [compare(engine, prompt, options, threshold) for prompt in prompts]
+    if not comparisons:
+        raise UsageError("nothing to check: give a prompt")
     if not any(result.drafted or result.outcome != "identical" for result in comparisons):
         notes = dict.fromkeys(note for result in comparisons for note in result.notes)
         why = "; ".join(notes) or "ask for longer answers, or give a `draft` or another `drafting`"

@@ -130,7 +130,13 @@ def read_sizes(
 
 
 _FAMILY_FIELDS = (
-    *("qkv_bias", "qk_norm", "rotary_axes", "rotary_dim", "gated", "delta_net", "rotary_scaling"),
+    "qkv_bias",
+    "qk_norm",
+    "rotary_axes",
+    "rotary_dim",
+    "gated",
+    "delta_net",
+    "rotary_scaling",
 )
 """Fields that the family decides, whatever a config.json says under their names."""
 

@@ -145,7 +145,7 @@ def _read(whole: Block) -> Architecture:
     return Architecture(text, tie_as(whole, read_llama(text)), _vision(whole), token)
 
 
-CLIP = LlavaVision(768, 3072, 12, 12, image_size=224, patch_size=32)
+CLIP_SIZES = LlavaVision(768, 3072, 12, 12, image_size=224, patch_size=32)
 """Transformers' sizes of a CLIP tower whose config names none."""
 LLAVA_1_5 = LlavaVision(1024, 4096, 24, 16, image_size=336, patch_size=14)
 """Those of a LLaVA whose config has no tower."""
@@ -155,7 +155,7 @@ def _vision(whole: Block) -> LlavaVision:
     whole.only("projector_hidden_act", ("gelu",), "gelu")
     strategy = whole.only("vision_feature_select_strategy", ("default", "full"), "default")
     vision = whole.block("vision_config")
-    defaults = LLAVA_1_5 if whole.get("vision_config") is None else CLIP
+    defaults = LLAVA_1_5 if whole.get("vision_config") is None else CLIP_SIZES
     vision.only("model_type", ("clip_vision_model",), "clip_vision_model")
     config = vision.record(LlavaVision, **asdict(defaults))
     if config.hidden_size % config.num_attention_heads:

@@ -86,9 +86,9 @@ class Qwen3VLTower(QwenTower):
         down, down_shares = _nearest(positions[:, 0], side)
         across, across_shares = _nearest(positions[:, 1], side)
         index = (down[:, :, None] * side + across[:, None]).reshape(-1, 4)
-        parts = (down_shares[:, :, None] * across_shares[:, None]).reshape(-1, 4)
-        rows, shares = self._parts.upload(index), self._parts.upload(parts)
-        return (self._embeddings[rows] * shares[..., None]).sum(axis=1)
+        shares = (down_shares[:, :, None] * across_shares[:, None]).reshape(-1, 4)
+        rows, weights = self._parts.upload(index), self._parts.upload(shares)  # [P, 4] both
+        return (self._embeddings[rows] * weights[..., None]).sum(axis=1)
 
 
 def _merger(config: Qwen3VLVision, parts: TowerParts, path: str, norm: int, out: int) -> Map:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from traceback import walk_stack, walk_tb
 from types import FrameType
@@ -19,13 +18,7 @@ GROUPS = (BACKENDS, CAPTIONERS, DRAFTERS, MODEL_FAMILIES)
 
 
 def plugins_of(group: str) -> Mapping[str, EntryPoint]:
-    """The entry points of a group by name."""
-    return _plugins_on(group, tuple(sys.path))
-
-
-@cache
-def _plugins_on(group: str, _path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
-    """Those of the packages on a search path, whose files are read once."""
+    """The entry points of a group by name; a package may have come since the last call."""
     return {point.name: point for point in entry_points(group=group)}
 
 

@@ -95,9 +95,8 @@ class ChatTemplate:
 
     def earlier_text(self, answer: str) -> str:
         """What it writes of an answer before a later question; some leave its thoughts out."""
-        probe, text = (
-            self.render([_QUESTION, _answer(text), _QUESTION]) for text in (_PROBE, answer)
-        )
+        text = self.render([_QUESTION, _answer(answer), _QUESTION])
+        probe = self.render([_QUESTION, _answer(_PROBE), _QUESTION])
         before, _, after = probe.partition(_PROBE)
         return text.removeprefix(before).removesuffix(after)
 

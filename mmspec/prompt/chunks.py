@@ -8,7 +8,7 @@ prompt is a prefix of every later prompt.
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mmspec.ground.errors import CheckpointError
@@ -31,7 +31,7 @@ class Chunk:
     """Tokens and pictures that one side adds; a Picture stands for all positions of its image."""
 
     content: tuple[int | Picture, ...]
-    is_answer: bool = False
+    is_answer: bool = field(default=False, kw_only=True)
 
     @property
     def parts(self) -> tuple[tuple[int, ...] | Picture, ...]:
@@ -149,7 +149,8 @@ def render(
 ) -> list[Chunk]:
     """The conversation as chunks, prompt and answer in turn; an open turn ends with its prompt.
 
-    Its clips are for models that see moments.  most: tokens of text after which no turn follows.
+    Clips must be frames already for a family that sees them as images (`Turn.with_frames`).
+    most: tokens of text after which no turn follows.
     Raises CheckpointError for a template that drops or repeats answers or images.
     """
     if not conversation.turns:
