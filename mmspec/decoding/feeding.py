@@ -51,7 +51,7 @@ class Run(NamedTuple):
     """True if they were decoded, or fed as an earlier answer."""
 
 
-class FedSequence(ABC, Generic[A]):
+class CachedSequence(ABC, Generic[A]):
     """A target's row and cache, and what is stored of its columns for a head."""
 
     def __init__(

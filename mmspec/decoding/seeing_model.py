@@ -4,8 +4,6 @@ Shape letters: N visual positions of one image, W numbers of each: an embedding 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Generic
@@ -55,14 +53,24 @@ class CheckpointParts(ABC):
         """A tensor's bytes on the host.  Blocks."""
 
 
-@dataclass
 class Sequences(Generic[A]):
-    """The types of the sequences that a model opens, or functions that return them."""
+    """Opens the sequences of models, by their types; one that counts seconds is one model's own."""
 
-    target: Callable[..., TargetSequence[A]]
-    branches: Callable[..., BranchSequence[A, Any]]
-    setup_seconds: float = 0.0
-    """Seconds so far spent once on shapes of rounds that recur."""
+    setup_seconds = 0.0
+    """Seconds so far spent once on shapes of rounds that recur, as for CUDA graphs."""
+
+    def __init__(
+        self, target: type[TargetSequence[A]], branches: type[BranchSequence[A, Any]]
+    ) -> None:
+        self._target, self._branches = target, branches
+
+    def target(self, *arguments: Any) -> TargetSequence[A]:
+        """Open a target; arguments: those of `TargetSequence`, but for the cache."""
+        return self._target(*arguments)
+
+    def branches(self, *arguments: Any, probabilities: bool) -> BranchSequence[A, Any]:
+        """Open branches; arguments: those of `BranchSequence`, but for the cache."""
+        return self._branches(*arguments, probabilities=probabilities)
 
 
 class SeeingModel(Generic[A]):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mmspec.decoding.acceptance import Verdict, read_verdict
 from mmspec.decoding.contract import Float32, Segment
 from mmspec.decoding.draft import Ancestry, DeviceDraft, Draft
-from mmspec.decoding.feeding import Columns, FedSequence, Run
+from mmspec.decoding.feeding import CachedSequence, Columns, Run
 from mmspec.decoding.language import embed_row
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.stored_states import Rows, StoredStates
@@ -25,7 +25,7 @@ class TargetState(NamedTuple):
     """The verdict whose paths the next commit may accept."""
 
 
-class TargetSequence(FedSequence[A]):
+class TargetSequence(CachedSequence[A]):
     """Implements `contract.Target` and `contract.HiddenStates`; subclasses add forwards."""
 
     _state = TargetState()

@@ -34,10 +34,6 @@ class Expander(Protocol):
         """
 
 
-Framework = Any
-"""A `mmspec.decoding.framework.Framework`, which imports this module."""
-
-
 def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
     """Draft a chain [gamma]; keys: [gamma, 2], noise keys from its first position on."""
     ids: list[Array] = []
@@ -48,19 +44,20 @@ def draft_chain(sampler: Sampler, expander: Expander, keys: Array) -> Array:
 
 
 def draft_tree(
-    framework: Framework, sampler: Sampler, expander: Expander, tree: Tree, keys: Array
+    framework: Any, sampler: Sampler, expander: Expander, tree: Tree, keys: Array
 ) -> DeviceDraft[Any]:
     """Draft a tree whose paths have at most gamma tokens; keys: [gamma, 2] as for a chain.
 
     The children of a node are the tokens that the draft ranks first under the target's noise: draws
-    without replacement.  Siblings are in the order of their ranks.
+    without replacement.  Siblings are in the order of their ranks.  framework: a `Framework`, whose
+    module imports this one.
     """
     build = _static if tree.branching else _dynamic
     return build(framework, sampler, expander, tree, keys[: tree.depth(len(keys))])
 
 
 def _static(
-    framework: Framework, sampler: Sampler, expander: Expander, tree: Tree, keys: Array
+    framework: Any, sampler: Sampler, expander: Expander, tree: Tree, keys: Array
 ) -> DeviceDraft[Any]:
     xp, rows, integers = framework.xp, expander.root(), framework.integers
     most = sampler.sampling.top_k or rows.shape[-1]
@@ -91,7 +88,7 @@ class Candidates(NamedTuple):
 
 
 def _dynamic(
-    framework: Framework, sampler: Sampler, expander: Expander, tree: Tree, keys: Array
+    framework: Any, sampler: Sampler, expander: Expander, tree: Tree, keys: Array
 ) -> DeviceDraft[Any]:
     """As EAGLE-2: expand each level's `width` most confident nodes, keep the best `nodes` of all.
 
@@ -126,7 +123,7 @@ def _candidates(
 
 
 def _surest(
-    framework: Framework, levels: list[Candidates], nodes: int, inner: list[Array]
+    framework: Any, levels: list[Candidates], nodes: int, inner: list[Array]
 ) -> DeviceDraft[Any]:
     """The best `nodes` candidates; `inner` are the root and those that were expanded."""
     xp, columns = framework.xp, zip(*levels, strict=True)

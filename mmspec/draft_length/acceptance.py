@@ -1,8 +1,8 @@
 """Estimates how many drafted tokens a round accepts: of a chain, from the rounds before it.
 
-Of a tree of n nodes, from a model: the draft's likeliest token is right with probability a; if all
-that the draft ranks higher are wrong, its next token is right with probability SECOND, at most a. A
-dynamic tree keeps the n nodes that are accepted most likely.
+For a tree of n nodes there is a model: the draft's likeliest token is right with probability a; if
+all that the draft ranks higher are wrong, its next token is right with probability SECOND, at most
+a. A dynamic tree keeps the n nodes that are accepted most likely.
 """
 
 from collections.abc import Mapping

@@ -105,7 +105,7 @@ class AdaptiveDraftLength:
         nodes, gamma = self._choice.nodes, min(self._choice.gamma, max_gamma)
         pays: Callable[[Sequence[float]], int] | None = self.pays if self._nodes else None
         if self._drafts_blocks and gamma and not nodes:
-            # When the chances are known the block is drafted: a token at least is verified.
+            # The block is drafted when its chances are known: at least one token is verified.
             gamma, pays = min(MAX_AUTO_GAMMA, max_gamma), lambda chances: self.pays(chances) or 1
         return Plan(gamma, None if self._drafts_as_opened else nodes or gamma, pays)
 

@@ -98,7 +98,7 @@ class QwenVision(ABC):
 
     @classmethod
     def read(cls, vision: Block, model_type: str, text: TextConfig) -> Self:
-        """Read a tower; raises CheckpointError if it is no `model_type` or unfit for the decoder."""
+        """Read a tower; raises CheckpointError if it has another type or does not fit `text`."""
         vision.only("model_type", (f"{model_type}_vision", model_type), model_type)
         vision.only("hidden_act", (cls.activation,), cls.activation)
         vision.only("in_channels", (3,), 3)

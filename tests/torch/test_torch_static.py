@@ -29,6 +29,7 @@ from support.factory_qwen import ROPES, tiny_qwen
 from support.films import drawing
 from support.replayed import Recording
 from support.sequence_helpers import features
+from support.stand_ins import Fault
 
 DRAWN = Sampling(temperature=0.8, top_p=0.9)
 
@@ -159,6 +160,34 @@ def test_rows_of_trees_are_those_of_the_dynamic_form(pair, views, exact, check_a
         return [rows for draft in drafts for rows in target.fed_rows(draft)]
 
     check_alike(run)
+
+
+@pytest.mark.parametrize("call", [0, 1, 6, 13])
+def test_a_fault_leaves_sequences_as_they_were(pair, views, call, switch):
+    """It comes after a round's kernels and before the host knows of them."""
+    calls = []
+
+    def breaking(compute):
+        def run():
+            outputs = compute()
+            if calls and calls.pop() == "fault":
+                raise Fault
+            return outputs
+
+        return run
+
+    switch(pair, breaking)
+    target, drafter = helpers.target(pair[0], views[0]), helpers.branches(pair[1], views)
+    held = target.length, drafter.length
+    expected = told(helpers.rounds(target, drafter, 30))
+    for sequence, length in zip((target, drafter), held, strict=True):
+        sequence.rewind(length)
+    calls += ["fault", *["fine"] * call]
+    with pytest.raises(Fault):
+        helpers.rounds(target, drafter, 80)
+    for sequence, length in zip((target, drafter), held, strict=True):
+        sequence.rewind(length)
+    assert told(helpers.rounds(target, drafter, 30)) == expected
 
 
 def test_the_next_sequence_is_lent_what_the_last_has_captured(

@@ -1,1 +1,1 @@
-"""Predictive heads on MLX: their layer and tensors; `mmspec.drafters.heads` computes."""
+"""Predictive heads on MLX: their layer and tensors. `mmspec.drafters.heads` has the rest."""

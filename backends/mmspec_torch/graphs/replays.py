@@ -38,7 +38,8 @@ PROMPT_ROWS = 128
 
 Choose = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, list[Tensor]]]
 """Function from outputs [R, H], weights [R] and keys [1, 2] to the next token [1], and a list of
-the branches' probabilities [R, V], empty with one branch."""
+the branches' probabilities [R, V], empty with one branch. It depends only on its arguments and on
+constants: all else would be replayed as it was at the capture."""
 
 
 class StaticCache(Cache):
@@ -84,7 +85,7 @@ class StaticCache(Cache):
         return self._replays[key]()
 
     def forward(self, positions: Tensor, columns: Tensor, width: int, **parts: Any) -> Step:
-        """A `Step` with `parts` at positions [...], which writes columns [n] and sees `width`."""
+        """A `Step` with `parts` at positions [...]: it writes columns [n], sees the first `width`."""
         angles = F.embedding(positions, self._cos), F.embedding(positions, self._sin)
         writes = (partial(buffer.index_copy_, 2, columns) for buffer in self._buffer.unbind())
         return Step(angles, self._layers(writes, width), recurs=True, **parts)

@@ -1,1 +1,1 @@
-"""Predictive heads on PyTorch: their layer and tensors; `mmspec.drafters.heads` computes."""
+"""Predictive heads on PyTorch: their layer and tensors. `mmspec.drafters.heads` has the rest."""

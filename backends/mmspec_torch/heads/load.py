@@ -53,7 +53,10 @@ class TorchInjectedLayers(InjectedLayers[Tensor]):
 
 
 def load_head(directory: Path, target: ModelConfig, like: Decoder) -> PredictiveHead[Tensor]:
-    """Load a head that drafts for `target`, on the device and in the dtype of `like`."""
+    """Load a head that drafts for `target`, on the device and in the dtype of `like`.
+
+    Raises CheckpointError or UsageError.
+    """
     config = read_head_config(directory)
     require_fit(config, target, directory)
     weights, draft = _tensors(directory, config, like)
@@ -87,7 +90,10 @@ def _tensors(
 
 
 def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
-    """Read the tensors of a published head, executing nothing; CheckpointError for all else."""
+    """Read the tensors of a published head, executing none of the pickle's code.
+
+    Raises CheckpointError for a pickle that is damaged or holds anything but tensors.
+    """
     tensors = read_state(file, mmap=True)
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):

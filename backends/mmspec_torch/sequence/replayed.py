@@ -5,7 +5,6 @@ Shape letters: R branches, m rows of one forward, H width.
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable
-from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 from weakref import finalize
@@ -94,10 +93,18 @@ class ReplayedSequences(Sequences[Tensor]):
     """
 
     def __init__(self, language: LanguageModel, capture: Capture) -> None:
-        super().__init__(partial(ReplayedTarget, self), partial(ReplayedBranches, self))
+        super().__init__(TorchTarget, TorchBranches)
         self._language, self._graph = language, capture
         self.free: dict[Hashable, list[Any]] = defaultdict(list)
         """The replays that no sequence uses, by type, rows and settings."""
+
+    def target(self, *arguments: Any) -> TorchTarget:
+        """Open a target that replays."""
+        return ReplayedTarget(self, *arguments)
+
+    def branches(self, *arguments: Any, probabilities: bool) -> TorchBranches:
+        """Open branches that replay."""
+        return ReplayedBranches(self, *arguments, probabilities=probabilities)
 
     def lend(self, owner: object, kind: Callable[..., T], rows: int, *settings: Hashable) -> T:
         """Lend a replay of a kind until `owner` is garbage-collected."""

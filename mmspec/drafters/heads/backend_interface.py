@@ -1,6 +1,6 @@
 """The interface that heads need of a backend besides `Framework`: a cached layer, and tensors.
 
-`mmspec.drafters.heads.modules` and `forwards` use it and serve every backend.
+`mmspec.drafters.heads.modules`, `forwards` and `block` use it and serve every backend.
 
 Shape letters: n rows, H width.
 """

@@ -38,9 +38,9 @@ class PredictiveHead(Generic[A]):
     ) -> HeadDrafter:
         """Open an empty sequence beside `target`, which keeps its hidden states from now on."""
         base, config = target.hidden_states(self._layers), self.config
-        own = self._forwards(self._modules, base, sampling, tree)
+        computation = self._forwards(self._modules, base, sampling, tree)
         outline = Outline(config.apart, config.image_rows, in_place=config.kind == "vispec")
-        return HeadDrafter(own, outline, config.slots, config.positions)
+        return HeadDrafter(computation, outline, config.slots, config.positions)
 
 
 def _modules(
