@@ -82,6 +82,10 @@ class Service:
         name = self.engine.target.name
         return Path(name).resolve().name if Path(name).is_dir() else name
 
+    async def health(self, _: Request) -> Response:
+        """`/health`: the server can answer."""
+        return JSONResponse({"status": "ok", "model": self.model})
+
     async def show_metrics(self, _: Request) -> Response:
         """`/metrics`: counts in Prometheus' text format."""
         caches = {"cached_conversations": len(self.cache), "cache_bytes": self.cache.bytes}
@@ -195,7 +199,7 @@ def create_app(service: Service) -> Starlette:
         Route("/", lambda _: FileResponse(FOLDER / "index.html", headers=HEADERS)),
         Mount(f"{PAGE}samples", PageFiles(packages=[("mmspec_models", "samples")])),
         Mount(PAGE, PageFiles(directory=FOLDER)),
-        Route("/health", lambda _: JSONResponse({"status": "ok", "model": service.model})),
+        Route("/health", service.health),
         Route("/metrics", service.show_metrics),
         Route("/v1/models", service.show_models),
         Route("/v1/models/{id:path}", service.show_models),

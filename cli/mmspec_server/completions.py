@@ -82,7 +82,7 @@ class Completion(Reply):
             deltas = [{"index": number, **call} for number, call in enumerate(calls)]
             last = self._chunk({"tool_calls": deltas})
         elif self._cursor < len(self._text):
-            self.form = None
+            self.form = None  # no call came: the text that may have begun one is sent
             last = self._delta(Piece("", ""))
         last += self._chunk({}, reason=reason, mmspec=self.extension(answer))
         if self.request.include_usage:

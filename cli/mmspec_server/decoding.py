@@ -102,7 +102,7 @@ class DecodingQueue:
     def jobs(self) -> int:
         """Number of jobs that run or wait."""
         for job in self._jobs:
-            if job.future.done() and not job.future.cancelled():
+            if job.future.done() and not (job.future.cancelled() or job.future.exception()):
                 self._seconds += 0.3 * (job.future.result() - self._seconds)
         self._jobs = [job for job in self._jobs if not job.future.done()]
         return len(self._jobs)
@@ -113,7 +113,10 @@ class DecodingQueue:
 
     @contextmanager
     def admission(self) -> Iterator[None]:
-        """Context in which a request is read, in the place of one that waits; or ApiError."""
+        """Context in which a request is read, which takes the place of one that waits.
+
+        Raises ApiError while the server closes, and if too many requests wait.
+        """
         if self._is_closing:
             raise _closing_error()
         if self.jobs + self._admissions > self._most_waiting:
@@ -153,7 +156,10 @@ def _closing_error() -> ApiError:
 
 
 class ConversationCache:
-    """Chats of the decoding thread, the least recently used first, found by tokens and images."""
+    """Chats of the decoding thread, the least recently used first, found by tokens and images.
+
+    Answers do not depend on what is cached.
+    """
 
     def __init__(self, engine: Engine, count: int, size: int) -> None:
         """count: the most chats that are kept.  size: the most bytes that their caches take."""
@@ -166,7 +172,10 @@ class ConversationCache:
 
     @contextmanager
     def chat(self, options: Options, prompt: RequestPrompt) -> Iterator[Chat]:
-        """Context with a chat before its question, from the cache if one begins alike."""
+        """Context with a chat before its question, from the cache if one begins alike.
+
+        At its end, also by an error, the chat is kept; the least recently used ones leave.
+        """
         sizes = [self._shared_tokens(chat, options, prompt.chunks) for chat in self._chats]
         if any(sizes):
             chat = self._chats.pop(sizes.index(max(sizes)))

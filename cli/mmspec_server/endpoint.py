@@ -114,7 +114,10 @@ def read_json(body: bytes) -> "Fields":
 
 @dataclass(frozen=True)
 class Fields(JsonObject):
-    """A JSON object of a request, at `path`, such as 'messages[0].'; its methods raise ApiError."""
+    """A JSON object of a request, at `path`, such as 'messages[0].'; its methods raise ApiError.
+
+    A field that nobody reads is ignored.
+    """
 
     values: Mapping[str, Any]
     path: str = ""

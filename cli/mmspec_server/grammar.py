@@ -28,8 +28,8 @@ WRAPPING = re.compile(r"^(at \d+\(\d+\): )?(failed to compile JSON schema: )?| \
 """What llguidance writes around its reason: places in a grammar, and the grammar."""
 
 LIMITS = LLParserLimits(max_grammar_size=50_000, max_items_in_row=50_000, step_max_items=500_000)
-"""Symbols of a grammar, and choices after a token and within one: as many, and ten times as many,
-so that a schema which is too large is refused before the answer, not where its choices come."""
+"""The most symbols of a grammar, choices after a token, and choices within one. There may be as
+many choices as symbols, so a schema that is too large is refused before the answer, not in it."""
 
 MOST_LEVELS, STACK_BYTES = 20_000, 2**28
 """Schemas within each other, along references, and the stack of the thread that compiles them:

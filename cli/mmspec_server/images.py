@@ -1,4 +1,7 @@
-"""Opens the images of a request, within limits that are checked before they are decoded."""
+"""Opens the images of a request, within limits that are checked before they are decoded.
+
+Images are fetched from allowed domains alone, at addresses that were checked to be public.
+"""
 
 import base64
 import binascii
@@ -40,7 +43,11 @@ TRANSLATED = IPv6Network("64:ff9b::/96"), IPv6Network("2002::/16")
 
 
 def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -> bytes:
-    """At most `limit` bytes that are at `url`, in one of exactly these domains; or ImageError."""
+    """The content at `url`, at most `limit` bytes; raises ImageError.
+
+    domains: exact host names, without their subdomains; every redirect is checked like the first
+    address.  seconds: for all of it, redirects included.
+    """
     deadline = monotonic() + seconds
     try:
         for _ in range(REDIRECTS + 1):
@@ -91,6 +98,7 @@ def _get(url: str, domains: Sequence[str], limit: int, deadline: float) -> bytes
 def is_public(address: str) -> bool:
     """True for an address on the internet: not private, loopback, link-local, shared or special."""
     ip = ip_address(address.partition("%")[0])
+    ip = getattr(ip, "ipv4_mapped", None) or ip
     is_translated = any(ip in network for network in TRANSLATED)
     return ip.is_global and not ip.is_multicast and not is_translated
 

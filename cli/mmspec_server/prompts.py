@@ -72,7 +72,9 @@ def read_conversation(
 ) -> Conversation:
     """The conversation of a request, whose answers are texts without tokens; the last is open.
 
-    most: of images.  calls: how answers write calls.  system: of a request that brings none.
+    most: the most images, which are counted before one is decoded.  calls: how answers write
+    calls; None without tools.  system: the system text of a request that brings none.  Raises
+    ApiError.
     """
     param, contents = request.param, [message.get("content") for message in request.messages]
     parts = [part for content in contents if isinstance(content, list) for part in content]

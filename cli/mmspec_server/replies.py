@@ -105,6 +105,7 @@ class EventStream(StreamingResponse):
     """Server-sent events; a client that leaves ends the answer."""
 
     def __init__(self, reply: Reply, job: Job, silence: float) -> None:
+        """silence: seconds without an event after which a comment is sent."""
         self._job, texts = job, stream(reply, job.events(silence))
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(texts, media_type="text/event-stream", headers=headers)
@@ -118,7 +119,7 @@ class EventStream(StreamingResponse):
 
 
 async def stream(reply: Reply, events: AsyncIterator[Event | None]) -> AsyncIterator[str]:
-    """The texts to send: of the events, the first with the start, and comments where none comes."""
+    """The texts to send: the start, one of each event, and a comment where no event comes."""
     start = reply.start()
     try:
         async for event in events:

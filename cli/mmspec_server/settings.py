@@ -16,7 +16,10 @@ ORIGIN = r"null|(?!http://.*:80$|https://.*:443$)[a-z][-+.a-z0-9]*://[^/*A-Z]+"
 
 @dataclass(frozen=True)
 class ServerSettings(Settings):
-    """Where a server listens, whom it answers, and its limits."""
+    """Where a server listens, whom it answers, and its limits.
+
+    Raises UsageError for a host that others reach without a key.
+    """
 
     host: str = option(
         "127.0.0.1", "Address to listen on; one that other machines reach needs --api-key."

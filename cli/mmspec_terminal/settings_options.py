@@ -39,12 +39,13 @@ def _option(field: Field[Any], default: Any) -> Decorator:
         switch = f"{name}/--no{name[1:]}" if default else name
         flag = None if default else True
         return click.option(switch, is_flag=flag, default=default, help=help_)
+    if default is MISSING:  # click takes any default, also None, for a given value
+        return click.option(name, type=_type(field), required=True, help=help_)
     return click.option(
         name,
         type=_type(field),
-        required=default is MISSING,
         multiple=isinstance(default, tuple),
-        default=None if default is MISSING else default,
+        default=default,
         show_default=None if default != "" else False,
         metavar=field.metadata.get("metavar"),
         envvar=field.metadata.get("envvar"),

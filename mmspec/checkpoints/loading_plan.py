@@ -58,7 +58,7 @@ class TensorSource:
 def plan(directory: Path, config: ModelConfig, *, whole: bool = False) -> dict[str, TensorSource]:
     """Where each tensor that the model loads is in the checkpoint's files, by canonical name.
 
-    whole: also tensors of the files that are never loaded. Raises CheckpointError for files that
+    whole: also optional ones that the files have and no model loads. Raises CheckpointError for files that
     are missing, malformed or pickled, and for tensors that are missing, unexpected or misshapen.
     """
     by_name = _by_canonical_name(read_tensors(directory), directory, config)

@@ -15,7 +15,7 @@ CELLS = 20
 def loading_progress(
     sources: Iterable[TensorSource], show: Progress
 ) -> Callable[[StoredTensor], None]:
-    """Function for each tensor that is about to be read; it shows each new percentage."""
+    """Return a function to call before each tensor is read; it shows each new percentage."""
     total = sum(source.tensor.end - source.tensor.start for source in sources)
     position, shown = 0, -1
 

@@ -51,7 +51,10 @@ def draw_for_query(
 
 
 def draw_query(kind: str, rng: Narrator, split: Split) -> tuple[Drawing, Query]:
-    """Choose a question about a "scene", a "chart" or a "word", or of "presence", and draw both."""
+    """Choose a question and draw what it is about.
+
+    kind: "scene", "chart", "word", or "presence", which asks whether a thing is in a scene.
+    """
     if kind == "presence":
         return draw_for_query(rng, split, pictures.two_apart, questions.presence_query)
     if kind == "scene":

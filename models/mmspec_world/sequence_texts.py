@@ -15,7 +15,10 @@ Answer = tuple[str, tuple[Fact, ...]]
 
 
 def pair_answer(kind: str, rng: Narrator, pair: Pair) -> Answer:
-    """Describe both images, then name the "difference", or say how to "edit" one into the other."""
+    """Describe both images, then name the difference, or say how to edit the first into the second.
+
+    kind: "difference" or "edit".
+    """
     facts = event_facts("difference", pair.kind, before=pair.before, after=pair.after)
     change = _change(rng, pair, kind)
     closing = rng.say_sentence(f"pair.{kind}_closing", b=pair.scenes[0].background)

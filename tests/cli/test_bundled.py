@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mmspec.chat.engine import load
+from mmspec.chat.first_costs import measure_first_costs
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
@@ -67,7 +68,8 @@ def plain():
         *(pytest.param(name, "torch", marks=pytest.mark.slow) for name in HEADS[1:]),
     ],
 )
-def test_every_head_keeps_the_answer_as_chain_and_as_tree(plain, name, backend):
+def test_every_head_keeps_the_answer_as_chain_and_as_tree(plain, name, backend, monkeypatch):
+    monkeypatch.setattr("mmspec.chat.engine.measure_first_costs", measure_first_costs)
     engine = load("mini", name, backend=backend)
     for asked, expected, tree in zip(QUESTIONS, plain, (None, Tree()), strict=True):
         drafted = answer_once(engine, asked, Options(gamma=4, tree=tree))

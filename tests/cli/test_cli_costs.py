@@ -103,6 +103,13 @@ def test_a_probe_is_shown_while_it_goes_on_and_not_as_output(
     assert re.search(r"measuring once .*: about \d+ s; --exact off decodes at once", err)
 
 
+def test_calibrate_measures_what_exact_rows_cost_unasked(run, models, monkeypatch):
+    stop = Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr("mmspec.exactness.finding.price_of", stop)
+    assert run("calibrate", *models).status == 130
+    assert stop.called
+
+
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path / "cache"))

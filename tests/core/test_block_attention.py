@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mmspec.decoding.block_attention import BLOCK, attend, chain_places, tree_places, whole_blocks
-from mmspec.decoding.draft import DeviceDraft
+from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows
 
 HEADS, GROUP, SIZE = 2, 3, 8
@@ -31,6 +31,16 @@ def chain(start, rows, columns=None):
     return chain_places(np, np.arange, own, columns or start + rows, 1)
 
 
+def ancestry(parents):
+    """Of the root and the nodes after it, as a draft gives it."""
+    visible = np.zeros((len(parents) + 1, len(parents) + 1), bool)
+    visible[0, 0] = True
+    for node, parent in enumerate(parents, start=1):
+        visible[node] = visible[parent + 1]
+        visible[node, node] = True
+    return Ancestry(visible, visible.sum(-1) - 1)
+
+
 @pytest.mark.parametrize("start", [0, 1, BLOCK - 3, BLOCK, 3 * BLOCK - 1])
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_a_chain_attends_to_all_before_it(start, rows):
@@ -44,8 +54,7 @@ def test_a_chain_attends_to_all_before_it(start, rows):
 @pytest.mark.parametrize("start", [0, 7, BLOCK - 2, 2 * BLOCK])
 @pytest.mark.parametrize("multiple", [1, 4])
 def test_a_node_attends_to_its_ancestors_alone(start, multiple):
-    parents = np.array([-1, -1, 0, 2, 1, 3, 3])
-    tree = DeviceDraft(np.arange(7), 4, parents).ancestry(np)
+    tree = ancestry([-1, -1, 0, 2, 1, 3, 3])
     rows = len(tree.visible)
     columns = whole_blocks(start + rows)
     arrays = drawn(columns, rows, seed=start)

@@ -131,6 +131,15 @@ def test_on_a_steep_curve_it_decodes_plainly_and_notes_it_once(directory, monkey
     assert chat.answer.notes == []
 
 
+@pytest.mark.parametrize("drafting", ["lookup", "T+lookup"])
+def test_lookup_drafts_by_the_costs_of_many_rows(directory, monkeypatch, drafting):
+    FLAT.run(monkeypatch)
+    chat = with_costs(directory, FLAT.calibration()).chat(replace(AUTO, drafting=drafting))
+    for _ in range(2):
+        check(chat, QUESTION)  # the second quotes the first
+    assert any(each.drafted for each in chat.answer.rounds)
+
+
 def test_trees_are_left_out_where_nothing_is_known_of_them_or_they_cannot_be(directory):
     assert with_costs(directory, FLAT.calibration()).tree_of(AUTO, T) is None
     known = with_costs(directory, replace(Machine(1.01, 0.1).calibration(), level={64: {1: 0.1}}))

@@ -202,6 +202,8 @@ def test_an_answer_that_goes_on_repeats_no_letter_and_loses_none(engine, text, s
     chat.change(replace(chat.options, stop_strings=(shown if set_after else f"{shown[-2:]}\0",)))
     stream = chat.extend()
     assert "".join(stream.texts()) == text[len(shown) :]
+    counts = stream.answer.statistics
+    assert counts.cached_tokens == counts.prompt_tokens - 1  # the cut answer is not read again
     assert stream.answer.text == chat.conversation.turns[-1].answer_text == text
 
 

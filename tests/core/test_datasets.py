@@ -136,6 +136,7 @@ def test_second_turns_without_images_follow_a_question_about_one(tmp_path, name)
         ({"image": {"bytes": b"GIF", "path": None}}, ImageError, "row 0: image: not an image"),
         ({"image": {"bytes": image(1)["bytes"][:45]}}, ImageError, "image: damaged or unsupported"),
         ({"image": {"bytes": None, "path": "gone.png"}}, ImageError, "gone.png"),
+        ({"question": None}, UsageError, "row 0: question is None"),
         ({"question": " "}, UsageError, "row 0: question is ' ', but must be a text"),
     ],
 )

@@ -18,6 +18,21 @@ from support.known_options import parse
 ROOT = Path(__file__).parents[2]
 
 
+LEAVES_AT_ONCE = """
+import sys, mmspec
+engine = mmspec.load(sys.argv[1], sys.argv[2], backend="torch")
+chat = engine.chat(mmspec.Options(max_new_tokens=40))
+stream = chat.ask("What is this?", sys.argv[3])
+next(stream.texts())
+"""
+
+
+def test_an_interpreter_that_leaves_during_an_answer_prints_nothing(pair_paths):
+    command = [sys.executable, "-c", LEAVES_AT_ONCE, *pair_paths, ROOT / "tests/drawings/disc.png"]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, cwd=ROOT)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 def test_a_tree_is_found_by_its_entry_points_without_being_installed(tmp_path):
     script = ROOT / ".ci" / "metadata.py"
     subprocess.run([sys.executable, script, ROOT, tmp_path], check=True)

@@ -7,6 +7,7 @@ import torch
 from test_torch_static import DRAWN, conversation
 
 from mmspec.chat.engine import load
+from mmspec.chat.first_costs import measure_first_costs
 from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import read_scheme
 from mmspec.decoding.sampling import GREEDY
@@ -23,6 +24,12 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def first_costs(monkeypatch):
+    """Rounds are timed at the start, as for users: that captures graphs."""
+    monkeypatch.setattr("mmspec.chat.engine.measure_first_costs", measure_first_costs)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from transformers import LlavaForConditionalGeneration
 
 from mmspec.ground import errors
+from mmspec.ground.tokens import NO_TOKEN
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import ConversationRecord, in_columns
 from mmspec_train.data.teacher import Teacher
@@ -32,6 +33,18 @@ from support.teacher_data import quiet_log
 TINY = LlamaShape(layers=1, width=32, heads=2, ffn=48, positions=1024)
 CE = MethodSettings(loss="ce", gamma=3, every=2)
 STEPS = Budget(steps=6)
+
+
+def test_images_take_a_drafts_own_number_of_columns():
+    prompts = ((5, NO_TOKEN, 6), (NO_TOKEN, 7))
+    record = ConversationRecord(0, prompts, ((8, 2), (9, 2)), (True, True))
+    for positions, visual in ((0, []), (1, [1, 4]), (2, [1, 2, 5, 6])):
+        sizes = [[positions] * 2 if positions else []]
+        draft, image = in_columns([record], 99, sizes), [99] * max(positions, 1)
+        assert draft.ids.tolist() == [[5, *image, 6, 8, *image, 7, 9]]
+        assert draft.visual.nonzero()[:, 1].tolist() == visual
+        assert draft.ids[draft.has_loss].tolist() == [6, 8, 7, 9]
+        assert draft.targets[draft.has_loss].tolist() == [8, 2, 9, 2]
 
 
 def draft_of(data, positions, seed=0):

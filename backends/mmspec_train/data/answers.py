@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mmspec.decoding.contents import Row
 from mmspec.decoding.contract import Segment
-from mmspec.decoding.language import deepstack, embed_row
+from mmspec.decoding.language import deepstack
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.ground.tokens import NO_TOKEN
@@ -68,6 +68,7 @@ class _Rows:
         self._place = teacher.model.place
         self._sampler, self._seeds = language.framework.sampler(sampling), seeds
         self._is_token = torch.zeros(len(seeds), 0, dtype=torch.bool, device=language.device)
+        self._lengths = [0] * len(seeds)  # of tokens, on the host: the device is not waited for
         self._states: list[Tensor] = []
 
     def answer(self, prompts: Sequence[Segment], max_tokens: int) -> list[list[int]]:
@@ -76,8 +77,7 @@ class _Rows:
         answers: list[list[int]] = [[] for _ in prompts]
         live = [len(prompt) > 0 for prompt in prompts]
         for _ in range(max_tokens):
-            lengths = [row.length(len(row.tokens)) for row in self._contents]
-            noises = map(Noise, self._seeds, lengths)
+            noises = map(Noise, self._seeds, self._lengths)
             keys = torch.cat([self._language.framework.keys(noise, 1) for noise in noises])
             tokens = self._sampler.tokens(self._language.project(last), keys)
             for row, token in enumerate(tokens.tolist()):
@@ -104,7 +104,10 @@ class _Rows:
         for row, segment in zip(self._contents, segments, strict=True):
             row.append(start, segment, self._place)
             row.append(start + len(segment), Segment([]), self._place, width - len(segment))
-        x = torch.cat([embed_row(language, row, start, end) for row in self._contents])
+        ids = [row.ids(start, end, language.config.vocab_size) for row in self._contents]
+        x = language.embed(upload(ids, torch.long, language.device))
+        for row, columns_of_row in zip(self._contents, x, strict=True):
+            row.write_images(columns_of_row, start, end)
         columns, ends = torch.arange(width, device=x.device), upload(counts, torch.long, x.device)
         self._is_token = torch.cat((self._is_token, columns < ends[:, None]), dim=1)
         angles = language.rotary.planes(
@@ -113,7 +116,8 @@ class _Rows:
         extras = [rows.flatten(0, 1) for rows in deepstack(language, self._contents, start, end)]
         padding = (~self._is_token).to(x.dtype) * hiding_number(x.dtype)
         mask = padding[:, None, None] if start else None
-        outputs = language.follow(x, self._cache, start, angles, mask, extras)
+        outputs = language.follow(x.flatten(0, 1), self._cache, start, angles, mask, extras)
         states = language.states(outputs).view(rows, width, -1)
         self._states.append(states)
+        self._lengths = [a + b for a, b in zip(self._lengths, counts, strict=True)]
         return states[torch.arange(rows, device=x.device), ends.clamp(min=1) - 1]

@@ -150,7 +150,7 @@ def _pad(rows: Sequence[Tensor], padding: int = 0) -> Tensor:
 def lay_out(
     record: ConversationRecord, image_id: int, positions: Sequence[int]
 ) -> tuple[list[int], list[int], tuple[Span, ...]]:
-    """Return ids [n] and targets [n] of a record's n columns, as in `Batch`, and its images' ones.
+    """Return ids [n] and targets [n] of a record's n columns, and the columns of its images.
 
     positions: how many each image takes; empty if a single `image_id` stands for an image.
     """

@@ -14,13 +14,14 @@ from mmspec.checkpoints.hub import resolve
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import Picture
+from mmspec_torch.device.devices import find_device
 from mmspec_train.data.answers import answer_all
 from mmspec_train.data.batch import Batch, ConversationRecord, collate, tokenize
 from mmspec_train.data.corpus import Corpus, open_corpora
 from mmspec_train.data.stored import ConversationBatches, TeacherCache
 from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
-from mmspec_train.run.machine import Machine, Source, prepare_machine
+from mmspec_train.run.machine import Machine, Source
 from mmspec_train.run.run_manifest import check_manifest, claim
 from mmspec_train.settings import Content, DataSettings, RunSettings
 
@@ -117,7 +118,7 @@ class TeacherData:
 
 def open_teacher_data(settings: DataSettings, run: RunSettings) -> TeacherData:
     """Load the target and open its corpora. Writes nothing."""
-    machine = prepare_machine(run, CHECKPOINT_SECONDS)
+    machine = Machine(find_device(run.device), CHECKPOINT_SECONDS)
     teacher = Teacher(resolve(settings.target, "torch"), str(machine.device), settings.dtype)
     directory = settings.answers_dir or run.out / "answers"
     corpora = open_corpora(settings, teacher.config)

@@ -23,6 +23,7 @@ from mmspec_train.data.teacher_data import TeacherData, open_teacher_data
 from mmspec_train.distillation.objective import DraftScore, DraftStarts, target_log_probabilities
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phases
+from mmspec_train.run.machine import prepare_process
 from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
 from mmspec_train.settings import (
     SCHEDULES,
@@ -109,15 +110,16 @@ def distill(
     """Make a trainee, prepare the answers and train into `run.out`; raises as `train` does."""
     trainee = make(open_teacher_data(settings, run))
     _check_output(run.out, trainee.manifest | trainee.data.origin)
-    with open_run(run.out, trainee.data) as log:
+    with open_run(run, trainee.data) as log:
         return train(trainee, budget, run.out, log)
 
 
 @contextmanager
-def open_run(out: Path, data: TeacherData) -> Iterator[Log]:
+def open_run(run: RunSettings, data: TeacherData) -> Iterator[Log]:
     """Check the data before writing, open the log, prepare the answers; raises MmspecError."""
     data.check()
-    with open_log(out) as log:
+    prepare_process(run)
+    with open_log(run.out) as log:
         data.prepare(log)
         yield log
 

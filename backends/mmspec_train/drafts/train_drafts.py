@@ -231,7 +231,7 @@ def train_baselines(
     start = resolve(source, "torch") if source else None
     baselines = Baselines(data, shape, method, budget, run.out, start)
     baselines.check(names)
-    with open_run(run.out, data) as log:
+    with open_run(run, data) as log:
         scores = {name: baselines.make(name, log) for name in names}
     return {name: score for name, score in scores.items() if score}
 

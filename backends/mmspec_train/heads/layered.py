@@ -159,6 +159,7 @@ class CachedHead(Head):
 
         x: [B, R, ...] what the layer reads of the context. at: [B, A] the row before each start.
         positions: [B, 3, R + 1] rotary positions of the rows and of one more.
+        Memory grows with the square of the depths: each attends to the keys of all before it.
         From the second token on the head is fed its own features: training-time test (EAGLE-3;
         HASS, section 3.2).
         """

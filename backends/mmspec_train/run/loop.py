@@ -157,7 +157,7 @@ class _Run(Generic[Item]):
         self.save_seconds = self.seconds
 
     def stop(self) -> str:
-        """Save the state after a signal; returns a message for the user."""
+        """Save the state after a signal; returns what was done, for `say_when_stopped`."""
         self.save()
         return f"{self.phase.name}: stopped after step {self.step}"
 

@@ -13,7 +13,6 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from mmspec_torch.device.devices import find_device
 from mmspec_torch.device.products import relative_time
 from mmspec_train.settings import RunSettings
 
@@ -47,10 +46,10 @@ class Machine:
         return type(batch)(*(v.to(self.device) if isinstance(v, Tensor) else v for v in values))
 
 
-def prepare_machine(run: RunSettings, checkpoint_seconds: float) -> Machine:
-    """Return the machine of a run, with its number of threads.
+def prepare_process(run: RunSettings) -> None:
+    """Set this process's number of threads, and let glibc give out freed blocks again.
 
-    Lets glibc give out freed blocks again: a CPU takes longer to map pages than to fill them.
+    A CPU takes longer to map pages than to fill them.  Called when all models are loaded.
     """
     if run.threads:
         torch.set_num_threads(run.threads)
@@ -58,7 +57,6 @@ def prepare_machine(run: RunSettings, checkpoint_seconds: float) -> Machine:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
-    return Machine(find_device(run.device), checkpoint_seconds)
 
 
 def multiplies_bfloat16() -> bool:

@@ -31,12 +31,13 @@ from mmspec.families.llava import LlavaVision
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.tokenizer import Tokenizer
+from mmspec_torch.device.devices import find_device
 from mmspec_train.data.batch import Batch, ConversationRecord, collate, tokenize
 from mmspec_train.data.corpus import SHARES, WorldCorpus, task_shares
 from mmspec_train.data.stored import BATCHES_PER_POOL, TeacherCache
 from mmspec_train.run.log import open_log
 from mmspec_train.run.loop import Phase, run_phases
-from mmspec_train.run.machine import Item, Source, prepare_machine
+from mmspec_train.run.machine import Item, Machine, Source, prepare_process
 from mmspec_train.run.run_manifest import NEW_OUT, claim
 from mmspec_train.settings import Budget, TargetSettings
 from mmspec_train.targets.join import save_weights, write_llava
@@ -68,11 +69,12 @@ def train_target(settings: TargetSettings, budget: Budget) -> None:
     language, tower = resolve(settings.language, "torch"), resolve(settings.tower, "torch")
     texts = _check(language, tower, settings.answers_dir)
     out, state = settings.out, settings.out / "training"
-    machine = prepare_machine(settings, CHECKPOINT_SECONDS)
+    machine = Machine(find_device(settings.device), CHECKPOINT_SECONDS)
     options = asdict(settings) | {"language": language, "tower": tower}
     names = ("language", "tower", "answers_dir", "task", "batch", "seed")
     manifest = {f"--{name.replace('_', '-')}": str(options[name]) for name in names}
     claim(state / "about.json", manifest, NEW_OUT)
+    prepare_process(settings)
     if not (out / "processor_config.json").exists():  # the last file that is written
         write_llava(language, tower, settings.seed, out)
     target = Target(settings, texts)

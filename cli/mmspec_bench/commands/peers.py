@@ -97,13 +97,13 @@ def peers(
         threads = threads or default_threads(cores())  # programs take other numbers by themselves
     os.environ.update(dict.fromkeys(VARIABLES if threads else (), str(threads)))
     name, directory, drafts = resolve_pair(model, draft, "torch")
-    config = read_config(directory)
-    drafting = drafting or ("M" if config.vision else LOOKUP.spec)
+    config = None if drafting and prompts else read_config(directory)
+    drafting = drafting or ("M" if config and config.vision else LOOKUP.spec)
     pythons = {"mlx-vlm": mlx_vlm, "vllm": vllm, "llama.cpp": llama_cpp}
     read_scheme(quantize)
     methods = peer_methods(split(peers), split(drafting), gamma, exact, quantize, pythons)
     sets = {"given": read_prompts(prompts)} if prompts else {"text": text_prompts(count)}
-    if config.vision and not prompts:
+    if config and config.vision and not prompts:
         sets = {"images": prompts_for(config, count)} | sets
     counts = {label: len(group) for label, group in sets.items()}
     results: list[PeerResult] = []

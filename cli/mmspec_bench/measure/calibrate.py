@@ -71,8 +71,8 @@ def calibrate(
 
     exact: a mode of `--exact`; the target's forwards have the rows that it gives.
     """
-    share = measure_share(engine.target.model.device)
     target = engine.target.model.open_target(GREEDY, engine.exact_rows(exact))
+    share = measure_share(engine.target.model.device)
     specs, tree = branch_draftings(engine), None if engine.recurrent else Tree()
     options = [Options(drafting=spec, tree=tree) for spec in specs]
     drafters = [open_drafter(engine, it, drafting_for(engine, it), target) for it in options]

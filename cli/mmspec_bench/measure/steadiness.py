@@ -58,7 +58,7 @@ def measure_share(device: str) -> Callable[[], float | None]:
 
     def share() -> float | None:
         seconds, processor = perf_counter() - start[0], process_time() - start[1]
-        return processor / seconds if device == "cpu" else None
+        return processor / max(seconds, 1e-9) if device == "cpu" else None
 
     return share
 

@@ -199,7 +199,10 @@ class _Line:
 
 
 def with_answers(samples: list[SuiteSample], file: str, target: LoadedModel) -> list[SuiteSample]:
-    """The samples, which let the target repeat their answers in `file` once they are read."""
+    """The samples, which let the target repeat their answers in `file` once they are read.
+
+    Raises UsageError naming a malformed line.
+    """
     path = expand_home(file)
     rows = parse_lines(_Line, read_lines(path), path)
     answers = {row.question_id: row.choices[0].turns for _, row in rows}
