@@ -58,8 +58,9 @@ class TensorSource:
 def plan(directory: Path, config: ModelConfig, *, whole: bool = False) -> dict[str, TensorSource]:
     """Where each tensor that the model loads is in the checkpoint's files, by canonical name.
 
-    whole: also optional ones that the files have and no model loads. Raises CheckpointError for files that
-    are missing, malformed or pickled, and for tensors that are missing, unexpected or misshapen.
+    whole: also optional ones that the files have and no model loads. Raises CheckpointError for
+    files that are missing, malformed or pickled, and for tensors that are missing, unexpected or
+    misshapen.
     """
     by_name = _by_canonical_name(read_tensors(directory), directory, config)
     shapes, spare = manifest(config), optional(config)

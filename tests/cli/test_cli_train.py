@@ -38,6 +38,11 @@ def test_a_plan_prints_five_lines_and_writes_nothing(run, pair_paths, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("command", ["distill --kind msd", "draft", "target"])
+def test_an_option_that_training_needs_is_asked_for(refused, command):
+    refused("train", *command.split(), words=["Missing option"])
+
+
 def test_a_draft_trained_by_one_command_decodes_and_is_taught(
     run, lessons, red, pair_paths, tmp_path
 ):

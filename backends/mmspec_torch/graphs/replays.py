@@ -85,7 +85,10 @@ class StaticCache(Cache):
         return self._replays[key]()
 
     def forward(self, positions: Tensor, columns: Tensor, width: int, **parts: Any) -> Step:
-        """A `Step` with `parts` at positions [...]: it writes columns [n], sees the first `width`."""
+        """A `Step` at positions [...] that writes columns [n] and sees the first `width`.
+
+        parts: other fields of the `Step`.
+        """
         angles = F.embedding(positions, self._cos), F.embedding(positions, self._sin)
         writes = (partial(buffer.index_copy_, 2, columns) for buffer in self._buffer.unbind())
         return Step(angles, self._layers(writes, width), recurs=True, **parts)
