@@ -4,7 +4,7 @@
 
 Each command's report stays in FOLDER and is not measured again; a table is written to docs/results
 when its reports are complete.  Tables, with hours on two idle cores: speed 0.1, peers 0.2, auto
-0.5, heads 0.5, with_lookup 0.3, views 2, exact_price 0.2, simulated 0.1, which need nothing but the
+0.5, heads 0.5, with_lookup 0.3, views 2, exact_price 0.6, simulated 0.1, which need nothing but the
 bundled models and are measured if none is named; replay 0.6 and photographs 0.1 (MMSPEC_BENCHMARK
 and MMSPEC_WITHOUT_WEIGHTS, as real/benchmark_files.py says); peers_smollm2 0.2 (MMSPEC_SMOLLM2, the
 directory of real/smollm2.py, and MMSPEC_LLAMA_CPP, a Python for `bench peers --llama-cpp`).
