@@ -11,6 +11,7 @@ from mmspec.decoding.block_attention import BLOCK, Places, chain_places, tree_pl
 from mmspec.decoding.contents import Projection, Row, chunks
 from mmspec.decoding.draft import Ancestry
 from mmspec.decoding.exact_rows import ExactRows, Tile
+from mmspec.decoding.framework import Framework
 from mmspec.decoding.language import Language, embed_row
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.stored_states import LayerCaches, StoredStates
@@ -51,6 +52,61 @@ class Run(NamedTuple):
     """True if they were decoded, or fed as an earlier answer."""
 
 
+class Feeding(Generic[A]):
+    """Feeds the tokens that a target decodes in one forward, and earlier answers like prompts."""
+
+    def feed(self, target: "CachedSequence[A]", x: A, columns: Columns) -> tuple[A, A]:
+        """Feed the last token and a draft, x [n + 1, H].
+
+        Returns the hidden states [n + 1, H] and the logits [n + 1, V] of the tokens after them.
+        """
+        states = target.feed_rows(x, columns)
+        return states, target.project(states)
+
+    def feed_answer(self, target: "CachedSequence[A]", start: int, stop: int) -> None:
+        """Feed columns of an earlier answer."""
+        target.prefill(start, stop)
+
+
+class ExactFeeding(Feeding[A]):
+    """Feeds in forwards of exact numbers of rows, earlier answers too: they get the same bits."""
+
+    def __init__(self, framework: Framework[A], rows: ExactRows) -> None:
+        self._framework, self._rows = framework, rows
+
+    def feed(self, target: "CachedSequence[A]", x: A, columns: Columns) -> tuple[A, A]:
+        """As `Feeding.feed`."""
+        parts: list[tuple[A, A]] = []
+        for tile in self._rows.tiles(len(x)):
+            states, count = self._feed_tile(target, x, columns, tile), tile.stop - tile.start
+            parts.append((states[:count], target.project(states)[:count]))
+        if len(parts) == 1:
+            return parts[0]
+        states, logits = (self._framework.concat([*part], 0) for part in zip(*parts, strict=True))
+        return states, logits
+
+    def feed_answer(self, target: "CachedSequence[A]", start: int, stop: int) -> None:
+        """As `Feeding.feed_answer`."""
+        if start < stop:
+            x = target.embed_columns(start, stop)
+            for tile in self._rows.tiles(len(x)):
+                self._feed_tile(target, x, Columns(start), tile)
+                target.settle()
+
+    def _feed_tile(self, target: "CachedSequence[A]", x: A, columns: Columns, tile: Tile) -> A:
+        """The hidden states [m, H] of a tile of x.
+
+        Padding writes only columns that come after those of the rows themselves.
+        """
+        ancestry, first = columns.ancestry, columns.first
+        rows = self._framework.integers(tile.indices)
+        if ancestry is not None:
+            ancestry = ancestry.of(self._framework.xp, rows, tile.stop)
+        multiple, steps = self._rows.multiple, tile.stop - tile.start
+        part = Columns(first + tile.start, ancestry, first, columns.depth, multiple, steps)
+        return target.feed_rows(self._framework.pick(x, rows), part)
+
+
 class CachedSequence(ABC, Generic[A]):
     """A target's row and cache, and what is stored of its columns for a head."""
 
@@ -64,7 +120,8 @@ class CachedSequence(ABC, Generic[A]):
     ) -> None:
         """place: returns the rows [N, W] of an image.  cache: empty; a new one if None."""
         framework = self._framework = language.framework
-        self._language, self._place, self._exact = language, place, exact
+        self._language, self._place = language, place
+        self._feeding = Feeding[A]() if exact is None else ExactFeeding(framework, exact)
         self._sampler = framework.sampler(sampling)
         self._cache = language.new_cache(rows=1) if cache is None else cache
         self._row: Row[A] = Row()
@@ -80,38 +137,7 @@ class CachedSequence(ABC, Generic[A]):
         """Logits [n, V] of hidden states [n, H]."""
         return self._language.project(states)
 
-    def _feed_decoded(self, x: A, columns: Columns) -> tuple[A, A]:
-        """Feed the last token and a draft, x [n + 1, H].
-
-        Returns the hidden states [n + 1, H] and the logits [n + 1, V] of the tokens after them.
-        """
-        x = self._store_embeddings(x, columns.first)
-        if self._exact is None:
-            states = self._feed_rows(x, columns)
-            return states, self.project(states)
-        parts: list[tuple[A, A]] = []
-        for tile in self._exact.tiles(len(x)):
-            states, count = self._feed_tile(self._exact, x, columns, tile), tile.stop - tile.start
-            parts.append((states[:count], self.project(states)[:count]))
-        if len(parts) == 1:
-            return parts[0]
-        states, logits = (self._framework.concat([*part], 0) for part in zip(*parts, strict=True))
-        return states, logits
-
-    def _feed_tile(self, exact: ExactRows, x: A, columns: Columns, tile: Tile) -> A:
-        """The hidden states [m, H] of a tile of x.
-
-        Padding writes only columns that come after those of the rows themselves.
-        """
-        first, ancestry = columns.first, columns.ancestry
-        rows = self._framework.integers(tile.indices)
-        if ancestry is not None:
-            ancestry = ancestry.of(self._framework.xp, rows, tile.stop)
-        multiple, steps = exact.multiple, tile.stop - tile.start
-        part = Columns(first + tile.start, ancestry, first, columns.depth, multiple, steps)
-        return self._feed_rows(self._framework.pick(x, rows), part)
-
-    def _feed_rows(self, x: A, columns: Columns) -> A:
+    def feed_rows(self, x: A, columns: Columns) -> A:
         """Feed x [m, H] to columns; returns the hidden states [m, H], after storing them."""
         if recurrent := self._cache.states:
             recurrent.steps = columns.steps
@@ -146,21 +172,19 @@ class CachedSequence(ABC, Generic[A]):
             self._feed_run(Run(max(run.start, start), run.is_answer), min(end, stop))
 
     def _feed_run(self, run: Run, stop: int) -> None:
-        """Feed a run's columns before `stop`, if there are any.
+        """Feed a run's columns before `stop`, if there are any."""
+        if run.is_answer:
+            self._feeding.feed_answer(self, run.start, stop)
+        else:
+            self.prefill(run.start, stop)
 
-        An earlier answer's get the bits that decoding gave them.
-        """
-        if self._exact and run.is_answer and run.start < stop:
-            x = self._embed_columns(run.start, stop)
-            for tile in self._exact.tiles(len(x)):
-                self._feed_tile(self._exact, x, Columns(run.start), tile)
-                self._settle()
-            return
-        for low, high in chunks(run.start, stop):
-            self._feed_rows(self._embed_columns(low, high), Columns(low))
-            self._settle()
+    def prefill(self, start: int, stop: int) -> None:
+        """Feed columns as those of a prompt."""
+        for low, high in chunks(start, stop):
+            self.feed_rows(self.embed_columns(low, high), Columns(low))
+            self.settle()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Wait until all writes are computed, in a framework that computes lazily."""
         self._cache.settle()
         self._settle_states()
@@ -173,7 +197,7 @@ class CachedSequence(ABC, Generic[A]):
         if arrays:
             self._framework.settle(*arrays)
 
-    def _embed_columns(self, start: int, stop: int) -> A:
+    def embed_columns(self, start: int, stop: int) -> A:
         """Embeddings [n, H] of columns, after storing them for a head."""
         return self._store_embeddings(embed_row(self._language, self._row, start, stop), start)
 

@@ -149,7 +149,7 @@ class TargetSequence(CachedSequence[A]):
     def _feed(self, draft: Draft | None) -> tuple[DeviceDraft[A] | None, Ancestry | None, A, A]:
         """Feed the last token and a draft of n tokens.
 
-        Returns the draft on the device, its ancestry, and what `_feed_decoded` returns.
+        Returns the draft on the device, its ancestry, and what `Feeding.feed` returns.
         """
         framework, start = self._framework, self.length - 1
         on_device = framework.own_draft(draft, self._language.config.vocab_size)
@@ -167,4 +167,5 @@ class TargetSequence(CachedSequence[A]):
             x = framework.concat([x, self.embed(on_device.ids)], 0)
         depth = on_device.depth if on_device else 0
         columns = Columns(start, ancestry, start, depth, None, len(x))
-        return on_device, ancestry, *self._feed_decoded(x, columns)
+        x = self._store_embeddings(x, start)
+        return on_device, ancestry, *self._feeding.feed(self, x, columns)

@@ -166,9 +166,9 @@ def test_a_turn_after_another_feeds_its_own_tokens_alone(engine, monkeypatch):
     chat = engine.chat(Options(drafting="M", gamma=3, max_new_tokens=9))
     chat.reply("Which shapes are there in the picture?")
     target = chat._session.target
-    fed, feed = [], type(target)._embed_columns
+    fed, feed = [], type(target).embed_columns
     monkeypatch.setattr(
-        type(target), "_embed_columns", lambda self, *at: fed.append(at) or feed(self, *at)
+        type(target), "embed_columns", lambda self, *at: fed.append(at) or feed(self, *at)
     )
     length = target.length
     chat.reply("And now?")
