@@ -115,7 +115,7 @@ class MlxBackend:
 
     def describe(self) -> dict[str, Any]:
         """Return MLX's version, devices, BLAS and memory limits, for reports."""
-        report: dict[str, Any] = {"name": self.name, "mlx": version("mlx"), "devices": devices()}
+        report: dict[str, Any] = {"backend": self.name, "mlx": version("mlx"), "devices": devices()}
         place = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
         report |= {"device": place, "cores": os.cpu_count()}
         return report | blas.describe() | describe_memory()

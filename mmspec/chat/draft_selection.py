@@ -14,7 +14,8 @@ from mmspec.checkpoints.config import ModelConfig, read_config
 from mmspec.decoding.contract import Target
 from mmspec.decoding.tree import Tree
 from mmspec.drafters.heads.drafter import HeadDrafter
-from mmspec.drafters.lookup import LookupDrafter, SurerDrafter
+from mmspec.drafters.lookup import LookupDrafter
+from mmspec.drafters.surer import SurerDrafter
 from mmspec.drafters.view_drafter import ViewDrafter
 from mmspec.drafters.views import AND_LOOKUP, LOOKUP, WITHOUT_MODEL, Drafting, fit, parse_drafting
 from mmspec.ground.errors import UsageError

@@ -16,15 +16,11 @@ from mmspec.checkpoints.block_config import BLOCK_KINDS
 from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
 from mmspec.decoding.tree import Tree
-from mmspec.draft_length.acceptance import a_tree_pays
+from mmspec.decoding.tree_estimates import a_tree_pays
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
-from mmspec.draft_length.policy import (
-    AdaptiveDraftLength,
-    DraftLength,
-    FixedDraftLength,
-    SurerDraftLength,
-)
+from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
 from mmspec.drafters.lookup import KnownText
+from mmspec.drafters.surer import DraftLength, SurerDraftLength
 from mmspec.drafters.views import LOOKUP, PLAIN, TEXT, Drafting
 from mmspec.exactness.finding import exact_rows
 from mmspec.ground.errors import UsageError

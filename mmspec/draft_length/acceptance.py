@@ -1,18 +1,10 @@
-"""Estimates how many drafted tokens a round accepts: of a chain, from the rounds before it.
+"""Estimates how many drafted tokens a round accepts, from the rounds before it."""
 
-For a tree of n nodes there is a model: the draft's likeliest token is right with probability a; if
-all that the draft ranks higher are wrong, its next token is right with probability SECOND, at most
-a. A dynamic tree keeps the n nodes that are accepted most likely.
-"""
-
-from collections.abc import Mapping
-from functools import lru_cache
-from heapq import heappop, heappush
-from itertools import accumulate
 from math import exp
 
 from mmspec.decoding.acceptance import FirstChoices
 from mmspec.decoding.statistics import Round
+from mmspec.decoding.tree_estimates import tree_tokens
 
 MAX_AUTO_GAMMA = 8
 """Number of tokens in the longest draft that an adaptive length tries."""
@@ -81,57 +73,4 @@ class Acceptance:
 
     def tree_tokens(self, nodes: int) -> tuple[float, ...]:
         """As `tree_tokens`, of the mean to the next 5 %: each value costs the model some time."""
-        return tree_tokens(min(max(5 * round(20 * self.mean), 5), 95), nodes)
-
-
-SECOND = 0.45
-"""Probability that the next token is right; heads and draft of the bundled pair have 0.4 to 0.6."""
-
-Path = tuple[int, ...]
-"""A node as the ranks from the root down to it, 0 for the likeliest child."""
-
-
-@lru_cache(maxsize=1024)
-def tree_tokens(percent: int, nodes: int) -> tuple[float, ...]:
-    """E(gamma), the expected tokens of a round, for trees of 0 to MAX_AUTO_GAMMA levels.
-
-    percent: 100 a, from 1 to 99.
-    """
-    trees = (surest_paths(percent / 100, nodes, depth) for depth in range(1, MAX_AUTO_GAMMA + 1))
-    return (1.0, *(1 + sum(chance for chance, _ in tree) for tree in trees))
-
-
-def a_tree_pays(chains: Mapping[int, float], trees: Mapping[int, Mapping[int, float]]) -> bool:
-    """True if at an acceptance of 0.6 or more a tree is faster than every chain.
-
-    chains, trees: seconds of a round by gamma, those of trees by number of nodes.
-    """
-    for percent in (60, 70, 80, 90):
-        tokens = [*accumulate((percent / 100) ** place for place in range(MAX_AUTO_GAMMA + 1))]
-        chain = max(tokens[gamma] / cost for gamma, cost in chains.items())
-        for nodes, costs in trees.items():
-            own = tree_tokens(percent, nodes)
-            if any(own[gamma] / cost > chain for gamma, cost in costs.items() if gamma):
-                return True
-    return False
-
-
-def surest_paths(
-    acceptance: float, nodes: int, depth: int, second: float = SECOND
-) -> list[tuple[float, Path]]:
-    """The `nodes` nodes of up to `depth` levels that are likeliest to be accepted, likeliest first.
-
-    Each with its probability; a node never comes before its parent.
-    """
-    second = min(second, acceptance)
-    heap: list[tuple[float, Path]] = [(-acceptance, (0,))]
-    paths: list[tuple[float, Path]] = []
-    while len(paths) < nodes:
-        chance, path = heappop(heap)
-        paths.append((-chance, path))
-        *above, rank = path
-        next_rank = 1 - second if rank else second * (1 - acceptance) / acceptance
-        heappush(heap, (chance * next_rank, (*above, rank + 1)))
-        if len(path) < depth:
-            heappush(heap, (chance * acceptance, (*path, 0)))
-    return paths
+        return tree_tokens(min(max(5 * round(20 * self.mean), 5), 95), nodes, MAX_AUTO_GAMMA)

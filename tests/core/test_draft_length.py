@@ -11,7 +11,8 @@ from hypothesis import strategies as some
 from mmspec.decoding.draft import Plan
 from mmspec.decoding.statistics import Round
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
-from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength, SurerDraftLength
+from mmspec.draft_length.policy import AdaptiveDraftLength, FixedDraftLength
+from mmspec.drafters.surer import SurerDraftLength
 
 
 @dataclass

@@ -17,7 +17,8 @@ from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY, Sampling
 from mmspec.decoding.tree import MOST_NODES, Tree
 from mmspec.draft_length.policy import FixedDraftLength
-from mmspec.drafters.lookup import LookupDrafter, SurerDrafter
+from mmspec.drafters.lookup import LookupDrafter
+from mmspec.drafters.surer import SurerDrafter
 from mmspec.ground.errors import DraftError
 from support.scripted import ScriptedDrafter, ScriptedTarget, logits
 

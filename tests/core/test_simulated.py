@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from simulate import ACCEPTANCES, TOKENS, simulated
 
-from mmspec.draft_length.acceptance import surest_paths
+from mmspec.decoding.tree_estimates import surest_paths
 from support.simulated_machine import MACHINES
 
 TABLE = Path(__file__).parents[2] / "docs" / "results" / "simulated.csv"

@@ -13,7 +13,7 @@ from mmspec.decoding.acceptance import Verdict
 from mmspec.decoding.draft import Draft, Plan
 from mmspec.decoding.noise import Noise
 from mmspec.decoding.tree import WIDTH, Tree
-from mmspec.draft_length.acceptance import Path, surest_paths
+from mmspec.decoding.tree_estimates import Path, surest_paths
 from mmspec.draft_length.calibration_file import CONTEXTS, ROWS, Calibration, Curves, at_context
 
 WRONG = -1
