@@ -11,7 +11,7 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.quantization import number_type
 from mmspec.diagnostics.across import AcrossReport, StageDifference, across
-from mmspec.diagnostics.check import CheckReport
+from mmspec.diagnostics.check import CheckReport, Divergence
 from mmspec.diagnostics.check import check as compare_all
 from mmspec.diagnostics.prompts import Prompt, read_prompts, typed_prompts
 from mmspec.drafters.views import PLAIN
@@ -116,7 +116,7 @@ def _show(screen: Screen, report: CheckReport) -> None:
             screen.say(
                 f"{comparison.prompt}: {comparison.outcome} at token {divergence.position}: plain "
                 f"{plain} ({divergence.first}), speculative {speculative} ({divergence.second}), "
-                f"top-2 logit gap {divergence.gap:.3g}"
+                f"top-2 logit gap {_gap(divergence, '.3g')}"
             )
         elif not comparison.drafted:
             screen.say(f"{comparison.prompt}: nothing was drafted, so nothing was checked")
@@ -178,8 +178,12 @@ def _stage_row(stage: StageDifference) -> tuple[str, ...]:
     if stage.largest is not None:
         numbers = f"{stage.largest:.2e}", f"{stage.relative:.2e}"
     elif stage.divergence:
-        numbers = f"part at {stage.divergence.position}", f"gap {stage.divergence.gap:.2e}"
+        numbers = f"part at {stage.divergence.position}", f"gap {_gap(stage.divergence, '.2e')}"
     else:
         numbers = "identical", ""
     verdict = "" if stage.passed is None else "ok" if stage.passed else "TOO FAR"
     return stage.prompt, stage.stage, *numbers, verdict
+
+
+def _gap(divergence: Divergence, form: str) -> str:
+    return "infinite" if divergence.gap is None else f"{divergence.gap:{form}}"

@@ -41,7 +41,7 @@ class StageDifference:
     largest: float | None
     """The largest absolute difference of two elements; None for tokens."""
     relative: float | None
-    """`largest` divided by the largest magnitude of the first array; None for tokens."""
+    """`largest` divided by the largest finite magnitude of the first array; None for tokens."""
     passed: bool | None
     """True within the tolerance, or if answers are equal or near ties; None if only reported."""
     divergence: Divergence | None = None
@@ -168,10 +168,11 @@ def _compare(
 
 
 def difference(first: Float32, second: Float32) -> tuple[float, float]:
-    """The largest absolute difference, and the same divided by the largest magnitude in `first`.
+    """The largest absolute difference, and the same over the largest finite magnitude in `first`.
 
-    The arrays have equal shapes. Inf and nan count as float32's maximum.
+    The arrays have equal shapes. A difference of inf or nan counts as float32's maximum.
     """
     maximum = float(np.finfo(np.float32).max)
     largest = float(np.nan_to_num(np.abs(first - second), nan=maximum).max())
-    return largest, largest / (float(np.abs(first).max()) or 1.0)
+    magnitude = float(np.nan_to_num(np.abs(first), nan=0.0, posinf=0.0).max())
+    return largest, largest / (magnitude or 1.0)

@@ -49,8 +49,8 @@ class Divergence:
     second: int
     """The token ids of both answers; NO_TOKEN (-1) if an answer has ended."""
     texts: tuple[str, str]
-    gap: float
-    """The largest logit minus the second largest, in plain decoding."""
+    gap: float | None
+    """Largest logit minus the second, in plain decoding; None if top-k or top-p leaves one."""
     shortfall: float | None
     """The largest logit minus the lower one of the two differing tokens.
 
@@ -220,7 +220,8 @@ def describe_divergence(
     best, runner_up = np.sort(scores)[-1:-3:-1]
     below = float(scores[sure].max() - min(scores[ids])) if min(ids) >= 0 else np.inf
     texts = [tokenizer.decode([id], skip_special=False) if id >= 0 else "" for id in ids]
-    gap, shortfall = float(best - runner_up), below if below < np.inf else None
+    gap = float(best - runner_up) if runner_up > -np.inf else None
+    shortfall = below if below < np.inf else None
     return Divergence(position, ids[0], ids[1], (texts[0], texts[1]), gap, shortfall)
 
 

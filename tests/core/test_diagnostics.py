@@ -16,13 +16,15 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.diagnostics import across as across_module
 from mmspec.diagnostics import doctor
-from mmspec.diagnostics.across import across
+from mmspec.diagnostics.across import across, difference
 from mmspec.diagnostics.check import NEAR_TIES, Place, check, describe_divergence, place_after
 from mmspec.diagnostics.doctor import examine
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.exactness.finding import Finding
 from mmspec_bench.prompts import world_prompts
+from mmspec_bench.suite.rows import append, read_rows
 from support.stand_ins import Letters, Meddler
+from support.suite_row import row
 
 OPTIONS = Options(drafting="MT", gamma=3, max_new_tokens=24)
 
@@ -87,6 +89,15 @@ def test_what_rounding_may_cut_off_is_a_near_tie_however_the_noise_falls(samplin
     assert (found.shortfall is None) == (expected == "bug")
 
 
+def test_where_one_token_is_left_there_is_no_gap_and_a_row_says_so(tmp_path):
+    place = Place(np.array([0.0, 3.0, 1.0], dtype=np.float32), replace(HOT, top_k=1), Noise(1, 1))
+    found = describe_divergence([1], [2], place, Letters())
+    assert (found.gap, found.shortfall) == (None, None)
+    entry = {"position": found.position, "margin": found.gap, "outcome": found.outcome(1.0)}
+    append(tmp_path / "rows.jsonl", [row(divergence=entry)])
+    assert read_rows(tmp_path / "rows.jsonl") == [row(divergence=entry)]
+
+
 BACKENDS = ["torch", "mlx"]
 SHORT = Options(max_new_tokens=8, gamma=2)
 STAGES = ["pixels", "vision features", "projected features", "prefill logits"]
@@ -125,6 +136,11 @@ def test_the_stage_that_is_off_is_the_one_that_fails(llava_path, monkeypatch, st
     report = across(loading(), llava_path, BACKENDS, PROMPTS[:1], SHORT)
     assert [each.stage for each in report.port["mlx"] if not each.passed] == [stage]
     assert (report.passed, report.exit_code) == (False, 1)
+
+
+def test_inf_is_no_magnitude_beside_which_all_is_near():
+    first, second = np.array([[np.inf, 1.0], [2.0, 1.0]], dtype=np.float32)
+    assert difference(first, second)[1] > 0.1
 
 
 def test_answers_may_part_only_at_a_near_tie(pair_paths, monkeypatch):

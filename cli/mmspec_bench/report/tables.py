@@ -127,7 +127,7 @@ def divergences(run: BenchRun) -> Table:
         if row.divergence:
             at, margin = row.divergence["position"], row.divergence["margin"]
             pieces = _piece(plain.get(row.key), at), _piece(row, at)
-            place = str(row.turn), str(at), f"{margin:.2e}"
+            place = str(row.turn), str(at), "" if margin is None else f"{margin:.2e}"
             lines.append((row.sample, row.method, row.divergence["outcome"], *pieces, *place))
     columns = ("sample", "method", "outcome", "plain", "drafted", "turn", "token", "margin")
     note = "Margin: the gap between the two largest logits of plain decoding at that token."

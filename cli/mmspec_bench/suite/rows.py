@@ -28,7 +28,7 @@ class RowDivergence(TypedDict):
     """Where an answer differs from plain decoding's."""
 
     position: Count
-    margin: float
+    margin: float | None
     outcome: str
 
 
