@@ -4,7 +4,7 @@ import pytest
 
 from mmspec.checkpoints.hub import resolve
 from mmspec_bench.suite.rows import PLAIN, ROWS, read_rows
-from support.factory_qwen import tiny_qwen
+from support.factory_qwen import CHAT_TEMPLATE, tiny_qwen
 from support.mmspec_suite import SAMPLES, write_answers, write_benchmark, write_lines
 
 METHODS = ("none", "lookup", "tree12w4:MT")
@@ -55,9 +55,9 @@ def test_its_rounds_are_those_of_the_model_that_gave_the_answers(
     assert any(each.accepted for row in rows if row.method == METHODS[-1] for each in row.rounds)
 
 
-def equal_answers(folder):
+def equal_answers(folder, *texts):
     """A file of the same answers to every sample, and their texts by turn."""
-    file, texts = folder / "answers.jsonl", ["a red circle", "the mat and the dog"]
+    file, texts = folder / "answers.jsonl", texts or ("a red circle", "the mat and the dog")
     lines = [{"question_id": name, "choices": [{"turns": texts}]} for name, *_ in SAMPLES]
     write_lines(file, lines)
     return file, texts
@@ -98,6 +98,24 @@ def test_a_text_model_drafts_for_answers_that_it_would_not_give(
     assert all(row.identical and row.drafted for row in drafted)
     # A tree has more tokens than a chain of gamma.
     assert max(row.drafted / len(row.rounds) for row in drafted if row.method != "T") > 5
+
+
+@pytest.mark.parametrize("most", [64, 8])
+def test_answers_are_repeated_with_their_thoughts_and_cut(run, benchmark, tmp_path, most):
+    """The template leaves thoughts out before a later question."""
+    target = tiny_qwen("qwen3_5", tmp_path / "qwen")
+    (target / "model.safetensors").unlink()
+    template = CHAT_TEMPLATE.replace("part.text }}", "part.text.split('</think>')[-1] }}")
+    (target / "chat_template.jinja").write_text(template)
+    file, texts = equal_answers(tmp_path, "it is so</think>a red circle", "so</think>the mat")
+    more = ["--model", target, "--max-new-tokens", str(most), "--target-answers", file]
+    assert run(*arguments(benchmark, tmp_path / "out", *more, methods=METHODS[:2])).status == 0
+    rows = read_rows(tmp_path / "out" / ROWS)
+    assert {row.turn for row in rows} == {0, 1}
+    for row in rows:
+        text = "".join(row.pieces)
+        assert (text == texts[row.turn]) == (row.finish_reason == "stop") == (most == 64)
+        assert texts[row.turn].startswith(text)
 
 
 def test_what_answers_cannot_do_is_refused_in_a_line(refused, benchmark, unweighed, tmp_path):

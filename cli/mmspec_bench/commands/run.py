@@ -11,6 +11,7 @@ import click
 
 from mmspec.chat.engine import Engine, load
 from mmspec.chat.plugins import load_backend
+from mmspec.checkpoints.cards import pair_of
 from mmspec.ground.errors import WriteError
 from mmspec_bench.commands.output import note_when_stopped, show_tables, split
 from mmspec_bench.measure.steadiness import watch
@@ -127,6 +128,8 @@ def _engines(
     if settings.target_answers:
         backend = load_backend(models["backend"]).name
         refuse_settings(settings, [*drafts, *method_drafts], backend)
+        if not pair_of(models["model"]):  # auto would look for one in the target's weights
+            drafts = ["none" if draft == "auto" else draft for draft in drafts]
         models["model"] = open_replay(models["model"], backend, models["max_image_tokens"])
     engines = load_drafts([*drafts, *method_drafts], models, settings.options)
     screen.note(*dict.fromkeys(note for engine in engines for note in engine.notes))

@@ -7,9 +7,10 @@ The file has JSON lines as MMSpec's and FastChat's programs write them: `questio
 `choices[0].turns`, the text of each turn's answer.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Annotated, Any, Never
 
 from mmspec.chat.loaded_model import FeatureCache, LoadedModel
@@ -66,25 +67,12 @@ class ReplayModel:
     """Implements `mmspec.decoding.contract.Model`: says the replies of one conversation."""
 
     config: ModelConfig
-    replies: Sequence[tuple[int, list[int]]] = ()
-    """The position at which each answer begins, and the sequence to its end, then the stop token.
-
-    Images have NO_TOKEN at their positions.
-    """
+    replies: list[list[int]] = field(default_factory=list)
+    """The sequence to each answer's end, then the stop token; images have NO_TOKEN at positions."""
 
     device, dtype, quantize, tower = "no device", "repeated answers", "none", ""
     setup_seconds = 0.0
     encode, open_branches = _refusal("see images"), _refusal("draft")
-
-    def play(self, segments: Iterable[Segment], stop: int) -> None:
-        """Say from now on a conversation's answers, each after all before it, and `stop`."""
-        replies, sequence = [], list[int]()
-        for segment in segments:
-            ids = segment.token_ids(NO_TOKEN)
-            if segment.is_answer:
-                replies.append((len(sequence), [*sequence, *ids, stop]))
-            sequence += ids
-        self.replies = replies
 
     def open_target(self, *_: Any) -> "ReplayTarget":
         """Open an empty sequence, whose next tokens are given, however they were chosen."""
@@ -134,9 +122,9 @@ class ReplayTarget:
 
     def _next_tokens(self) -> list[int]:
         """The tokens that follow the sequence, the stop token last."""
-        for start, whole in self._model.replies:
-            if start <= self.length and whole[: self.length] == self._sequence:
-                return whole[self.length :] or whole[-1:]
+        for whole in self._model.replies:
+            if whole[: self.length] == self._sequence:
+                return whole[self.length :]
         return _refusal("answer this prompt: no answer to it was given")()
 
 
@@ -198,31 +186,38 @@ class _Line:
     choices: Annotated[list[_Choice], Length(1, 1000)]
 
 
-def with_answers(samples: list[SuiteSample], file: str, target: LoadedModel) -> list[SuiteSample]:
+def with_answers(
+    samples: list[SuiteSample], file: str, target: LoadedModel, most: int
+) -> list[SuiteSample]:
     """The samples, which let the target repeat their answers in `file` once they are read.
 
-    Raises UsageError naming a malformed line.
+    most: tokens of an answer that are repeated.  Raises UsageError naming a malformed line.
     """
     path = expand_home(file)
     rows = parse_lines(_Line, read_lines(path), path)
     answers = {row.question_id: row.choices[0].turns for _, row in rows}
-    return [replace(each, read=partial(_questions, each, answers, target)) for each in samples]
+    return [
+        replace(each, read=partial(_questions, each, answers, target, most)) for each in samples
+    ]
 
 
-def _questions(sample: SuiteSample, answers: Answers, target: LoadedModel) -> tuple[Message, ...]:
+def _questions(
+    sample: SuiteSample, answers: Answers, target: LoadedModel, most: int
+) -> tuple[Message, ...]:
     """Read a sample and prepare the target for it; raises UsageError where an answer is missing."""
     questions = sample.read()
     texts = answers.get(sample.name.rpartition("/")[2], ())
     if len(texts) < len(questions):
         raise UsageError(f"--target-answers: {len(texts)} of {len(questions)} answers are there")
-    turns = [
-        Turn(question, answer_ids(text, target.template, target.tokenizer), text)
-        for question, text in zip(questions, texts, strict=False)
-    ]
-    model = target.model
+    model, tokenizer = target.model, target.tokenizer
     assert isinstance(model, ReplayModel), "only --target-answers gives samples answers"
-    views = target.views(lambda _: ())
-    chunks = target.chunks(Conversation(None, turns))
-    stop = target.tokenizer.end(target.stop)
-    model.play([views.segment(chunk, target.view) for chunk in chunks], stop)
+    views, stop = target.views(lambda _: ()), tokenizer.end(target.stop)
+    turns, model.replies = list[Turn](), []
+    for question, text in zip(questions, texts, strict=False):
+        ids = answer_ids(text, target.template, tokenizer)[:most]
+        turns.append(Turn(question, ids, tokenizer.decode(ids).removeprefix(" ")))
+        # Rendered turn by turn, for before a later question a template may leave thoughts out.
+        chunks = target.chunks(Conversation(None, turns))
+        segments = (views.segment(chunk, target.view).token_ids(NO_TOKEN) for chunk in chunks)
+        model.replies.append([*chain.from_iterable(segments), stop])
     return questions

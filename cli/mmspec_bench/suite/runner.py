@@ -151,7 +151,8 @@ def _samples(engine: Engine, settings: SuiteSettings) -> list[SuiteSample]:
     if vision is None:
         samples = [replace(each, read=partial(_texts, each)) for each in samples]
     if settings.target_answers:
-        return with_answers(samples, settings.target_answers, engine.target)
+        answers, most = settings.target_answers, settings.max_new_tokens
+        return with_answers(samples, answers, engine.target, most)
     return samples
 
 
