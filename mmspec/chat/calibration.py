@@ -93,6 +93,11 @@ def finding_lines(backends: Mapping[str, dict[str, Any]]) -> dict[str, str]:
     return lines
 
 
+def threads_of(description: Mapping[str, Any]) -> int | None:
+    """The number of CPU threads in a backend's description; None if it names none."""
+    return next((description[name] for name in THREADS if name in description), None)
+
+
 def _without_threads(description: Mapping[str, Any]) -> dict[str, Any]:
     """A backend's description as JSON holds it, without the threads of the process."""
     values: dict[str, Any] = json.loads(json.dumps(description))
@@ -104,8 +109,8 @@ def _label(key: Mapping[str, Any], now: Mapping[str, Any], labels: Container[str
     backend = key["backend"]
     kind = number_type(key["dtype"], key["quantize"])
     label = f"{key['name']}, {kind}, {backend['name']} on {key['device']}"
-    threads = next((backend[name] for name in THREADS if name in backend), None)
-    if threads is not None and threads not in [now.get(name) for name in THREADS]:
+    threads = threads_of(backend)
+    if threads is not None and threads != threads_of(now):
         label += f", {threads} thread{'s' * (threads != 1)}"
     return f"{label} ({key['directory']})" if label in labels else label
 

@@ -91,6 +91,9 @@ def test_a_second_run_must_say_so_and_be_the_same(run, refused, again):
     settings = [provenance[name] for name in ("temperature", "top_k", "top_p", "sampling_seed")]
     assert settings == [1.0, 0, 1.0, 3]
     assert all(row.identical for row in read_rows(out / ROWS) if row.method != "none")
+    other = {"cpu_threads": provenance["cpu_threads"] + 1}
+    (out / PROVENANCE).write_text(json.dumps(provenance | other))
+    refused(*command("--resume"), words=[f"cpu_threads {other['cpu_threads']}"])
 
 
 def test_a_deleted_line_is_told_and_its_sample_answered_again(run, again, monkeypatch):

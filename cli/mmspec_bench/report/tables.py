@@ -144,7 +144,7 @@ def title(run: BenchRun) -> str:
     """What was run, such as `mini + mini-draft on torch, cpu, float32: 9 questions of 2 tasks`."""
     models = run.settings["models"]
     names = " + ".join(model["name"] for model in models.values() if model)
-    kind = number_type(run.settings["dtype"], run.settings.get("quantize", "none"))
+    kind = number_type(run.settings["dtype"], run.settings["quantize"])
     place = f"{names} on {run.settings['backend']}, {run.settings['device']}, {kind}"
     questions = quantity(len({row.key for row in run.rows}), "question")
     tasks, methods = quantity(len(run.tasks), "task"), quantity(len(run.methods), "method")

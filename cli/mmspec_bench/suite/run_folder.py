@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from mmspec.chat.calibration import content_digest, shape_digest
+from mmspec.chat.calibration import content_digest, shape_digest, threads_of
 from mmspec.chat.engine import Engine
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.options import Gamma, Options
@@ -74,6 +74,7 @@ class _Provenance(TypedDict):
     backend: str
     device: str
     dtype: str
+    quantize: str
     skipped: list[dict[str, str]]
     resumed: list[dict[str, Any]]
 
@@ -86,7 +87,7 @@ SHARED = (
 
 `--exact auto` may find another thing later: what it found counts.
 """
-RESUME_ENTRIES = (*SHARED, "shard", "platform", "processor", "threads")
+RESUME_ENTRIES = (*SHARED, "shard", "platform", "processor", "cpu_threads")
 """Entries that must not change when a run goes on."""
 
 
@@ -102,6 +103,7 @@ def description(settings: SuiteSettings, engines: Sequence[Engine]) -> dict[str,
         "device": engine.target.model.device,
         "dtype": engine.target.model.dtype,
         "is_exact": engine.exact_rows(settings.exact) is not None,
+        "cpu_threads": threads_of(engine.backend.describe()),
         "problem": "",
         "skipped": [],
         "resumed": [],
@@ -153,10 +155,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     block = Block.of(folder / PROVENANCE)
     lists: dict[str, Any] = {"skipped": [], "resumed": []}
     block.record(_Provenance, **lists)
-    values = {name: value for name, value in block.values.items() if value is not None}
-    if target := values["models"].get("target"):  # where older runs have it
-        values.setdefault("quantize", target.get("quantize", "none"))
-    return lists | values
+    return lists | {name: value for name, value in block.values.items() if value is not None}
 
 
 def update_provenance(folder: Path, **entries: Any) -> None:
