@@ -11,7 +11,7 @@ from mmspec.chat.calibration import calibration_file, finding_file, read_calibra
 from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
 from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.memory import Memory
-from mmspec.chat.options import Gamma, Options
+from mmspec.chat.options import Options
 from mmspec.checkpoints.block_config import BLOCK_KINDS
 from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
@@ -62,9 +62,7 @@ class Models:
     """The exact rows by mode of `--exact`; a mode that is missing is found out when it is used."""
     progress: Progress = silent
     """Shows what is measured when it is used."""
-    _lengths: dict[tuple[Drafting, Tree | None, Gamma, ExactRows | None], DraftLength] = field(
-        default_factory=dict, init=False
-    )
+    _lengths: dict[tuple[object, ...], DraftLength] = field(default_factory=dict, init=False)
     _captions: LatestValues[Sequence[int]] = field(
         default_factory=lambda: LatestValues(MAX_CAPTIONS), init=False
     )
@@ -157,7 +155,7 @@ class Models:
         return Tree() if trees and a_tree_pays(costs(), trees) else None
 
     def draft_length(self, options: Options, drafting: Drafting | None) -> DraftLength:
-        """The draft length of a drafting and tree, which all conversations share.
+        """The draft length of a way to draft, which all conversations share.
 
         drafting: None if nothing drafts. An adaptive length starts from the costs that were
         calibrated with the target's exact rows. With those of trees it also chooses between chains
@@ -166,7 +164,8 @@ class Models:
         if drafting is None:
             return FixedDraftLength(0)
         exact = self.exact_rows(options.exact) if options.gamma == "auto" else None
-        key = drafting, self.tree_of(options, drafting), options.gamma, exact
+        tree = self.tree_of(options, drafting)
+        key = drafting, tree, options.gamma, exact, options.adaptive, options.overflow
         if key not in self._lengths:
             length = self._new_length(options, replace(drafting, with_lookup=False))
             lookup = self._new_length(options, LOOKUP) if drafting.with_lookup else None

@@ -121,5 +121,6 @@ def test_the_rounds_of_all_chats_teach_the_draft_length(engine):
     check(second, "What is this?", A)
     assert second.answer.statistics.drafted > 0
     of = second.answer.drafting
-    others = (AUTO, PLAIN), (AUTO, LOOKUP), (replace(AUTO, tree=Tree((2, 2))), of)
+    changes = {"tree": Tree((2, 2))}, {"overflow": "run"}, {"drafting": "MT", "adaptive": True}
+    others = [(AUTO, PLAIN), (AUTO, LOOKUP), *((replace(AUTO, **it), of) for it in changes)]
     assert engine.draft_length(AUTO, of) not in [engine.draft_length(*it) for it in others]
