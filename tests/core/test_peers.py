@@ -108,6 +108,11 @@ def test_answers_are_compared_with_the_same_programs_plain_ones(compared):
     assert row(plain, "text", is_comparable=False)[-2:] == ("-", "yes")
 
 
+def test_plain_decoding_is_measured_once():
+    methods = peer_methods(["torch"], ["none", "M"], 5, "auto", "none", {})
+    assert [each.name for each in methods] == ["mmspec torch, plain", "mmspec torch, M gamma 5"]
+
+
 def test_a_head_is_exported_once_for_vllm_and_another_draft_is_refused(tmp_path, pair_paths):
     target, draft = map(str, pair_paths)
     head = str(tiny_head(tmp_path / "eagle3", "eagle3"))

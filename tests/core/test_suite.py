@@ -17,7 +17,7 @@ from mmspec.decoding.tree import Tree
 from mmspec.ground.errors import HubError, UsageError
 from mmspec_bench.suite import sources
 from mmspec_bench.suite.drafts import engine_for
-from mmspec_bench.suite.methods import read_method, read_methods
+from mmspec_bench.suite.methods import is_single_view, read_method, read_methods
 from mmspec_bench.suite.metrics import difference
 from mmspec_bench.suite.rows import append, read_rows
 from mmspec_bench.suite.sources import suite_samples
@@ -107,6 +107,11 @@ def test_a_method_has_a_name_and_decoding_options(word):
     assert method == read_method(name)
     run = Options(gamma=3, max_new_tokens=9, tree=Tree((2,)))
     assert method.options(run) == replace(run, drafting=drafting, **settings)
+
+
+def test_lookup_beside_a_view_is_no_single_view():
+    assert all(map(is_single_view, ("M", "P36/pool", "M:2@a+b")))
+    assert not any(map(is_single_view, ("MT", "M+lookup", "M:2/run+lookup@D")))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """mlx-lm as a peer: it answers what this project answers to text, and refuses images."""
 
+from dataclasses import replace
+
 import pytest
 
 from mmspec.ground.errors import UsageError
@@ -28,9 +30,11 @@ def test_mlx_lm_answers_as_this_project_does(llama_path, drafts):
     assert theirs.facts["dtype"] == "float32"
 
 
-def test_images_and_models_that_see_are_refused(llama_path, pair_paths):
+def test_images_models_that_see_and_other_devices_are_refused(llama_path, pair_paths):
     with pytest.raises(UsageError, match="models of text alone"):
         load_mlx_lm(task(pair_paths[0]))
+    with pytest.raises(UsageError, match="unknown MLX device 'mps'"):
+        load_mlx_lm(replace(task(llama_path), device="mps"))
     theirs = load_mlx_lm(task(llama_path))
     with pytest.raises(UsageError, match="sees no images"):
         theirs.answer([{"path": "a.png"}, {"text": "?"}], Clock())

@@ -86,7 +86,7 @@ def _mmspec(
     backend: str, quantize: str, draftings: Sequence[str], gamma: Gamma, exact: str
 ) -> list[PeerMethod]:
     methods = []
-    for drafting in ("none", *draftings):
+    for drafting in dict.fromkeys(("none", *draftings)):
         name = "plain" if drafting == "none" else f"{drafting} gamma {gamma}"
         options: dict[str, Any] = {"drafting": drafting, "gamma": gamma, "exact": exact}
         Options(**options).require_drafting()  # refuses what its process would, before any starts

@@ -8,6 +8,7 @@ from mmspec.checkpoints.config import read_config
 from mmspec.ground.errors import UsageError
 from mmspec_bench.compare.script_io import Clock, Program, Question, Task, images_of, text_of
 from mmspec_mlx.device import blas  # before mlx.core, which binds its matrix products on import
+from mmspec_mlx.device.devices import find_device
 
 
 def load_mlx_lm(task: Task) -> Program:
@@ -68,11 +69,10 @@ def load_mlx_vlm(task: Task) -> Program:
 
 
 def _choose_device(device: str) -> Callable[[], int] | None:
-    """Compute on a device, 'auto' for the usual one; returns a GPU's counter of peak bytes."""
+    """Compute on a device, 'auto' for the fastest; returns a GPU's counter of peak bytes."""
     import mlx.core as mx
 
-    if device != "auto":
-        mx.set_default_device(mx.Device(mx.gpu if device == "gpu" else mx.cpu))
+    mx.set_default_device(mx.Device(mx.gpu if find_device(device) == "gpu" else mx.cpu))
     return mx.get_peak_memory if mx.default_device().type == mx.DeviceType.gpu else None
 
 

@@ -34,7 +34,7 @@ _SHAPE = re.compile(
     r"tree(?:(?P<branching>\d+(?:x\d+)+)|(?P<nodes>\d+)?(?:w(?P<width>\d+))?)",
     re.IGNORECASE | re.ASCII,
 )
-_SINGLE_VIEW = re.compile(rf"[{''.join(LETTERS)}]\d*(?:[:/@].*)?", re.ASCII)
+_SINGLE_VIEW = re.compile(rf"[{''.join(LETTERS)}]\d*(?:[:/][^+@]*)?(?:@.*)?", re.ASCII)
 _COMMA = re.compile(r",(?!\d*\.?\d)", re.ASCII)
 """Matches a comma between methods, not between weights."""
 
