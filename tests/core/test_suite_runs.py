@@ -12,8 +12,10 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.decoding.exact_rows import ExactRows
 from mmspec.diagnostics.check import NEAR_TIES
+from mmspec.diagnostics.prompts import user_prompt
 from mmspec.ground.errors import UsageError
 from mmspec.prompt.conversation import Message
+from mmspec_bench.measure.speed import time_answer
 from mmspec_bench.suite import metrics
 from mmspec_bench.suite.answerer import open_answerer
 from mmspec_bench.suite.drafts import drafted_share
@@ -115,6 +117,10 @@ def test_each_method_pays_for_the_picture_and_its_caption(engine, tmp_path):
     assert len(captioner.asked) == 1
     rows_of(engine, "C,MC", tmp_path, conversation(1))
     assert len(captioner.asked) == 3
+    before = model.encoded
+    for _ in range(2):
+        time_answer(engine, OPTIONS, user_prompt("What is this?", [picture(1)]))
+    assert model.encoded == before + 2
 
 
 def meddle(engine, monkeypatch):

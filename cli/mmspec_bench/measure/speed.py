@@ -13,6 +13,7 @@ from mmspec_bench.measure.timing import Figures, Timing, figures, rotate
 
 def time_answer(engine: Engine, options: Options, prompt: Prompt) -> Timing:
     """Answer in a new conversation by this project's loop, timed by its own clocks."""
+    engine.forget()  # every method pays for images and captions
     answer = answer_once(engine, prompt.message, options)
     statistics, token_ids = answer.statistics, answer.token_ids
     prefill = sum(statistics.seconds[stage] for stage in ("vision", "caption", "prefill"))
