@@ -39,7 +39,7 @@ COLUMNS: dict[str, Callable[[Figures], str]] = {
     "same tokens": lambda method: "yes" if method.identical == method.answers else "NO",
 }
 NOTE = (
-    "Medians [range]. Times plain: beside the plain run just before or after. Overall: all tokens "
+    "Medians [range]. Times plain: beside the plain answer of the same turn. Overall: all tokens "
     "by all seconds, times plain. Tokens per round: the target's own included. Accepted: of the "
     "drafted tokens. Same tokens: as plain decoding."
 )

@@ -25,7 +25,7 @@ FollowUp = Literal["next", "story", "caption", "summary"]
 Read = Callable[[], tuple[Message, ...]]
 """Reads the questions of a sample, one for each turn; raises MmspecError if it is broken."""
 BATCH = 16
-"""Number of parquet rows in memory at a time; an image may take megabytes."""
+"""Number of parquet rows read at a time; images stay in memory, as they are in the file."""
 
 
 @dataclass(frozen=True, slots=True)
