@@ -91,6 +91,7 @@ def chat(
     if dialogue.store:
         remember(engine, screen)
     screen.note(*introduction(engine))
+    del engine  # else its weights would stay after /model
     if last:
         go_on(dialogue, last.path, last.name, is_kept=True)
         if is_typed("system"):

@@ -1,10 +1,12 @@
 """A chat from a pipe whose context fills, and whose settings and models are changed."""
 
 import re
+import weakref
 
 import pytest
 
 from mmspec.prompt.chat_template import ChatTemplate
+from mmspec_cli.chat_commands.table import COMMANDS
 
 
 def test_a_full_context_offers_what_fits_and_the_offers_work(chat, narrow):
@@ -87,3 +89,16 @@ def test_a_model_that_cannot_go_on_changes_nothing(chat, llama_path):
     assert "text-only and cannot see images" in result.err
     assert "no-such" in result.err
     assert result.ids[0] == result.ids[1]
+    assert chat("/image red.png", lines[1], "which?").ids == result.ids[:1]
+
+
+def test_another_model_frees_the_first(chat, pair_paths, monkeypatch):
+    models, freed = [], []
+
+    def look(dialogue):
+        freed.append([model() is None for model in models])
+        models.append(weakref.ref(dialogue.chat.models.target.model))
+
+    monkeypatch.setitem(COMMANDS, "/help", ("", look))
+    chat("one red.png", "/help", f"/model {pair_paths[1]}", "/help")
+    assert freed == [[], [True]]

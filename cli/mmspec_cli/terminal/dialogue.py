@@ -195,8 +195,8 @@ class Dialogue:
         if conversation.thinking is not None and not engine.target.template.reads_thinking:
             self.screen.note(f"{name} has no setting for --thinking: it is left out")
             conversation = replace(conversation, thinking=None)
+        engine.target.require_sight(self.next_images)
         chat.resume(conversation)
-        self.chat.close()
         self.chat = chat
         if self.store:
             remember(engine, self.screen)
