@@ -140,6 +140,13 @@ def test_an_earlier_conversation_is_chosen_by_its_number(chat, state):
     assert sorted(map(questions, state.iterdir())) == [["one", "more"], ["two"]]
 
 
+def test_enter_asks_again_what_was_repeated_to_be_sent_as_text(chat, narrow):
+    lines = ["/max-new-tokens 12", "one", "long " * 16, "/max-new-tokens 7000"]
+    talk = chat(*lines, *["two ./none.png"] * 2, "", "/quit", models=narrow)
+    assert "Enter forgets the first" in talk.err
+    assert (talk.err.count("there is no such file"), len(talk.ids)) == (1, 3)
+
+
 @pytest.mark.parametrize("line", ["/reset", "/drop 1", "/undo", "/max-new-tokens 30"])
 def test_enter_forgets_nothing_once_the_questions_that_it_named_may_be_others(chat, narrow, line):
     lines = ["/max-new-tokens 12", "one", "long " * 16, "/max-new-tokens 7000", "two " * 4]

@@ -136,6 +136,7 @@ class Dialogue:
         try:
             self._show(self.chat.ask(attachments.text, images))
         except ContextError as error:
+            self.refused_line = message if is_repeated else ""  # its paths are text for Enter too
             if self.is_interactive:
                 self._offer(message, error)
             raise
