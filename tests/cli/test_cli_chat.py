@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from PIL import Image
 
-from mmspec.chat.loaded_model import LoadedModel
+from mmspec.chat.loaded_model import FeatureCache, LoadedModel
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec_cli.terminal import dialogue
 from mmspec_terminal.render import Screen
@@ -182,6 +182,17 @@ def test_one_line_says_that_drafts_do_not_pay(chat, monkeypatch):
     monkeypatch.setattr(FixedDraftLength, "plain_reason", lambda _: next(reasons))
     err = chat("one", "two", "three", "four", as_json=False, more=["--gamma", "3"]).err
     assert err.count("drafts do not pay at the moment; /stats says why") == 1
+
+
+def test_a_note_that_differs_in_a_number_alone_is_shown_once_but_for_each_name(
+    chat, red, monkeypatch
+):
+    sizes = count(4)
+    monkeypatch.setattr(FeatureCache, "note", lambda _, each: f"{each.name}: {next(sizes)} tokens")
+    for number in (1, 2):
+        red.with_name(f"IMG_{number}.jpg").write_bytes(red.read_bytes())
+    err = chat(*["see IMG_1.jpg?", "see IMG_2.jpg?"] * 2, as_json=False).err
+    assert re.findall(r"IMG_.*: (\d) tokens", err) == ["4", "5"]
 
 
 def test_a_cut_answer_that_is_loaded_goes_on_and_a_complete_one_does_not(chat):

@@ -278,7 +278,7 @@ class Dialogue:
 
     def _note_once(self, note: str) -> None:
         """Show a remark, unless one was shown that differs in its numbers alone."""
-        words = re.sub(r"\d+(\.\d+)?", "#", note)
+        words = re.sub(r"(?<![\w.])\d+(\.\d+)?(?![\w.])", "#", note)  # not those of file names
         if words not in self._earlier_notes:
             self.screen.note(note)
         self._earlier_notes.add(words)
