@@ -162,6 +162,14 @@ def test_pixels_are_shown_without_asking_what_the_terminal_draws(open_terminal, 
     leave(terminal)
 
 
+def test_questions_come_from_the_terminal_by_its_own_name_after_an_image_from_a_pipe(open_terminal):
+    """macOS cannot wait for keys at /dev/tty."""
+    code = "from mmspec_cli.terminal.image_sources import os, type_at_terminal as t; t(); "
+    code += "print(os.ttyname(0), os.ttyname(1))"
+    shell = ["sh", "-c", 'echo | "$@"', "sh", sys.executable, "-c", code]
+    open_terminal(execute, shell).wait(r"(/dev/\S+) \1\r\n")
+
+
 PULL = r"pull it now\? \[Y/n\] "
 
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from PIL import EpsImagePlugin, Image, ImageGrab
@@ -43,7 +44,7 @@ def type_at_terminal() -> None:
     The terminal becomes standard input of this process.
     """
     try:
-        terminal = os.open(os.ctermid(), os.O_RDWR)
+        terminal = _open_terminal()
     except OSError as error:
         raise UsageError(
             "standard input held the image, and there is no terminal to type questions at: use "
@@ -52,6 +53,14 @@ def type_at_terminal() -> None:
     os.dup2(terminal, 0)
     os.close(terminal)
     sys.stdin = open(0, closefd=False, errors="surrogateescape")  # noqa: SIM115 - stays open
+
+
+def _open_terminal() -> int:
+    """Open the terminal, by its own name if it has one: macOS cannot wait for keys at /dev/tty."""
+    for descriptor in (1, 2):
+        with suppress(OSError):  # no terminal, or one that has no name here, as in containers
+            return os.open(os.ttyname(descriptor), os.O_RDWR)
+    return os.open(os.ctermid(), os.O_RDWR)
 
 
 def clipboard_picture(sampling: FrameSampling = EVENLY) -> Picture:
