@@ -63,7 +63,7 @@ def chat(
     terminal are kept in ~/.local/state/mmspec, where only their owner can read them; /sessions
     lists them.
     """
-    last = next(iter(ConversationStore().files()), None) if resume else None
+    last = next(ConversationStore().files(), None) if resume else None
     if resume and not last:
         raise UsageError("--resume: no conversation was kept yet; start without it")
     if last and (setup.models["model"] == "auto" or not is_typed("model")):

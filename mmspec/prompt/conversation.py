@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from mmspec.ground.errors import ImageError, UsageError
@@ -169,8 +170,8 @@ class Conversation:
             texts.append(turn.answer_text)
         return "\n\n".join(text.strip("\n") for text in texts if text) + "\n"
 
-    def to_json(self) -> str:
-        """Return the conversation as JSON: images of files by path and digest, others as PNG."""
+    def as_record(self) -> dict[str, Any]:
+        """The conversation as values of JSON: images of files by path, others as PNG."""
         turns = [
             {
                 "question": [saved_part(part) for part in turn.question.parts],
@@ -180,7 +181,11 @@ class Conversation:
             }
             for turn in self.turns
         ]
-        return json.dumps({"system": self.system, "turns": turns}, indent=1, ensure_ascii=False)
+        return {"system": self.system, "turns": turns}
+
+    def to_json(self) -> str:
+        """Return `as_record` as text, for `from_json`."""
+        return json.dumps(self.as_record(), indent=1, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str, errors: list[ImageError] | None = None) -> "Conversation":

@@ -7,10 +7,13 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import quote, unquote
 
+from PIL.Image import Image
+
 from mmspec.families.decoder import TokenId
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.json_file import parse_as
+from mmspec.ground.latest_values import LatestValues
 from mmspec.prompt.clips import FPS, Clip
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, decode_picture, open_picture
@@ -18,6 +21,10 @@ from mmspec.prompt.images import Picture, decode_picture, open_picture
 FILE_URL = "file://"
 """Beginning of a path in which every byte is a character or %XX; a saved path begins otherwise."""
 NO_CONVERSATION = "this is not a saved conversation"
+
+PNG_BYTES = 256_000_000
+"""Bytes of the images that stay encoded: a chat saves its conversation after every answer."""
+_pngs = LatestValues[str](PNG_BYTES, len)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,15 @@ def saved_part(part: str | Picture) -> dict[str, Any]:
         path = _address(str(expand_home(part.name).absolute()))
         sampling = asdict(part.sampling) if isinstance(part, Clip) else {}
         return {part.kind: path, **sampling, "digest": part.digest}
-    png = BytesIO()
-    part.image.save(png, "PNG")
-    return {"png": b64encode(png.getvalue()).decode(), "name": part.name, "digest": part.digest}
+    png = _pngs.get(part.digest, lambda: _png(part.image))
+    return {"png": png, "name": part.name, "digest": part.digest}
+
+
+def _png(image: Image) -> str:
+    """An image as PNG in base64."""
+    content = BytesIO()
+    image.save(content, "PNG")
+    return b64encode(content.getvalue()).decode()
 
 
 def _address(path: str) -> str:

@@ -3,10 +3,16 @@
 import json
 import stat
 from contextlib import ExitStack, nullcontext
+from unittest.mock import Mock
 
 import pytest
+from PIL import Image
 
+from mmspec.prompt.conversation import Conversation
+from mmspec.prompt.images import picture_from
 from mmspec_cli.chat import read_pipe
+from mmspec_cli.chat_commands import files
+from mmspec_cli.terminal import conversation_store
 from mmspec_terminal.render import Screen
 
 
@@ -153,6 +159,25 @@ def test_enter_forgets_nothing_once_the_questions_that_it_named_may_be_others(ch
     talk = chat(*lines, line, "", "/drop", models=narrow)
     assert "Enter forgets the first" in talk.err
     assert len(talk.notices) == 4
+
+
+def test_going_on_reads_the_last_conversation_alone(chat, state, monkeypatch):
+    for question in ("one", "two"):
+        chat(question)
+    describe = Mock(wraps=conversation_store._describe)
+    monkeypatch.setattr(conversation_store, "_describe", describe)
+    assert chat(more=["--resume"]).notices[0].startswith("went on from")
+    assert describe.call_count == 1
+
+
+def test_a_pasted_image_is_encoded_once_for_all_answers(chat, state, monkeypatch):
+    picture, save, saved = picture_from(Image.new("RGB", (9, 7), "teal")), Image.Image.save, []
+    monkeypatch.setattr(files, "clipboard_picture", lambda _: picture)
+    monkeypatch.setattr(Image.Image, "save", lambda *args: saved.append(args) or save(*args))
+    chat("/paste", "which?", "and?")
+    assert len(saved) == 1
+    (file,) = state.iterdir()
+    assert Conversation.from_json(file.read_text()).pictures == (picture,)
 
 
 def test_a_conversation_whose_image_is_away_stays_in_its_file(chat, state, red):

@@ -1,6 +1,7 @@
 """Commands that take images and conversations from files, and write conversations to them."""
 
 import glob
+from itertools import islice
 from pathlib import Path
 
 from mmspec.ground.errors import ImageError, MmspecError, UsageError
@@ -132,7 +133,7 @@ def load(dialogue: Dialogue, name: str) -> None:
 
 def sessions(dialogue: Dialogue, argument: str) -> None:
     """List the conversations of earlier chats, or go on with one."""
-    files = ConversationStore().files()
+    files = [*islice(ConversationStore().files(), None if argument else MOST_SESSIONS)]
     if not files:
         dialogue.notice("no conversation was kept yet")
     elif argument:
@@ -141,7 +142,7 @@ def sessions(dialogue: Dialogue, argument: str) -> None:
     else:
         rows = [
             (str(number), file.when, file.model, str(file.questions), file.first[:MOST_LETTERS])
-            for number, file in enumerate(files[:MOST_SESSIONS], 1)
+            for number, file in enumerate(files, 1)
         ]
         columns = ("", "written", "model", "questions", "first question")
         records = [dict(zip(("number", *columns[1:]), row, strict=True)) for row in rows]

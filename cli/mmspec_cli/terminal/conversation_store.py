@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -88,15 +89,15 @@ class ConversationStore:
             self.folder.chmod(0o700)
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.json"
         self.file = self.file or self.folder / name
-        record = json.loads(chat.conversation.to_json()) | {"model": _name(chat.models.target)}
+        record = chat.conversation.as_record() | {"model": _name(chat.models.target)}
         replace_text(self.file, json.dumps(record, ensure_ascii=False), private=True)
         self._stamps[self.file] = _stamp(self.file)
         return is_shared
 
-    def files(self) -> list[ConversationFile]:
-        """The kept conversations, the latest first, without files that hold none."""
-        files = filter(None, map(_describe, self.folder.glob("*.json")))
-        return sorted(files, key=lambda file: -file.timestamp)
+    def files(self) -> Iterator[ConversationFile]:
+        """Read the kept conversations, the latest first, without files that hold none."""
+        times = {file: stamp[1] for file in self.folder.glob("*.json") if (stamp := _stamp(file))}
+        return filter(None, map(_describe, sorted(times, key=times.__getitem__, reverse=True)))
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

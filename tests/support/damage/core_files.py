@@ -85,7 +85,7 @@ def _scripted(folder: Path) -> Engine:
 
 def use_conversation(file: Path, _: str) -> None:
     """List it, read it, go on with it."""
-    conversation_store.ConversationStore(file.parent).files()
+    list(conversation_store.ConversationStore(file.parent).files())
     file = file.parent / "kept.json"
     chat, nothing = _scripted(file.parent.parent / "source").chat(OPTIONS), lambda *_: False
     dialogue = SimpleNamespace(
