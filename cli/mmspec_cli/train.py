@@ -52,11 +52,10 @@ def target(**options: Any) -> None:
     It learns from the synthetic world. The same command continues an interrupted run, one with a
     larger budget a finished run.
     """
-    _refuse_two_budgets()
-
+    budget = _budget(options)
     from mmspec_train.targets.train_target import train_target
 
-    train_target(choose(TargetSettings, options), choose(Budget, options))
+    train_target(choose(TargetSettings, options), budget)
 
 
 @train.command()
@@ -85,8 +84,7 @@ def distill(kind: str, student: str | None, gpu: str | None, **options: Any) -> 
         kinds = field.metadata.get("kinds", (kind,))
         if kind not in kinds:
             _refuse_without_effect([field.name], f"on --kind {kind}: {', '.join(kinds)}")
-    _refuse_contradictions(options)
-    common = choose(Budget, options), choose(DataSettings, options), choose(RunSettings, options)
+    common = _common_settings(options)
     if gpu:
         if student:
             raise click.UsageError("--plan computes a head: leave out --student")
@@ -134,7 +132,7 @@ def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
         _refuse_without_effect(shape, f"with --from: {source} has its own")
     if names and not {"llava", "language"}.intersection(names):
         _refuse_without_effect(["pool"], "on drafts that see no image: llava does")
-    _refuse_contradictions(options)
+    common = _common_settings(options)
     from mmspec_train.drafts.train_drafts import train_baselines
 
     scores = train_baselines(
@@ -142,25 +140,26 @@ def draft(names: tuple[str, ...], source: str | None, **options: Any) -> None:
         source,
         choose(LlamaShape, options),
         choose(MethodSettings, options),
-        choose(Budget, options),
-        choose(DataSettings, options),
-        choose(RunSettings, options),
+        *common,
     )
     for name, score in scores.items():
         Screen().say(f"{options['out'] / name}: {score.tokens_per_round:.3f} tokens per round")
 
 
-def _refuse_contradictions(options: dict[str, Any]) -> None:
-    """Raise UsageError for options of the current command that contradict each other."""
-    _refuse_two_budgets()
+def _common_settings(options: dict[str, Any]) -> tuple[Budget, DataSettings, RunSettings]:
+    """The settings of any student; raises UsageError for options that contradict each other."""
     if options["answers"] == "dataset":
         _refuse_without_effect(["temperature"], "on --answers dataset: nobody draws")
+    return _budget(options), choose(DataSettings, options), choose(RunSettings, options)
 
 
-def _refuse_two_budgets() -> None:
-    """Raise UsageError for a budget in steps and one in minutes."""
-    if is_typed("steps") and is_typed("minutes"):
+def _budget(options: dict[str, Any]) -> Budget:
+    """The budget in steps or minutes, a typed one before the file's; raises UsageError for two."""
+    names = [name for name in ("steps", "minutes") if options[name] is not None]
+    names = list(filter(is_typed, names)) or names
+    if len(names) > 1:
         raise click.UsageError("give --steps or --minutes, not both: either ends the training")
+    return choose(Budget, {name: options[name] for name in names})
 
 
 def _refuse_without_effect(names: Iterable[str], condition: str) -> None:

@@ -1,12 +1,14 @@
 """`--help` and the file of defaults: what people need first, and every option."""
 
 import re
+from unittest.mock import Mock
 
 import click
 import pytest
 
 from mmspec_cli.main import cli
 from mmspec_terminal.help_pages import EverydayCommand
+from mmspec_train.settings import Budget
 
 
 def pages(command=cli, words=()):
@@ -107,6 +109,14 @@ def test_a_wrong_file_is_one_line(refused, config, tmp_path, text, words):
     config(text, encoding="latin1")
     words = words.replace("FILE", str(tmp_path / "mmspec/config.toml"), 1)
     refused(*(["bench", "speed"] if "bench" in text else ["chat"]), words=[words])
+
+
+def test_typed_minutes_win_over_the_steps_of_the_file(run, config, monkeypatch, tmp_path):
+    train = Mock()
+    monkeypatch.setattr("mmspec_train.targets.train_target.train_target", train)
+    config("steps = 3")
+    run("train", "target", "--language", "mini", "--out", tmp_path, "--minutes", "9")
+    assert train.call_args.args[1] == Budget(minutes=9)
 
 
 def test_doctor_shows_the_defaults_but_no_secret(run, config):
