@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command named by the first argument; raises UsageError with the nearest name."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args[0] not in COMMANDS and not (args[0].startswith("-") or ctx.resilient_parsing):
             if is_there(Path(args[0])) and Path(args[0]).is_file():
                 raise UsageError(f"{args[0]} is a file: mmspec chat {args[0]} talks about it")
             raise choice("command", args[0], COMMANDS)

@@ -122,6 +122,7 @@ def test_a_shell_accepts_its_script(run, shell):
     ("line", "names"),
     [
         ("mmspec ", [f"plain,{name}" for name in COMMANDS]),
+        ("mmspec cht ", [f"plain,{name}" for name in COMMANDS]),
         ("mmspec chat --resu", ["plain,--resume"]),
         ("mmspec chat --model min", ["plain,mini"]),
         ("mmspec chat --model ./m", ["dir,./m"]),
@@ -135,7 +136,8 @@ def test_bash_is_offered_commands_options_models_and_files(monkeypatch, capsys, 
     monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
     with pytest.raises(SystemExit):
         main([])
-    assert capsys.readouterr().out.split() == names
+    out, err = capsys.readouterr()
+    assert (out.split(), err) == (names, "")
 
 
 def test_the_page_is_current():
