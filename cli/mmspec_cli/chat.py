@@ -1,6 +1,5 @@
 """`mmspec chat`: a conversation about images at a terminal, or over the lines of a pipe."""
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,7 +20,7 @@ from mmspec_cli.terminal.image_sources import STANDARD_INPUT, open_images, type_
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import SYSTEM, is_typed
 from mmspec_terminal.setup import Setup, shared_options
-from mmspec_terminal.wording import with_flags
+from mmspec_terminal.wording import names_word, with_flags
 
 BLOCK = '"""'
 
@@ -78,7 +77,7 @@ def chat(
     try:
         engine = load_or_pull(partial(setup.load, ready=True), screen, ask=interactive)
     except MmspecError as error:
-        if last and setup.models["model"] == last.model and _names(str(error), last.model):
+        if last and setup.models["model"] == last.model and names_word(str(error), last.model):
             raise UsageError(f"--resume: {last.name} had {last.model}: {error}") from error
         raise
     dialogue = Dialogue(
@@ -183,8 +182,3 @@ def _block(first_line: str, read: ReadLine) -> str:
         while not text.rstrip().endswith(BLOCK):
             text += "\n" + read("... ")
     return text.rstrip().removesuffix(BLOCK).strip("\n")
-
-
-def _names(text: str, model: str) -> bool:
-    """Whether a text names a model, and not one whose name or path only begins or ends so."""
-    return re.search(rf"(?<![\w/.-]){re.escape(model)}(?![\w/-])", text) is not None

@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error.format_message(), error.exit_code)
     except MmspecError as error:
         words = sys.argv[1:] if arguments is None else arguments
-        return _fail(f"{error}{source(str(error), words)}", error.exit_code)
+        return _fail(f"{error}{source(str(error), cli, words)}", error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", INTERRUPT_STATUS)
     except (BrokenPipeError, SystemExit) as end:

@@ -12,6 +12,7 @@ import click
 
 from mmspec.ground.errors import UsageError, choice
 from mmspec.ground.input_files import expand_home, read_text
+from mmspec_terminal.wording import names_word
 
 MOST_BYTES = 1_000_000
 
@@ -49,22 +50,28 @@ def defaults(root: click.Context, group: click.Group, name: str) -> dict[str, An
     return {name: _defaults(root, command, top_level, config.get(name, {}))}
 
 
-def source(error: str, arguments: Sequence[str]) -> str:
-    """` (in FILE)` if an error names an option, none of `arguments`, and its value in the file."""
-    config, flags = {}, {word.partition("=")[0] for word in arguments}
+def source(error: str, group: click.Group, arguments: Sequence[str]) -> str:
+    """` (in FILE)` if an error names an option that was not typed, and its value in the file."""
+    root, flags = click.Context(group), {word.partition("=")[0] for word in arguments}
+    command = group.get_command(root, arguments[0]) if arguments else None
+    options, config = _options(root, command) if command else {}, {}
     with suppress(UsageError):  # a file that is no TOML has no values
         config = {} if str(config_file()) in error else read_config()
     is_named = any(
-        f"--{key}" not in flags and key.replace("-", "_") in error and str(value) in error
-        for key, value in _values(config)
+        names_word(error, key.replace("-", "_")) and names_word(error, str(value))
+        for key, value in _values(config, arguments)
+        if key in options and f"--{key}" not in flags
     )
     return f" (in {config_file()})" * is_named
 
 
-def _values(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The options of a table and of the tables in it, with their values."""
+def _values(table: Mapping[str, Any], words: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """The options of a table, and of the tables in it that the first words name, with values."""
     for key, value in table.items():
-        yield from _values(value) if isinstance(value, dict) else [(key, value)]
+        if not isinstance(value, dict):
+            yield key, value
+        elif key in words[:1]:
+            yield from _values(value, words[1:])
 
 
 def _defaults(

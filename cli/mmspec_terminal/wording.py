@@ -22,6 +22,11 @@ def with_flags(text: str, commands: Container[str] = ()) -> str:
     return _ARGUMENT.sub(flag, text)
 
 
+def names_word(text: str, word: str) -> bool:
+    """True if a text names an option, model or value, not one that only begins or ends so."""
+    return re.search(rf"(?<![\w/.-])(?:--)?{re.escape(word)}(?![\w/-])", text) is not None
+
+
 def quantity(number: int, noun: str) -> str:
     """`3 questions`, `1 question`."""
     return f"{number} {noun}{'s' * (number != 1)}"

@@ -87,6 +87,20 @@ def test_an_option_has_the_file_s_value_unless_it_is_given(chat, config):
 
 
 @pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("model = 'mini'", "models show minii"),
+        ("[bench.run]\nlimit = 5", "chat --repeat-limit -5"),
+        ("[chat]\ngamma = 6", "chat --model gamma-64"),
+    ],
+)
+def test_an_error_about_another_value_does_not_name_the_file(run, config, text, arguments):
+    config(text)
+    status, _, err = run(*arguments.split())
+    assert (status, "config.toml" in err) == (2, False)
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("[chat]\nmodle = 'x'", "'modle'"),
