@@ -125,6 +125,14 @@ def test_what_is_no_readable_image_is_refused_once_and_then_text(here, word, hel
     assert (taken.text, taken.pictures) == (message, [])
 
 
+@pytest.mark.parametrize("folder", ["Photos", "My Photos", 'a "b" [c]'])
+def test_the_offer_to_add_a_folder_s_images_works(chat, here, red, folder):
+    (here / folder).mkdir()
+    red.rename(here / folder / "red.png")
+    offer = re.search("(/image .*) adds them", chat(f"/image {shlex.quote(folder)}").err)[1]
+    assert "Added image" in chat(offer).err
+
+
 def test_a_long_list_of_names_asks_for_few_files(monkeypatch):
     asked = []
     module = "mmspec_cli.terminal.attachments"

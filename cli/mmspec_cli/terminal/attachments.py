@@ -135,12 +135,16 @@ def _quote_names(text: str) -> str:
         line_start = max(least, text.rfind("\n", least, end) + 1)
         for start in (begin.start() for begin in _BEGINS.finditer(text, line_start, end)):
             if is_file(text[start:end]):
-                name = re.sub(r"""(["\\$`])""", r"\\\1", text[start:end])
                 head, tail = text[place:start], text[end : end + _LONGEST]
-                pieces += [_LABEL.sub("", head).rstrip(_OPENING), f' "{name}" ']
+                pieces += [_LABEL.sub("", head).rstrip(_OPENING), f" {_quote(text[start:end])} "]
                 place = end + len(tail) - len(tail.lstrip(_CLOSING))
                 break
     return "".join([*pieces, text[place:]])
+
+
+def _quote(name: str) -> str:
+    """A name in double quotes, which `typed_path` takes off."""
+    return '"' + re.sub(r"""(["\\$`])""", r"\\\1", name) + '"'
 
 
 def typed_path(argument: str) -> str:
@@ -217,7 +221,9 @@ def _address(word: str) -> SplitResult:
 def folder_offer(name: str) -> str:
     """The remark on a folder in place of an image."""
     number = len(_images_in(name))
-    offer = f"/image {Path(name) / '*'} adds them" if number else "name an image"
+    pattern = str(Path(glob.escape(name)) / "*")
+    typed = pattern if typed_paths(pattern) == [pattern] else _quote(pattern)
+    offer = f"/image {typed} adds them" if number else "name an image"
     return f"{name} is a folder with {quantity(number, 'image')}: {offer}"
 
 
