@@ -9,8 +9,10 @@ from unittest.mock import Mock
 import pytest
 from pyarrow import Table, parquet
 
+from mmspec.checkpoints import recommendation
 from mmspec.ground.errors import WriteError
 from mmspec_bench.commands import report
+from mmspec_bench.commands.output import resolve_pair
 from mmspec_bench.compare.script_io import ProgramRun
 from mmspec_bench.measure import steadiness
 from mmspec_bench.measure.timing import Timing
@@ -30,6 +32,11 @@ def provenance_of(out):
 
 def stopped(*_):
     raise KeyboardInterrupt
+
+
+def test_auto_is_the_best_model_for_images_that_is_here(monkeypatch):
+    monkeypatch.setattr(recommendation, "BEST_FIRST", ("mini-draft",))
+    assert resolve_pair("auto", "none", "torch")[0] == "mini-draft"
 
 
 CAPTION = "--tasks", "caption"
