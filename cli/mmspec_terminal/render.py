@@ -103,8 +103,9 @@ class Screen:
             self._write(*run)
 
     def _write(self, text: str, style: str | None = None) -> None:
+        """Write text, which on a terminal is `visible` already."""
         if self.terminal:
-            self._out.out(visible(text), end="", style=style)
+            self._out.out(text, end="", style=style)
         else:
             self._out.file.write(text)  # unchanged: rich would leave control characters out
         self._out.file.flush()
