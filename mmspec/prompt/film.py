@@ -3,7 +3,7 @@
 Only frames that are taken stay. Containers that may name other files are not read.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -89,7 +89,8 @@ class _Packets(NamedTuple):
 
     def key(self, number: int) -> int:
         """The last key frame up to the frame `number`; the first frame if none is known."""
-        return next((key for key in reversed(self.keys) if key <= number), 0)
+        after = bisect_right(self.keys, number)
+        return self.keys[after - 1] if after else 0
 
     def number(self, frame: "VideoFrame", place: int) -> int:
         """A frame's number by its time; `place` if that is not known."""
