@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.json_reader import parse_json
 from mmspec.prompt.chat_template import ChatTemplate
 from mmspec.prompt.text_stream import before_stop
 
@@ -58,7 +59,7 @@ class CallForm:
         start = self.beginning(text)
         try:
             return list(self._calls(text[start:].strip()))
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             return []
 
     def _calls(self, text: str) -> Iterator[Call]:
@@ -67,6 +68,7 @@ class CallForm:
                 raise ValueError("no call")
             text = text.removeprefix(self.mark).lstrip()
             call, end = json.JSONDecoder().raw_decode(text)
+            parse_json(text[:end])  # a ValueError for half a character or an infinite number
             name, arguments = call["name"], call[self.key]
             if not (isinstance(name, str) and isinstance(arguments, dict)):
                 raise ValueError("no call")

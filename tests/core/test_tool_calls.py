@@ -64,11 +64,16 @@ def test_what_is_written_is_read(form, text, some):
     assert form.read(written[:-20]) in ([], some[:-1], some)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "no call", "<tool_call>\nnot json\n</tool_call>", "<tool_call>[1]", "a <tool"]
-)
-def test_other_text_has_no_calls(text):
-    assert FORMS[QWEN].read(text) == []
+CALL = '<tool_call>{"name": "weather", "arguments": {"place": %s}}</tool_call>'
+OTHERS = ["", "no call", "<tool_call>\nnot json\n</tool_call>", "<tool_call>[1]", "a <tool"]
+OTHERS += [CALL % '"\\ud83d"', CALL % "1e999", "<tool_call>" + "[" * 100_000]
+
+
+def test_other_text_has_no_calls():
+    """Nor have half a character, an infinite number, and lists too deep to be read."""
+    assert FORMS[QWEN].read(CALL % "1") == [Call("weather", {"place": 1})]
+    for text in OTHERS:
+        assert FORMS[QWEN].read(text) == []
 
 
 def test_a_conversation_with_tools_is_what_transformers_writes(tokenizers, references):
