@@ -11,7 +11,7 @@ import ssl
 import stat
 import warnings
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -20,7 +20,7 @@ from io import BytesIO
 from ipaddress import IPv6Network, ip_address
 from math import inf, prod
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Timer
 from time import monotonic
 from urllib.parse import unquote, unquote_to_bytes, urljoin, urlsplit
 
@@ -56,6 +56,7 @@ def fetch(url: str, domains: Sequence[str], limit: int, seconds: float = 10.0) -
                 return content
             url = urljoin(url, content)
     except (OSError, HTTPException, ValueError) as error:
+        _seconds_until(deadline)  # which may be why
         raise ImageError("it could not be fetched") from error
     raise ImageError(f"it redirects more than {REDIRECTS} times")
 
@@ -72,12 +73,15 @@ def _get(url: str, domains: Sequence[str], limit: int, deadline: float) -> bytes
     addresses = [str(record[4][0]) for record in records]
     if not all(map(is_public, addresses)):
         raise ImageError("its address is not public")
-    with closing(HTTPConnection(host, port)) as connection:
+    with closing(HTTPConnection(host, port)) as connection, ExitStack() as stack:
         seconds = _seconds_until(deadline)
         connection.sock = stream = socket.create_connection((addresses[0], port), seconds)
         if parts.scheme == "https":  # to a server whose certificate is the host's
             context = ssl.create_default_context()
             connection.sock = stream = context.wrap_socket(stream, server_hostname=host)
+        timer = Timer(_seconds_until(deadline), stream.shutdown, [socket.SHUT_RDWR])
+        timer.start()  # for what trickles in, whose every part renews the timeout
+        stack.callback(timer.cancel)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", target, headers={"Accept": "image/*"})
         with connection.getresponse() as reply:
@@ -85,22 +89,18 @@ def _get(url: str, domains: Sequence[str], limit: int, deadline: float) -> bytes
                 return reply.getheader("Location", "")
             if reply.status != 200:
                 raise ImageError(f"its server answered with status {reply.status}")
-            content = bytearray()
-            while len(content) <= limit:
-                stream.settimeout(_seconds_until(deadline))
-                part = reply.read1(65536)
-                if not part:
-                    return bytes(content)
-                content += part
-    raise ImageError(f"it is larger than {limit} bytes")
+            content = reply.read(limit + 1)
+        _seconds_until(deadline)  # else the timer may have cut it
+    if len(content) > limit:
+        raise ImageError(f"it is larger than {limit} bytes")
+    return content
 
 
 def is_public(address: str) -> bool:
     """True for an address on the internet: not private, loopback, link-local, shared or special."""
     ip = ip_address(address.partition("%")[0])
     ip = getattr(ip, "ipv4_mapped", None) or ip
-    is_translated = any(ip in network for network in TRANSLATED)
-    return ip.is_global and not ip.is_multicast and not is_translated
+    return ip.is_global and not ip.is_multicast and not any(ip in each for each in TRANSLATED)
 
 
 def _seconds_until(deadline: float) -> float:
@@ -201,6 +201,5 @@ def read_file(root: Path, url: str, most: int) -> bytes:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ImageError("it is not a regular file")
             return file.read(most)
-    except (OSError, ValueError, RuntimeError) as error:
-        # Python 3.11 raises RuntimeError for links in a circle.
+    except (OSError, ValueError, RuntimeError) as error:  # the last for a circle of links, in 3.11
         raise ImageError("there is no such file in the media root") from error

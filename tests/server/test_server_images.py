@@ -2,6 +2,9 @@
 
 import os
 import socket
+from contextlib import suppress
+from threading import Timer
+from time import monotonic, sleep
 from unittest.mock import Mock
 from urllib.parse import quote, unquote_to_bytes
 
@@ -233,7 +236,7 @@ CONNECTED = [
     (reply(404), "status 404"),
     (reply(200, b"x" * 5000), "larger than 1000 bytes"),
     (b"SSH-2.0-OpenSSH_9.6\r\n", "could not be fetched"),
-    (b"HTTP/1.1 200 ", "could not be fetched"),  # and then it is silent
+    (b"HTTP/1.1 200 ", "it took too long"),  # and then it is silent
 ]
 
 
@@ -247,6 +250,22 @@ def test_what_is_not_allowed_is_not_fetched(connect):
         with pytest.raises(ImageError, match=reason):
             fetch("http://images.example/x", ADDRESSES, 1000, 0.2)
         assert {address for address, _ in web.connected} == {PUBLIC}
+
+
+def test_a_reply_that_trickles_ends_at_the_deadline(connect):
+    """Each of its parts comes in time."""
+
+    def trickle():
+        with suppress(OSError):  # once it is cut
+            while True:
+                web.sockets[0].sendall(b"A: b\r\n")
+                sleep(0.05)
+
+    web, start = connect(Web(b"HTTP/1.1 200 x\r\n")), monotonic()
+    Timer(0.1, trickle).start()
+    with pytest.raises(ImageError, match="it took too long"):
+        fetch("http://images.example/x", ADDRESSES, 1000, 0.5)
+    assert monotonic() - start < 3  # http.client ends at 100 headers
 
 
 def test_a_name_is_resolved_anew_at_every_redirect(connect):
