@@ -21,7 +21,7 @@ from mmspec.ground.errors import UsageError
 from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.chunks import Chunk, answer_ids, pictures
 from mmspec.prompt.conversation import Conversation, Message
-from mmspec.prompt.images import Picture
+from mmspec.prompt.images import RGB_PIXEL_BYTES, Picture
 
 PLAIN_ROUNDS = 9
 """Number of latest plain rounds whose median is the cost of plain decoding."""
@@ -43,6 +43,7 @@ class Chat:
         self._drafter: OpenDrafter | None = None
         self._drafter_key: tuple[object, ...] = ()
         self._plain_rounds: deque[float] = deque(maxlen=PLAIN_ROUNDS)
+        self._most_bytes = 0  # of the caches, after any answer
 
     @property
     def _session(self) -> Session:
@@ -58,6 +59,7 @@ class Chat:
     def close(self) -> None:
         """Free the caches; a later question computes the whole prompt anew."""
         self._sequences = self._drafter = None
+        self._most_bytes = 0
 
     def __enter__(self) -> "Chat":
         return self
@@ -87,14 +89,9 @@ class Chat:
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the images, and of the keys and values that target and draft model hold."""
-        draft, drafter = self.models.draft, self._drafter
+        """Bytes of the images, and of the caches, which stay as large as an answer needed them."""
         images = (image for picture in self._session.pictures for image in picture.images)
-        size = sum(3 * math.prod(image.size) for image in images)
-        size += self.models.target.cache_bytes(self._session.target.length)
-        if draft and drafter and drafter.drafting != LOOKUP:
-            size += draft.cache_bytes(drafter.drafter.length * len(drafter.drafting.branches))
-        return size
+        return self._most_bytes + sum(RGB_PIXEL_BYTES * math.prod(image.size) for image in images)
 
     @property
     def plain(self) -> bool:
@@ -202,6 +199,8 @@ class Chat:
             answer.statistics.peak_memory_bytes = models.backend.peak_memory()
             answer.statistics.seconds["load"] = models.load_seconds
             answer.statistics.seconds["total"] = perf_counter() - start
+            size = models.cache_bytes(self._session.target.length, self._drafter)
+            self._most_bytes = max(self._most_bytes, size)
 
     def _answer_ids(self, answer: Answer) -> tuple[int, ...]:
         """The tokens of an answer's text, without the stop token."""

@@ -9,12 +9,14 @@ from typing import Any
 
 from mmspec.chat.calibration import calibration_file, finding_file, read_calibration
 from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
-from mmspec.chat.loaded_model import LoadedHead, LoadedModel
+from mmspec.chat.loaded_model import ITEM_BYTES, LoadedHead, LoadedModel
 from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
+from mmspec.chat.session import OpenDrafter
 from mmspec.checkpoints.block_config import BLOCK_KINDS
 from mmspec.decoding.contract import Backend
 from mmspec.decoding.exact_rows import ExactRows, exact_fields
+from mmspec.decoding.stored_states import capacity
 from mmspec.decoding.tree import Tree
 from mmspec.decoding.tree_estimates import a_tree_pays
 from mmspec.draft_length.calibration_file import TREE_NODES, Calibration
@@ -77,6 +79,20 @@ class Models:
     def drafts(self) -> LoadedModel | LoadedHead | None:
         """The draft model or the head; None if neither is loaded."""
         return self.draft or self.head
+
+    def cache_bytes(self, columns: int, drafter: OpenDrafter | None) -> int:
+        """Bytes of a conversation's caches: of the target's columns, and of what drafts."""
+        columns, model = capacity(columns), self.target.model
+        size = self.target.cache_bytes(columns)
+        if drafter is None or drafter.drafting == LOOKUP:
+            return size
+        if self.draft:
+            branches, columns = drafter.drafting.branches, capacity(drafter.drafter.length)
+            size += len(branches) * self.draft.cache_bytes(columns)
+        elif self.head:  # what it reads of each column; its own cache is of few layers
+            rows = columns * (2 + len(self.head.head.config.captured_layers(model.config)))
+            size += rows * model.config.text.hidden_size * ITEM_BYTES[model.dtype]
+        return size
 
     def work_seconds(self) -> float:
         """A clock for the costs of rounds; `setup_seconds` of a shape are spent once, on no round.

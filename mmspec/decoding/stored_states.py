@@ -14,6 +14,11 @@ STEP = 256
 """Number of columns by which a cache grows at a time."""
 
 
+def capacity(columns: int) -> int:
+    """Number of columns that a cache has once it had to hold as many."""
+    return -(-columns // STEP) * STEP
+
+
 class LayerCaches(Protocol[A]):
     """The caches of a decoder's layers by column; its owner knows how many columns are valid."""
 
@@ -42,7 +47,7 @@ class Rows(Generic[A]):
         """Store rows [n, H] of the columns from `start` on."""
         stop, size = start + len(rows), len(self.array)
         if stop > size:
-            room = -(-stop // STEP) * STEP - size, self.array.shape[1]
+            room = capacity(stop) - size, self.array.shape[1]
             wider = self._framework.zeros(room, dtype=self.array.dtype)
             self.array = self._framework.concat([self.array, wider], 0)
         self.array[start:stop] = rows

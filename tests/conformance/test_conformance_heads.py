@@ -8,6 +8,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding.contract import Segment
 from mmspec.decoding.sampling import GREEDY, Sampling
+from mmspec.decoding.stored_states import STEP
 from mmspec.decoding.tree import Tree
 from mmspec.draft_length.policy import FixedDraftLength
 from mmspec.drafters.views import LOOKUP
@@ -64,6 +65,15 @@ def test_speculative_equals_plain(engine, backend, turn):
         accepted += chat.answer.statistics.accepted
     # Greedy heads are seldom right; under noise that they share with the target all are.
     assert accepted or sampling != WARM
+
+
+@on_one_backend
+def test_what_a_head_reads_of_the_target_counts_as_cache(engine):
+    chat = engine.chat(short())
+    chat.reply("What is this?")
+    target = chat._session.target
+    states = sum(rows.array.nbytes for rows in target._store.all())
+    assert chat.cache_bytes == states + engine.target.cache_bytes(STEP)
 
 
 @on_one_backend

@@ -125,6 +125,15 @@ def test_bytes_are_limited(engine):
     assert len(Client(engine, size=some.cache.bytes - 1).cache) == 0
 
 
+def test_what_a_rewind_leaves_allocated_is_counted(engine):
+    client, cold, short = Client(engine), Client(engine), dialogue(["how many? " * 40])
+    client.ask(dialogue(["how many? " * 65]))
+    size = client.cache.bytes
+    assert client.ask(short)[1].cached_tokens > 100
+    cold.ask(short)
+    assert client.cache.bytes == size > cold.cache.bytes
+
+
 def test_other_sampling_has_a_cache_of_its_own(engine):
     client, asked = Client(engine), dialogue(["what is this?", A])
     warm = replace(OPTIONS, sampling=Sampling(1.0), seed=5)
