@@ -17,7 +17,7 @@ from mmspec_server.prompts import RequestPrompt
 
 T = TypeVar("T")
 
-PER_REQUEST = ("logprobs", "seed", "max_new_tokens", "stop_strings", "constraint")
+PER_REQUEST = ("logprobs", "seed", "max_new_tokens", "stop_strings", "constraint", "repeat_limit")
 """Options that may differ between two requests of which one's caches serve the other."""
 
 
