@@ -66,6 +66,7 @@ class Service:
     def __post_init__(self) -> None:
         settings = self.settings
         self.reader = ImageReader(settings)
+        self.engine.target.tokenizer.keeps_texts = not settings.isolate
         if not settings.isolate:
             self.engine.memory = Memory(self.engine.target.model.config.text.vocab_size)
         count = 0 if settings.isolate else settings.conversations

@@ -55,6 +55,8 @@ class Tokenizer:
         """
         self._backend = backend
         self._file = file
+        self.keeps_texts = True
+        """Whether the ids of the latest texts are kept."""
         self._cache = LatestValues[list[int]](CACHE_TOKENS, lambda ids: 16 + len(ids))
         with tokenizer_errors(file):
             self._set_up(backend, names)
@@ -133,7 +135,8 @@ class Tokenizer:
             if isinstance(first, str) and self._prepends_space:
                 first = first.removeprefix(" ")
             parts = (-1, first, *others)
-        ids = self._cache.get(parts, partial(self._encode, parts))
+        encode = partial(self._encode, parts)
+        ids = self._cache.get(parts, encode) if self.keeps_texts else encode()
         return ids[int(continues) :]
 
     def _encode(self, parts: Sequence[str | int]) -> list[int]:

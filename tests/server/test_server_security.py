@@ -38,8 +38,9 @@ def test_lookup_reads_what_others_asked_unless_they_are_isolated(directory, isol
         service = server.service
         memory = service.engine.memory
         cached = other["usage"]["prompt_tokens_details"]["cached_tokens"]
-        features, decoded = service.engine.target.features._features, service.reader._pictures
-        assert [bool(memory), bool(cached), bool(decoded._values)] == [not isolate] * 3
+        target, pictures = service.engine.target, service.reader._pictures._values
+        features, texts = target.features._features, target.tokenizer._cache._values
+        assert [*map(bool, (memory, cached, pictures, texts))] == [not isolate] * 4
         until(lambda: bool(features._values) is not isolate)  # after the reply, before the next
         assert isolate or memory.text.index.length > 2 * 24
 
