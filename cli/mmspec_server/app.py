@@ -98,13 +98,8 @@ class Service:
         path = request.path_params
         self._check_model(path.get("id", self.model))
         note = bundled_note(self.engine.target.name)  # on what the bundled one knows
-        card = {
-            **({"mmspec": {"note": note}} if note else {}),
-            "id": self.model,
-            "object": "model",
-            "created": self.created,
-            "owned_by": "mmspec",
-        }
+        card = {"id": self.model, "object": "model", "created": self.created, "owned_by": "mmspec"}
+        card |= {"mmspec": {"note": note}} if note else {}
         return JSONResponse(card if path else {"object": "list", "data": [card]})
 
     def answer_route(
@@ -208,14 +203,11 @@ def create_app(service: Service) -> Starlette:
         service.answer_route("/v1/completions", read_text, TextCompletion),
         service.answer_route("/v1/responses", read_responses, ResponseReply),
     ]
+    # A preflight's answer repeats the headers that were asked for.
+    allowed: Any = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
     middleware = [
         Middleware(service.metrics.counter, addresses=[route.path for route in routes]),
-        Middleware(
-            CORSMiddleware,
-            allow_origins=service.settings.allow_origin,
-            allow_methods=["GET", "POST"],
-            allow_headers=["*"],  # a preflight's answer repeats those that were asked for
-        ),
+        Middleware(CORSMiddleware, allow_origins=service.settings.allow_origin, **allowed),
         Middleware(Guard, settings=service.settings),
     ]
     handlers = {HTTPException: failure}

@@ -109,14 +109,9 @@ class Completion(Reply):
         return {kind: body, "logprobs": logprobs, "finish_reason": reason}
 
     def _object(self, kind: str, choices: list[Json], **fields: Any) -> Json:
-        return {
-            "id": f"{self.PREFIX}-{self.id}",
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "choices": [{"index": 0, **choice} for choice in choices],
-            **fields,
-        }
+        head = {"id": f"{self.PREFIX}-{self.id}", "object": kind, "created": self.created}
+        choices = [{"index": 0, **choice} for choice in choices]
+        return {**head, "model": self.model, "choices": choices, **fields}
 
 
 @dataclass(slots=True)
