@@ -89,8 +89,11 @@ class ServerSettings(Settings):
                     "as http://localhost:3000, without capitals and a usual port"
                 )
         for host in self.allow_host:
-            if not name_in(host):
+            if not name_in(host) or re.search("[*/]", host):
                 raise UsageError(f"--allow-host {host!r}: give a name, such as box.local")
+        for domain in self.allow_url:
+            if domain != name_in(domain) or domain[:1] in ("", "*"):
+                raise UsageError(f"--allow-url {domain!r}: give one name alone, without capitals")
         if not is_loopback(self.host) and not self.api_key:
             raise UsageError(
                 f"--host {self.host} is reachable from other machines: give --api-key too, or set "

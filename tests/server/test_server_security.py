@@ -50,7 +50,11 @@ SETTINGS = {
         *({"host": host} for host in ("0.0.0.0", "192.168.1.7", "::", "example.com")),
         *({"api_key": key} for key in ("", " ", f" {KEY}", "schlüssel", "line\n")),
     ],
-    "--allow-host": [{"allow_host": (host,)} for host in ("", "[box", ":8585")],
+    "--allow-host": [{"allow_host": (host,)} for host in ("", "[box", ":8585", "*.a", "http://a")],
+    "--allow-url": [
+        {"allow_url": (name,)}
+        for name in ("", "Box.local", "http://box.local", "box.local:443", "*.local")
+    ],
     "such as http://localhost:3000": [
         {"allow_origin": (origin,)}
         for origin in ("*", "http://*", "http://page.example/", "page.example", "http://a/b", "")
