@@ -128,6 +128,11 @@ class Fields(JsonObject):
         reason = f"{name} is {abbreviate(error.value)}: it must be {error.requirement}"
         return ApiError(400, reason, name, "invalid_value")
 
+    def read(self, key: str, kind: Any, default: Any) -> Any:
+        """The value of `key`; a `default` that is a number may lie beyond a request's limits."""
+        is_missing = isinstance(default, int | float) and self.get(key) is None
+        return default if is_missing else super().read(key, kind, default)
+
     def refuse(self, advice: Mapping[str, str]) -> None:
         """Raise ApiError if a field is set; advice: for each such name, what it must be."""
         for name, text in advice.items():

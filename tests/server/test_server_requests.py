@@ -1,9 +1,21 @@
 """Requests that are refused, each with OpenAI's error object naming the field."""
 
+from dataclasses import replace
+
+import pytest
+
 from mmspec.chat.options import Options
-from mmspec_server.chat_request import read_chat
+from mmspec.decoding.sampling import Sampling
+from mmspec.ground.errors import UsageError
+from mmspec.prompt.chat_template import ChatTemplate
+from mmspec_server.app import Service
+from mmspec_server.chat_request import read_chat, read_responses
+from mmspec_server.decoding import DecodingQueue
 from mmspec_server.endpoint import Fields
+from mmspec_server.settings import ServerSettings
+from support.chat_templates import STYLES
 from support.live_server import CHAT, Live, data_url, png, shown
+from support.scripted_engine import scripted_engine
 
 USER = [{"role": "user", "content": "What?"}]
 CLIP = data_url(b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom", "video/mp4")
@@ -84,6 +96,12 @@ def test_a_request_may_set_the_limit_that_the_note_of_a_repetition_names():
     asked = read_chat(Fields({"messages": USER, "mmspec": {"repeat_limit": 0}}), limited)
     assert asked.options.repeat_limit == 0
     assert read_chat(Fields({"messages": USER}), limited).options == limited
+
+
+def test_the_command_s_options_may_lie_beyond_those_of_requests():
+    own = Options(sampling=Sampling(2.5), max_new_tokens=2_000_000, repeat_limit=2_000_000)
+    for read, body in ((read_chat, {"messages": USER}), (read_responses, {"input": "What?"})):
+        assert read(Fields(body), own).options == own
 
 
 def test_thinking_is_refused_where_the_template_does_not_read_it(scripted: Live, mini):
