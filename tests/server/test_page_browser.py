@@ -108,15 +108,18 @@ def test_images_are_pasted_picked_scaled_and_taken_back(page, speaker, tmp_path)
     assert not page.all("#pictures li")
     assert page.give("paste", picture, text="screen.png")  # a copied file
     page.until(lambda: len(page.all("#pictures li")) == 1)
-    picked = tmp_path / "picked.jpg"
-    picked.write_bytes(png("blue", (3000, 1500), "JPEG"))
+    picked = tmp_path / "picked.webp"
+    image = Image.new("RGBA", (3000, 1500))  # transparent, which the server shows white
+    image.paste("blue", (0, 0, 1500, 1500))
+    image.save(picked)
     page.one("#files").send_keys(str(picked))
     page.until(lambda: len(page.all("#pictures li")) == 2)
     page.one("[aria-label='Remove screen.png']").click()
     page.ask("What?")
     [picture] = speaker.asked[-1][0].question.pictures
     assert picture.image.size == (2048, 1024)
-    assert picture.image.getpixel((9, 9))[2] > 250
+    for place, white in ((9, 0), (2000, 255)):
+        assert picture.image.getpixel((place, 9)) == pytest.approx((white, white, 255), abs=5)
     page.one("#new").click()
     page.one("#samples button").click()
     page.until(lambda: page.all("#pictures li"))
@@ -286,6 +289,7 @@ Some **bold**, *slanted* and `f(*args)`, a*b*c, __init__, snake_case_name.
 - one
   - inner \\(x_1 * y_1\\)
 - two <b>no tag</b> 2 * 3 * 4
+3. three
 """
 SHOWN = {
     "p.heading": ["A title"],
@@ -295,6 +299,7 @@ SHOWN = {
     "pre": ["for f in *.py; do echo $MY_VAR_* __init__; done"],
     "td": ["1", "x_y_z"],
     "li li": ["inner \\(x_1 * y_1\\)"],
+    "ol:last-child li": ["three"],
 }
 
 

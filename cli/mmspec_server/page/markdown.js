@@ -84,14 +84,15 @@ function addQuote(parent, lines, start) {
 
 function addList(parent, lines, start) {
   const [, spaces, mark] = lines[start].match(ITEM);
-  const list = /\d/.test(mark)
+  const isNumber = (text) => /\d/.test(text);
+  const list = isNumber(mark)
     ? element("ol", "", "", { start: parseInt(mark, 10) })
     : element("ul");
   parent.append(list);
   let at = start;
   while (at < lines.length) {
-    const [whole, before] = lines[at].match(ITEM) ?? [];
-    if (whole === undefined || before.length !== spaces.length) break;
+    const [whole, before, own] = lines[at].match(ITEM) ?? [];
+    if (before?.length !== spaces.length || isNumber(own) !== isNumber(mark)) break;
     const width = lines[at].slice(whole.length) ? whole.length : before.length + 2;
     const itemLines = [lines[at++].slice(whole.length)];
     while (at < lines.length && belongs(lines, at, width)) {

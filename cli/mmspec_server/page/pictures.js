@@ -55,6 +55,8 @@ async function rescale(image, share, type) {
   canvas.height = Math.round(image.height * share);
   const context = canvas.getContext("2d");
   context.imageSmoothingQuality = "high";
+  context.fillStyle = "white"; // where it is transparent, as the server has it
+  context.fillRect(0, 0, canvas.width, canvas.height);
   context.drawImage(image, 0, 0, canvas.width, canvas.height);
   const encode = (kind) => new Promise((resolve) => canvas.toBlob(resolve, kind, 0.95));
   const exact = type === "image/png" ? await encode("image/png") : null;
