@@ -112,8 +112,9 @@ async function askNew(method) {
   last = take();
   const { question, turn } = last;
   const pieces = await run(method);
-  if (textOf(pieces)) end(turn, { question, pieces });
-  else giveBack(question);
+  if (!textOf(pieces)) return giveBack(question);
+  end(turn, { question, pieces });
+  save();
 }
 
 /** The question in the form, which becomes a turn of the conversation. */
@@ -136,7 +137,6 @@ function end(turn, exchange) {
   turns.push(exchange);
   conversation.querySelectorAll(".retry").forEach((button) => button.remove());
   turn.append(actionsElement(() => textOf(exchange.pieces), retry));
-  save();
 }
 
 /** Answers the last question again; its turn stays if no other answer comes. */
@@ -152,6 +152,7 @@ async function retry({ target }) {
     turns.pop();
     oldTurn.remove();
     end(last.turn, { question: exchange.question, pieces });
+    save();
   }
 }
 
