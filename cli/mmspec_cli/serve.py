@@ -1,5 +1,6 @@
 """`mmspec serve`: an HTTP server that speaks OpenAI's API."""
 
+import signal
 from functools import partial
 from socket import socket
 from types import FrameType
@@ -10,7 +11,7 @@ from click.core import ParameterSource
 
 from mmspec.ground.errors import UsageError, missing_package
 from mmspec_cli.terminal.answer import introduction
-from mmspec_cli.terminal.interrupt import handle_ending
+from mmspec_cli.terminal.interrupt import handle_ending, handle_signal
 from mmspec_server.settings import ServerSettings
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import CAPTIONER, DECODING, DRAFT_TEXT, LOADING, is_typed, together
@@ -50,8 +51,10 @@ def serve(name: str | None, **values: Any) -> None:
     queue = DecodingQueue(settings.queue)
     try:
         with listen(settings.host, settings.port) as listener:
-            # On the decoding thread: a framework may tie arrays to a thread.
-            engine = queue.call(partial(setup.load, ready=True))
+            # On the decoding thread: a framework may tie arrays to a thread. A signal ends the
+            # process at once, for nothing could stop that thread.
+            with handle_ending(signal.SIG_DFL), handle_signal(signal.SIGINT, signal.SIG_DFL):
+                engine = queue.call(partial(setup.load, ready=True))
             screen.note(*introduction(engine))
             has_seed = context.get_parameter_source("seed") != ParameterSource.DEFAULT
             service = Service(engine, setup.options, settings, queue, has_seed)

@@ -5,6 +5,8 @@ import signal
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import wraps
+from threading import Event
 from types import SimpleNamespace
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ import pytest
 from mmspec_cli.main import main
 from mmspec_server.app import Service
 from mmspec_server.server import addresses, listen
+from mmspec_terminal import setup as options_setup
 from support.live_server import CHAT, PATIENCE, until
 
 
@@ -38,6 +41,21 @@ def test_a_signal_ends_the_server_in_order_while_it_answers(serve, pair_paths):
         last = "".join([*lines][-2:])
         assert "[DONE]" in last or "shutting down" in last
     assert "Traceback" not in terminal.screen
+
+
+def load_without_end(arguments: list[str]) -> int:
+    """`mmspec`, whose models are never loaded."""
+    options_setup.load = wraps(options_setup.load)(lambda **_: Event().wait())
+    return main(arguments)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_while_it_loads(open_terminal, number):
+    terminal = open_terminal(load_without_end, ["serve", "mini", "--port", "0"])
+    terminal.wait("loading")
+    os.kill(terminal.process.pid, number)
+    terminal.process.join(10)
+    assert terminal.process.exitcode == -number
 
 
 def test_it_says_where_others_reach_it_and_what_the_bundled_model_knows(serve):
