@@ -14,7 +14,7 @@ from mmspec_cli.terminal.answer import introduction
 from mmspec_cli.terminal.interrupt import handle_ending, handle_signal
 from mmspec_server.settings import ServerSettings
 from mmspec_terminal.help_pages import EverydayCommand
-from mmspec_terminal.options import CAPTIONER, DECODING, DRAFT_TEXT, LOADING, is_typed, together
+from mmspec_terminal.options import MODELS, THINKING, is_typed, together
 from mmspec_terminal.render import Screen
 from mmspec_terminal.settings_options import choose, options_of
 from mmspec_terminal.setup import read_setup
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 @click.command(cls=EverydayCommand)
 @click.argument("name", required=False, metavar="[MODEL]")
 @options_of(ServerSettings)
-@together(LOADING, CAPTIONER, DRAFT_TEXT, DECODING)
+@together(THINKING, MODELS)
 def serve(name: str | None, **values: Any) -> None:
     """Answer browsers and programs that speak OpenAI's API, until Ctrl-C or SIGTERM.
 
     MODEL is a name, repository or directory, as `--model` of `mmspec chat`. System text,
-    temperature, top-p, the number of tokens and, if it is given, the seed apply where a request
-    names none.
+    thinking, temperature, top-p, the number of tokens and, if it is given, the seed apply where a
+    request names none.
     """
     context = click.get_current_context()
     if name is not None:

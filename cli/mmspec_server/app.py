@@ -67,6 +67,7 @@ class Service:
         settings = self.settings
         self.reader = ImageReader(settings)
         self.engine.target.tokenizer.keeps_texts = not settings.isolate
+        self.engine.target.template.require_thinking(settings.thinking)
         if not settings.isolate:
             self.engine.memory = Memory(self.engine.target.model.config.text.vocab_size)
         count = 0 if settings.isolate else settings.conversations
@@ -152,6 +153,8 @@ class Service:
         most = min(self.settings.max_images, positions // max(config.image_tokens, 1))
         calls = self._call_form if request.speaks_of_tools else None
         messages = read_conversation(request, self.reader, most, calls, self.settings.system)
+        if messages.thinking is None:
+            messages.thinking = self.settings.thinking
         return request, prepare(self.engine, messages, request.param)
 
     @cached_property

@@ -70,6 +70,8 @@ class ServerSettings(Settings):
     max_pixels: float = option(
         50, "Most pixels of an image, in millions.", least=1, most=178, metavar="MILLIONS"
     )
+    thinking: bool | None = None
+    """Whether the model thinks where a request does not say; None leaves it to the template."""
     silence: float = 10.0
     """Seconds without text after which a stream sends a comment."""
     body_seconds: float = 60.0

@@ -179,14 +179,14 @@ DECODING = together(
     option("repeat-limit", 200),
 )
 """The options that `mmspec_terminal.setup.decoding_options` reads."""
-SYSTEM = together(
-    option("system", None, "TEXT"),
-    option(
-        "thinking",
-        type=click.Choice(("on", "off")),
-        callback=lambda _, __, word: None if word is None else word == "on",
-    ),
+MODELS = together(LOADING, CAPTIONER, DRAFT_TEXT, DECODING)
+"""The options of models and of how they decode."""
+THINKING = option(
+    "thinking",
+    type=click.Choice(("on", "off")),
+    callback=lambda _, __, word: None if word is None else word == "on",
 )
+SYSTEM = together(option("system", None, "TEXT"), THINKING)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 DETAILS, PLAIN = flag("details"), flag("plain")
 ACCEPTED = flag("accepted", "marks_accepted")

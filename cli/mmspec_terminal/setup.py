@@ -65,9 +65,8 @@ def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
         setup = replace(read_setup(screen, values), details=details, sampling=sampling)
         return command(setup, **values)
 
-    models = together(options.LOADING, options.CAPTIONER, options.DRAFT_TEXT, options.DECODING)
     output = with_screen(options.JSON, options.ACCEPTED)
-    return together(models, output, options.DETAILS, options.FRAMES)(with_setup)
+    return together(options.MODELS, output, options.DETAILS, options.FRAMES)(with_setup)
 
 
 def read_setup(screen: Screen, values: dict[str, Any]) -> Setup:

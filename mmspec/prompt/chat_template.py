@@ -58,6 +58,14 @@ class ChatTemplate:
         """Whether a prompt can say if the answer may think."""
         return THINKING in self.source
 
+    def require_thinking(self, thinking: bool | None) -> None:
+        """Raise UsageError if prompts cannot say whether answers may think; None: they need not."""
+        if thinking is not None and not self.reads_thinking:
+            raise UsageError(
+                "`thinking` changes nothing here: the model's chat template does not read "
+                f"{THINKING}; leave it out"
+            )
+
     def render(
         self,
         messages: Sequence[tuple[str, Content]],
@@ -68,14 +76,9 @@ class ChatTemplate:
     ) -> str:
         """Render (role, content) messages, by default with the prompt for the next answer.
 
-        thinking: whether answers may think; None leaves it to the template.  Raises UsageError for
-        a template that cannot be told.
+        thinking: see `require_thinking`.
         """
-        if thinking is not None and not self.reads_thinking:
-            raise UsageError(
-                "`thinking` changes nothing here: the model's chat template does not read "
-                f"{THINKING}; leave it out"
-            )
+        self.require_thinking(thinking)
         variables = [self._message(*message) for message in messages]
         return self._run(variables, generation_prompt, tools, thinking)
 

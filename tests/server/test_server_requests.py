@@ -113,3 +113,19 @@ def test_thinking_is_refused_where_the_template_does_not_read_it(scripted: Live,
         assert str(server.service.engine.target.directory) not in said
     body["chat_template_kwargs"]["enable_thinking"] = None  # as if it were left out
     assert scripted.client.post(CHAT, json=body).status_code == 200
+
+
+def test_thinking_is_the_command_s_where_a_request_does_not_say(directory):
+    engine = scripted_engine(directory)
+
+    def chunks(own, **fields):
+        service = Service(engine, Options(), ServerSettings(thinking=own), DecodingQueue(1))
+        request = read_chat(Fields({"messages": USER, **fields}), Options())
+        return service._prepare(request)[1].chunks
+
+    with pytest.raises(UsageError, match="does not read enable_thinking"):
+        chunks(False)
+    engine.target = replace(engine.target, template=ChatTemplate(STYLES["Qwen3"].source))
+    on, off = ({"chat_template_kwargs": {"enable_thinking": it}} for it in (True, False))
+    assert chunks(False) == chunks(None, **off) == chunks(True, **off)
+    assert chunks(True) == chunks(False, **on) != chunks(False)
