@@ -5,7 +5,10 @@ from functools import cache
 import pytest
 
 from mmspec_torch.backend import TorchBackend
+from mmspec_torch.graphs.replays import StaticCache
+from mmspec_torch.sequence.replayed import ReplayedSequences
 from support import sequence_helpers as helpers
+from support.replayed import Recording
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +21,24 @@ def pair(request, pair_paths):
 @pytest.fixture(scope="module")
 def views(pair):
     return helpers.views_of(pair[0])
+
+
+@pytest.fixture
+def capture(monkeypatch):
+    """A capture, with little room in caches, so that every sequence outgrows it."""
+    monkeypatch.setattr(StaticCache, "step", 64)
+    return Recording()
+
+
+@pytest.fixture
+def switch(monkeypatch, capture):
+    """Lets models run in the static form."""
+
+    def on(models, capture=capture):
+        for model in models:
+            monkeypatch.setattr(model, "sequences", ReplayedSequences(model.language, capture))
+
+    return on
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """The static form says what the dynamic one says, and all of it can be captured."""
 
-import gc
 from dataclasses import replace
 
 import pytest
@@ -20,7 +19,7 @@ from mmspec.prompt.clips import clip_of
 from mmspec.prompt.images import picture_from
 from mmspec_bench.prompts import world_prompts
 from mmspec_torch.backend import TorchBackend
-from mmspec_torch.graphs.replays import StaticCache, TargetReplays
+from mmspec_torch.graphs.replays import StaticCache
 from mmspec_torch.sequence.replayed import ReplayedSequences
 from support import sequence_helpers as helpers
 from support.factory_fit import fit_head
@@ -32,24 +31,6 @@ from support.sequence_helpers import features
 from support.stand_ins import Fault
 
 DRAWN = Sampling(temperature=0.8, top_p=0.9)
-
-
-@pytest.fixture
-def capture(monkeypatch):
-    """A capture, with little room in caches, so that every sequence outgrows it."""
-    monkeypatch.setattr(StaticCache, "step", 64)
-    return Recording()
-
-
-@pytest.fixture
-def switch(monkeypatch, capture):
-    """Lets models run in the static form."""
-
-    def on(models, capture=capture):
-        for model in models:
-            monkeypatch.setattr(model, "sequences", ReplayedSequences(model.language, capture))
-
-    return on
 
 
 @pytest.fixture
@@ -190,30 +171,6 @@ def test_a_fault_leaves_sequences_as_they_were(pair, views, call, switch):
     assert told(helpers.rounds(target, drafter, 30)) == expected
 
 
-def test_the_next_sequence_is_lent_what_the_last_has_captured(
-    pair, views, switch, capture, monkeypatch
-):
-    monkeypatch.setattr(StaticCache, "step", 512)  # none outgrows it
-    switch(pair)
-
-    def said():
-        target, drafter = helpers.target(pair[0], views[0]), helpers.branches(pair[1], views[:2])
-        return told(helpers.rounds(target, drafter, 20))
-
-    expected = said()
-    gc.collect()
-    before = capture.captured
-    assert before
-    assert said() == expected
-    gc.collect()
-    assert capture.captured == before
-    free = pair[0].sequences.free[TargetReplays, 1, False]
-    assert len(free) == 1
-    both = [helpers.target(pair[0], view) for view in views[:2]]
-    assert not free
-    assert both[0]._cache is not both[1]._cache
-
-
 OPTIONS = {
     "adaptive drawn": {"drafting": "MTCP", "adaptive": True, "sampling": DRAWN, "seed": 5},
     "static tree": {"drafting": "M", "gamma": 2, "tree": Tree((3, 2)), "sampling": DRAWN},
@@ -242,17 +199,6 @@ def test_chats_say_the_same_whatever_drafts(pair_paths, tmp_path, name, switch):
     expected = chatted(engine, OPTIONS[name])
     switch([each.model for each in (engine.target, engine.draft) if each])
     assert chatted(engine, OPTIONS[name]) == expected
-
-
-def test_where_nothing_can_be_captured_rounds_go_on_with_a_word(pair):
-    def refused(compute):
-        raise RuntimeError("operation not permitted when stream is capturing\nmore")
-
-    cache, found = StaticCache(pair[0].language, 1, refused), []
-    with pytest.warns(UserWarning, match=r"kernel by kernel and slower: .*capturing$"):
-        found += cache.run("sum", lambda: (torch.ones(2).sum(),))
-    found += cache.run("sum", lambda: (torch.ones(3).sum(),))
-    assert [each.item() for each in found] == [2, 2]
 
 
 def test_a_number_of_the_host_is_seen_to_be_stale():

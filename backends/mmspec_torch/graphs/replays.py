@@ -56,17 +56,18 @@ class StaticCache(Cache):
         text, self._rotary, self._capture = language.config, language.rotary, capture
         sizes = text.num_hidden_layers, rows, text.num_key_value_heads, text.head_dim
         super().__init__(*sizes, language.device, language.dtype)
-        self._replays = dict[Hashable, Compute]()
+        self._replays = dict[Hashable, Compute | None]()
+        self.numbers = torch.arange(0)
 
     def reserve(self, end: int) -> None:
         """Allocate at least `end` columns; if they move, forget the captures, which read them."""
-        if end <= self.columns:
+        if end <= len(self.numbers):
             return
         super().reserve(end)
         self._replays.clear()
-        self.numbers = torch.arange(self.columns, device=self._buffer.device)
         self.shade = self._buffer.new_zeros(self.rows, 1, 1, self.columns)
         self._cos, self._sin = self._rotary.run(0, self.columns)
+        self.numbers = torch.arange(self.columns, device=self._buffer.device)  # last: all is there
 
     def reach(self, end: int) -> int:
         """Allocate columns up to `end`; returns how many of them a forward sees."""
@@ -78,11 +79,13 @@ class StaticCache(Cache):
         if key not in self._replays:
             try:
                 self._replays[key] = self._capture(compute)
+            except torch.OutOfMemoryError:
+                raise  # memory may be free again when the next round captures
             except RuntimeError as error:
                 reason = str(error).partition("\n")[0]
                 warn(f"no graph, rounds run kernel by kernel and slower: {reason}", stacklevel=2)
-                self._replays[key] = compute
-        return self._replays[key]()
+                self._replays[key] = None  # `compute` may refer to its sequence, which would stay
+        return (self._replays[key] or compute)()
 
     def forward(self, positions: Tensor, columns: Tensor, width: int, **parts: Any) -> Step:
         """A `Step` at positions [...] that writes columns [n] and sees the first `width`.
