@@ -5,6 +5,7 @@ the target, v ids that both models have, H width.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, Protocol
 
 from mmspec.decoding import formulas
@@ -25,7 +26,8 @@ class Ensemble(Generic[A]):
         self._language, self._branches = language, branches
         self._common = min(vocabulary, language.config.vocab_size)
         self._missing = vocabulary - self._common
-        self._mix = language.framework.compile(self._mixture)
+        framework = language.framework
+        self._mix = framework.compile(partial(_mixture, framework, branches))
 
     def logits(self, weights: A, record: list[A], last: A) -> A:
         """The mixture's logits [w, v] at outputs [R * w, H].
@@ -39,18 +41,18 @@ class Ensemble(Generic[A]):
             record.append(q)
         return logits
 
-    def _mixture(self, weights: Any, logits: Any) -> tuple[Any, Any]:
-        framework = self._language.framework
-        q: Any = framework.softmax(cast(framework.xp, logits, framework.xp.float32))
-        mixture = formulas.mix(weights, q.reshape(self._branches, -1))
-        return q, framework.xp.log(mixture.reshape(-1, self._common))
-
     def pad(self, q: A) -> A:
         """Append the probability 0 of ids that only the target has: [..., v] become [..., V]."""
         if not self._missing:
             return q
         framework, shape = self._language.framework, (*q.shape[:-1], self._missing)
         return framework.concat([q, framework.zeros(shape, dtype=framework.xp.float32)], -1)
+
+
+def _mixture(framework: Framework[A], branches: int, weights: A, logits: A) -> tuple[A, A]:
+    q: Any = framework.softmax(cast(framework.xp, logits, framework.xp.float32))
+    mixture = formulas.mix(weights, q.reshape(branches, -1))
+    return q, framework.xp.log(mixture.reshape(-1, q.shape[-1]))
 
 
 class DraftTail(Protocol[A]):

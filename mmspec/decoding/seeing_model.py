@@ -56,13 +56,15 @@ class CheckpointParts(ABC):
 class Sequences(Generic[A]):
     """Opens the sequences of models, by their types; one that counts seconds is one model's own."""
 
-    setup_seconds = 0.0
-    """Seconds so far spent once on shapes of rounds that recur, as for CUDA graphs."""
-
     def __init__(
         self, target: type[TargetSequence[A]], branches: type[BranchSequence[A, Any]]
     ) -> None:
         self._target, self._branches = target, branches
+
+    @property
+    def setup_seconds(self) -> float:
+        """Seconds so far spent once on shapes of rounds that recur, as for CUDA graphs."""
+        return 0.0
 
     def target(self, *arguments: Any) -> TargetSequence[A]:
         """Open a target; arguments: those of `TargetSequence`, but for the cache."""

@@ -10,11 +10,14 @@ from mmspec.chat.engine import load
 from mmspec.chat.first_costs import measure_first_costs
 from mmspec.chat.options import Options
 from mmspec.checkpoints.quantization import read_scheme
+from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
 from mmspec.diagnostics.check import check
 from mmspec.exactness.probe import find_exact_rows
 from mmspec_bench.prompts import prompts_for
 from mmspec_torch.backend import TorchBackend
+from mmspec_torch.device.cuda_graphs import CudaGraphs
 from mmspec_torch.device.quantized import Dequantizer, Integers4, Integers8, quantized
 from mmspec_torch.network import attention
 from mmspec_torch.sequence.replayed import ReplayedSequences
@@ -116,6 +119,17 @@ def test_drafting_does_not_wait_for_the_device(pair, views):
     done.record()
     assert not done.query()
     torch.cuda.synchronize()
+
+
+def test_a_capture_that_waits_for_the_device_counts_its_own_seconds(pair, monkeypatch):
+    language = pair[0].language
+    sequences = ReplayedSequences(language, CudaGraphs(language.device))
+    monkeypatch.setattr(pair[0], "sequences", sequences)
+    target = helpers.target(pair[0], helpers.TEXT)
+    before = pair[0].setup_seconds
+    torch.cuda._sleep(4_000_000_000)  # two seconds
+    target.verify(HostDraft([3, 4, 5]), NO_NOISE)
+    assert 0 < pair[0].setup_seconds - before < 1
 
 
 def test_attention_outside_graphs_plans_for_no_shape(monkeypatch):

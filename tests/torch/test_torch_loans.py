@@ -1,13 +1,21 @@
 """Buffers and captures are lent from one sequence to the next, and what none needs is freed."""
 
 import gc
+import weakref
+from time import sleep
 
 import pytest
 import torch
 
+from mmspec.decoding.contract import Segment
+from mmspec.decoding.sampling import Sampling
+from mmspec_torch.backend import TorchBackend
+from mmspec_torch.device.cuda_graphs import TimedCapture
 from mmspec_torch.graphs.replays import StaticCache, TargetReplays
 from mmspec_torch.network.rotary import Rotary
+from mmspec_torch.sequence.replayed import ROOM, ReplayedSequences
 from support import sequence_helpers as helpers
+from support.replayed import Recording
 
 
 def test_the_next_sequence_is_lent_what_the_last_has_captured(
@@ -27,11 +35,36 @@ def test_the_next_sequence_is_lent_what_the_last_has_captured(
     assert said() == expected
     gc.collect()
     assert capture.captured == before
-    free = pair[0].sequences.free[TargetReplays, 1, False]
-    assert len(free) == 1
+    free = pair[0].sequences.free
+    assert list(free.values()) == [(TargetReplays, 1, False)]
     both = [helpers.target(pair[0], view) for view in views[:2]]
     assert not free
     assert both[0]._cache is not both[1]._cache
+
+
+def test_sequences_that_ended_leave_few_columns_whatever_their_settings(pair, views, switch):
+    switch(pair)
+    for number in range(20):
+        latest = Sampling(0.5 + number / 100)
+        helpers.branches(pair[1], views[1:2], latest)
+    drafts, targets = (model.sequences.free for model in (pair[1], pair[0]))
+    assert len(drafts) == ROOM
+    assert latest in [*drafts.values()][-1]
+    for length, count in ((600, 0), (200, 1)):
+        helpers.target(pair[0], Segment([[5] * length]))
+        assert len(targets) == count
+
+
+def test_a_model_that_is_dropped_is_freed_at_once(pair_paths):
+    model = TorchBackend().load(pair_paths[1], device="cpu")
+    model.sequences = ReplayedSequences(model.language, Recording())
+    helpers.draft(helpers.branches(model, 2 * [helpers.TEXT]), 2)
+    language = weakref.ref(model.language)
+    gc.disable()
+    del model
+    rest = language()
+    gc.enable()
+    assert rest is None
 
 
 def test_a_cache_that_could_not_grow_grows_at_the_next_try(pair, capture, monkeypatch):
@@ -63,7 +96,7 @@ def test_a_sequence_whose_rounds_are_not_captured_ends_too(pair, views, switch):
         helpers.draft(drafter, 2)
     del drafter
     gc.collect()
-    assert any(pair[1].sequences.free.values())
+    assert pair[1].sequences.free
 
 
 def test_a_capture_that_lacks_memory_is_tried_again(pair):
@@ -74,3 +107,11 @@ def test_a_capture_that_lacks_memory_is_tried_again(pair):
     for _ in range(2):
         with pytest.raises(torch.OutOfMemoryError):
             cache.run("sum", lambda: ())
+
+
+def test_the_wait_for_earlier_work_is_no_setup(monkeypatch):
+    waits = [0.1, 0]
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _=None: sleep(waits.pop(0)))
+    capture = TimedCapture(lambda _: torch.cuda.synchronize(), torch.device("cuda"))
+    capture(tuple)
+    assert 0 < capture.seconds < 0.1

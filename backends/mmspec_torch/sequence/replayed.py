@@ -3,9 +3,7 @@
 Shape letters: R branches, m rows of one forward, H width.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Hashable
-from time import perf_counter
 from typing import Any, TypeVar
 from weakref import finalize
 
@@ -19,13 +17,15 @@ from mmspec.decoding.noise import Noise
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.seeing_model import Sequences
 from mmspec.decoding.tree import Tree
-from mmspec_torch.device.cuda_graphs import Capture, Compute
+from mmspec_torch.device.cuda_graphs import Capture, TimedCapture
 from mmspec_torch.device.framework import TorchDraft
 from mmspec_torch.graphs.replays import DraftReplays, StaticCache, TargetReplays
 from mmspec_torch.network.decoder import LanguageModel
 from mmspec_torch.sequence.branches import TorchBranches, TorchState
 from mmspec_torch.sequence.target import TorchTarget
 
+ROOM = 4
+"""The most columns of caches that no sequence uses, in steps of a `StaticCache`."""
 T = TypeVar("T")
 
 
@@ -93,10 +93,15 @@ class ReplayedSequences(Sequences[Tensor]):
     """
 
     def __init__(self, language: LanguageModel, capture: Capture) -> None:
-        super().__init__(TorchTarget, TorchBranches)
-        self._language, self._graph = language, capture
-        self.free: dict[Hashable, list[Any]] = defaultdict(list)
-        """The replays that no sequence uses, by type, rows and settings."""
+        self._language = language
+        self._capture = TimedCapture(capture, language.device)
+        self.free: dict[Any, Hashable] = {}
+        """The latest replays that no sequence uses, with type, rows and settings."""
+
+    @property
+    def setup_seconds(self) -> float:
+        """Seconds so far spent on captures."""
+        return self._capture.seconds
 
     def target(self, *arguments: Any) -> TorchTarget:
         """Open a target that replays."""
@@ -108,18 +113,22 @@ class ReplayedSequences(Sequences[Tensor]):
 
     def lend(self, owner: object, kind: Callable[..., T], rows: int, *settings: Hashable) -> T:
         """Lend a replay of a kind until `owner` is garbage-collected."""
-        free = self.free[kind, rows, *settings]
-        if not free:
+        key = kind, rows, *settings
+        latest = reversed(list(self.free))  # of a copy: other owners can end meanwhile
+        loan: T | None = next((each for each in latest if self.free.get(each) == key), None)
+        if loan is None or self.free.pop(loan, None) is None:
             cache = StaticCache(self._language, rows, self._capture)
-            free.append(kind(self._language, cache, *settings))
-        loan: T = free.pop()
-        finalize(owner, free.append, loan).atexit = False
+            loan = kind(self._language, cache, *settings)
+        finalize(owner, _take_back, self.free, loan, key).atexit = False
         return loan
 
-    def _capture(self, compute: Compute) -> Compute:
-        """Capture and count the seconds: the next rounds of this shape do without."""
-        start = perf_counter()
-        try:
-            return self._graph(compute)
-        finally:
-            self.setup_seconds += perf_counter() - start
+
+def _take_back(free: dict[Any, Hashable], loan: Any, key: Hashable) -> None:
+    """Add a loan whose owner has ended, and drop the oldest that have no ROOM."""
+    free[loan], room = key, ROOM * StaticCache.step
+    for each in reversed(list(free)):
+        columns = max(each.cache.columns, StaticCache.step)
+        if columns > room:
+            free.pop(each, None)
+        else:
+            room -= columns
