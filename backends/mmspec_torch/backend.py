@@ -1,5 +1,7 @@
 """The PyTorch backend: loads models and heads, and reports on devices and memory."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +45,24 @@ class TorchModel(SeeingModel[Tensor]):
             self.sequences = ReplayedSequences(self.language, CudaGraphs(device))
 
 
+@contextmanager
+def _room_for(directory: Path, device: torch.device) -> Iterator[None]:
+    """Make a BackendError of a checkpoint that does not fit."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise BackendError(
+            f"{directory} does not fit the memory of {device}: use `quantize=int4`, "
+            "`device=cpu`, or a smaller `dtype`"
+        ) from error
+
+
 class TorchBackend:
     """Implements `mmspec.decoding.contract.Backend`."""
 
     name = "torch"
+    _gpu: torch.device | None = None
+    """The GPU that counters, waits and reports mean; None for the thread's own."""
 
     def load(
         self,
@@ -63,7 +79,8 @@ class TorchBackend:
         """
         place, scheme = find_device(device), read_scheme(quantize)
         if place.type == "cuda" and place.index is not None:
-            torch.cuda.set_device(place)  # which counters, waits and reports mean
+            self._gpu = place
+            torch.cuda.set_device(place)  # of this thread, for engines that share the model
         config = stored_config(directory)
         kernel = scheme is not None and scheme.group and has_kernel(place)
         kind = find_dtype(dtype, place, "bfloat16" if kernel else config.dtype)
@@ -76,34 +93,29 @@ class TorchBackend:
             )
         if kind == torch.float32:
             require_ieee_float32()
-        try:
-            weights = open_weights(sources, place, kind, scheme, count)
-            return TorchModel(weights, config)
-        except torch.OutOfMemoryError as error:
-            raise BackendError(
-                f"{directory} does not fit the memory of {place}: use `quantize=int4`, "
-                "`device=cpu`, or a smaller `dtype`"
-            ) from error
+        with _room_for(directory, place):
+            return TorchModel(open_weights(sources, place, kind, scheme, count), config)
 
     def load_head(self, directory: Path, model: Model) -> Head:
         """Load a head; a published pickle is read without executing any of its code."""
         if not isinstance(model, TorchModel):
             raise UsageError(f"a head on torch cannot draft for a {type(model).__name__}")
-        return load_head(directory, model.config, model.language)
+        with _room_for(directory, model.language.device):
+            return load_head(directory, model.config, model.language)
 
     def synchronize(self) -> None:
         """Wait for the accelerator, if there is one."""
         if torch.accelerator.is_available():
-            torch.accelerator.synchronize()
+            torch.accelerator.synchronize(self._gpu)
 
     def peak_memory(self) -> int:
         """Return the peak bytes allocated on the GPU, or the peak of the process without one."""
-        return torch.cuda.max_memory_allocated() or process_peak()
+        return torch.cuda.max_memory_allocated(self._gpu) or process_peak()
 
     def reset_peak_memory(self) -> None:
         """Start a new measurement of the GPU's peak memory; a process's peak cannot be reset."""
         if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
+            torch.cuda.reset_peak_memory_stats(self._gpu)
 
     def set_threads(self, count: int | None) -> None:
         """Compute with this many CPU threads in the whole process."""
@@ -118,7 +130,7 @@ class TorchBackend:
             "torch": torch.__version__,
             "devices": devices(),
             "cuda": torch.version.cuda,
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "gpu": torch.cuda.get_device_name(self._gpu) if torch.cuda.is_available() else None,
             "quantize": [scheme.name for scheme in SCHEMES],
             "threads": torch.get_num_threads(),
             "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]

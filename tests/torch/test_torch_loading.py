@@ -1,6 +1,7 @@
 """Checkpoints in every format, devices, types, and what cannot be had."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
@@ -63,8 +64,9 @@ def test_quantized_weights_are_those_mlx_dequantizes(tmp_path, llava_path, bits,
 
 def test_a_device_that_is_not_there_and_a_file_cut_after_its_header_are_named(tmp_path):
     path = factory.tiny_llama(tmp_path / "a")
-    with pytest.raises(UsageError, match=r"'cpu:1'.* 1 cpu"):
-        TorchBackend().load(path, device="cpu:1")
+    for device in ("cpu:1", "cpu:"):
+        with pytest.raises(UsageError, match=rf"'{device}'.* 1 cpu"):
+            TorchBackend().load(path, device=device)
     sources = plan(path, read_config(path))
     file = path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
@@ -73,12 +75,37 @@ def test_a_device_that_is_not_there_and_a_file_cut_after_its_header_are_named(tm
         read_tensor(last, torch.float32)
 
 
+def full(*_):
+    raise torch.OutOfMemoryError("CUDA out of memory")
+
+
 def test_a_full_device_in_an_answer_is_an_error_and_no_fault(llava_path, monkeypatch):
     target = helpers.target(TorchBackend().load(llava_path, device="cpu"), helpers.TEXT)
-
-    def full(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
     monkeypatch.setattr(target, "_forward", full)
     with pytest.raises(BackendError, match="memory is full: use fewer or smaller images"):
         target.logits()
+
+
+def test_a_head_that_does_not_fit_is_an_error_and_no_fault(llava_path, monkeypatch):
+    model = TorchBackend().load(llava_path, device="cpu")
+    monkeypatch.setattr("mmspec_torch.backend.load_head", full)
+    with pytest.raises(BackendError, match=r"^head does not fit the memory of cpu: use"):
+        TorchBackend().load_head(Path("head"), model)
+
+
+def test_waits_and_counters_are_of_the_models_gpu(llava_path, monkeypatch):
+    """Another thread's own GPU is the first."""
+    backend, gpu, places = TorchBackend(), torch.device("cuda", 1), []
+    monkeypatch.setattr("mmspec_torch.backend.find_device", lambda _: gpu)
+    monkeypatch.setattr("mmspec_torch.backend.open_weights", full)
+    with monkeypatch.context() as patch:
+        for name in ("set_device", "max_memory_allocated", "reset_peak_memory_stats"):
+            patch.setattr(torch.cuda, name, places.append)
+        patch.setattr(torch.accelerator, "synchronize", places.append)
+        for module in (torch.cuda, torch.accelerator):
+            patch.setattr(module, "is_available", lambda: True)
+        with pytest.raises(BackendError, match="does not fit the memory of cuda:1: use"):
+            backend.load(llava_path)
+        for act in (backend.reset_peak_memory, backend.synchronize, backend.peak_memory):
+            act()
+    assert places == [gpu] * 4

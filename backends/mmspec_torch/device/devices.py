@@ -18,13 +18,13 @@ def find_device(name: str) -> torch.device:
     present = devices()
     if name == "auto":
         return torch.device(present[0])
-    kind, _, index = name.partition(":")
+    kind, colon, index = name.partition(":")
     if kind in ("cuda", "mps") and kind not in present:
         raise UsageError(f"device {name!r} is not on this machine: use {' or '.join(present)}")
     if kind not in present:
         raise choice("torch device", name, ["auto", *present])
     count = torch.cuda.device_count() if kind == "cuda" else 1
-    if index and index not in map(str, range(count)):
+    if colon and index not in map(str, range(count)):
         raise UsageError(f"device {name!r}: this machine has {count} {kind}, counted from 0")
     return torch.device(name)
 
