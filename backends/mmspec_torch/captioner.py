@@ -4,12 +4,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from mmspec.checkpoints.config import model_type
 from mmspec.ground.errors import CheckpointError, choice
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.devices import find_device
+from mmspec_torch.device.framework import Inference
 
 SHORT = {"num_beams": 1, "max_new_tokens": 48}
 KINDS: dict[str, tuple[str | None, dict[str, int]]] = {
@@ -26,7 +25,7 @@ class TransformersCaptioner:
     It runs only transformers' own classes, never a checkpoint's code, and reads only safetensors.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, device: str) -> None:
         """Read the model type of `directory`.  Raises UsageError for one that KINDS lacks.
 
         Imports transformers here, so that its absence shows before a caption is needed.
@@ -34,13 +33,13 @@ class TransformersCaptioner:
         import transformers
 
         self._transformers: Any = transformers
-        self._directory = directory
+        self._directory, self._device = directory, find_device(device)
         kind = model_type(directory)
         if kind not in KINDS:
             raise choice("captioner type", kind, KINDS)
         self._kind = KINDS[kind]
 
-    @torch.inference_mode()
+    @Inference()
     def caption(self, picture: Picture) -> str:
         """Return the likeliest caption that the kind's search finds, on one line."""
         (model, processor), (prompt, search) = self._parts, self._kind
@@ -64,4 +63,4 @@ class TransformersCaptioner:
             raise CheckpointError(f"{self._directory} is no captioner: {reason}") from error
         finally:
             logs.set_tqdm_hook(hook)
-        return model.to(find_device("auto")).eval(), processor
+        return model.to(self._device).eval(), processor

@@ -247,4 +247,4 @@ def _captioner(
     kind = model_type(directory)
     if find_family(kind) and read_config(directory).vision:
         return ModelCaptioner(loader(name, directory))
-    return load_captioner(kind, directory)
+    return load_captioner(kind, directory, loader.keywords["device"])

@@ -67,17 +67,20 @@ def choose_backend(name: str) -> str:
     return names[0]
 
 
-def load_captioner(kind: str, directory: Path) -> Captioner:
+def load_captioner(kind: str, directory: Path, device: str) -> Captioner:
     """The captioner for the checkpoint in `directory`, whose model_type is `kind`.
 
-    Raises UsageError for a kind that no installed package has a captioner for, BackendError for one
-    that needs a package which is not installed.
+    device: a name of PyTorch's; any other is 'auto'.  Raises UsageError for a kind that no
+    installed package has a captioner for, BackendError for one that needs a package which is not
+    installed.
     """
     plugins = plugins_of(CAPTIONERS)
     if kind not in plugins:
         raise choice("captioner type", kind, ["llava", *sorted(plugins)])
+    if device.partition(":")[0] not in DEVICES["torch"]:
+        device = "auto"
     with load_errors(plugins[kind]):
-        captioner: Captioner = plugins[kind].load()(directory)
+        captioner: Captioner = plugins[kind].load()(directory, device)
     return captioner
 
 

@@ -168,7 +168,7 @@ class Namer:
         return picture.names
 
 
-def load(directory):
+def load(directory, device):
     return Namer()
 """
 POINT = "[mmspec.captioners]\nnamer = namer:load\n"

@@ -6,6 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
+from mmspec.chat.engine import load
 from mmspec.chat.plugins import load_captioner
 from mmspec.ground.errors import BackendError, CheckpointError, UsageError
 from mmspec.prompt.images import picture_from
@@ -112,7 +113,7 @@ def generated(path, prompt, beams):
 def test_captions_are_what_transformers_generates(paths, kind, prompt, beams, monkeypatch, capsys):
     """Of Florence-2 with three beams, as in IbED, here of at most 48 tokens."""
     monkeypatch.setitem(captioner.KINDS[kind][1], "max_new_tokens", 48)
-    opened = load_captioner(kind, paths[kind])
+    opened = load_captioner(kind, paths[kind], "cpu")
     capsys.readouterr()
     captions = [opened.caption(picture) for picture in PICTURES]
     assert not capsys.readouterr().err
@@ -122,24 +123,41 @@ def test_captions_are_what_transformers_generates(paths, kind, prompt, beams, mo
     assert beams == 1 or captions != generated(paths[kind], prompt, 1)
 
 
+def test_a_captioner_computes_on_the_engines_device(paths, pair_paths, monkeypatch):
+    names = []
+    monkeypatch.setattr(captioner, "find_device", names.append)
+    load(*map(str, pair_paths), backend="torch", device="cpu", captioner=str(paths["blip"]))
+    load_captioner("blip", paths["blip"], "gpu")  # MLX's name of one
+    assert names == ["cpu", "auto"]
+
+
+def test_a_full_device_in_a_caption_is_an_error_and_no_fault(paths, monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    with pytest.raises(BackendError, match="memory is full"):
+        TransformersCaptioner(paths["blip"], "cpu").caption(PICTURES[0])
+
+
 @pytest.mark.parametrize("package", ["torch", "transformers"])
 def test_a_captioner_names_the_package_that_is_missing(paths, without, package):
     without(package)
     with pytest.raises(BackendError, match=f'needs {package}, .* "mmspec\\[train\\]"'):
-        load_captioner("blip", paths["blip"])
+        load_captioner("blip", paths["blip"], "cpu")
 
 
 def test_other_kinds_missing_files_and_pickles_are_refused_in_one_line(paths, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "blipp"}))
     with pytest.raises(UsageError, match="nearest: blip"):
-        TransformersCaptioner(tmp_path)
+        TransformersCaptioner(tmp_path, "cpu")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "blip"}))
     with pytest.raises(CheckpointError, match="is no captioner: ") as caught:
-        TransformersCaptioner(tmp_path).caption(PICTURES[0])
+        TransformersCaptioner(tmp_path, "cpu").caption(PICTURES[0])
     assert "\n" not in str(caught.value)
     for file in paths["blip"].iterdir():
         if file.suffix != ".safetensors":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     torch.save({}, tmp_path / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="is no captioner: "):
-        TransformersCaptioner(tmp_path).caption(PICTURES[0])
+        TransformersCaptioner(tmp_path, "cpu").caption(PICTURES[0])
