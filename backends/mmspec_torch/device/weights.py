@@ -120,14 +120,14 @@ def read_tensor(source: TensorSource, dtype: torch.dtype) -> Tensor:
         tensor = tensor.movedim(-1, 1).to(dtype).contiguous()
     else:
         tensor = (tensor.float() + 1 if source.less_one else tensor).to(dtype).contiguous()
-    require_finite(tensor, source.tensor.name, source.tensor.file)
-    return tensor
+    return require_finite(tensor, source.tensor.name, source.tensor.file)
 
 
-def require_finite(tensor: Tensor, name: str, file: Path) -> None:
-    """Raise CheckpointError for a tensor with NaN or infinity; reads it once."""
+def require_finite(tensor: Tensor, name: str, file: Path) -> Tensor:
+    """Return the tensor, after one look at it; CheckpointError for NaN or infinity."""
     if not torch.stack(torch.aminmax(tensor)).isfinite().all():  # one NaN makes both bounds NaN
         raise not_finite(file, name)
+    return tensor
 
 
 def dequantize(words: Tensor, packing: Packing, dtype: torch.dtype) -> Tensor:

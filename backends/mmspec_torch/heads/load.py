@@ -83,10 +83,11 @@ def _tensors(
         return weights, read_draft_ids(directory, config)
     tensors = read_pickle(pickle, config)
     maps = {name: tensors.pop(name).numpy() for name in VOCABULARY_MAPS if name in tensors}
-    for name, tensor in tensors.items():
-        require_finite(tensor.to(dtype), name, pickle)
-    weights = Weights(tensors, lambda name: tensors[name].to(device, dtype), device, dtype)
-    return weights, draft_ids(maps, config, pickle)
+
+    def read(name: str) -> Tensor:
+        return require_finite(tensors[name].to(dtype), name, pickle).to(device)
+
+    return Weights(tensors, read, device, dtype), draft_ids(maps, config, pickle)
 
 
 def read_pickle(file: Path, config: HeadConfig) -> dict[str, Tensor]:
