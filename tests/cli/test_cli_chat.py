@@ -30,6 +30,7 @@ REFUSED = {
     "/image *.jpg": "*.jpg matches no image",
     "what is in ./none.png?": "./none.png:",
     "bad.png": "bad.png:",
+    "see './a b/*.png'": './a b/*.png: a question takes no pattern; /image "./a b/*.png" does',
     "compare ./*.png?": "./*.png: a question takes no pattern; /image ./*.png does",
     "rde.png?": "rde.png: there is no such file (nearest: red.png)",
     "see pipe.png": "pipe.png: cannot be read (it is a named pipe, not a file)",

@@ -184,6 +184,11 @@ def local_path(name: str) -> str:
     return unquote(_address(name).path) if name.startswith(FILE_URL) else name
 
 
+def _typed(name: str) -> str:
+    """A name as a person would type it, in quotes where it needs them."""
+    return name if typed_paths(name) == [name] else _quote(name)
+
+
 def _is_image(word: _Word, *, as_text: bool) -> bool:
     """True if a word is a path that must be an image's; ImageError if it names another thing.
 
@@ -198,7 +203,7 @@ def _is_image(word: _Word, *, as_text: bool) -> bool:
         if as_text:
             return False  # before a search for the nearest name
         if glob.has_magic(name):
-            raise ImageError(f"{name}: a question takes no pattern; /image {name} does")
+            raise ImageError(f"{name}: a question takes no pattern; /image {_typed(name)} does")
         quotes = "" if word.is_protected else "; a name with spaces needs quotes"
         raise ImageError(f"{name}: there is no such file{_nearest(name)}{quotes}")
     elif (advice := conversion(name)) and _is_path(word):
@@ -221,9 +226,8 @@ def _address(word: str) -> SplitResult:
 def folder_offer(name: str) -> str:
     """The remark on a folder in place of an image."""
     number = len(_images_in(name))
-    pattern = str(Path(glob.escape(name)) / "*")
-    typed = pattern if typed_paths(pattern) == [pattern] else _quote(pattern)
-    offer = f"/image {typed} adds them" if number else "name an image"
+    pattern = _typed(str(Path(glob.escape(name)) / "*"))
+    offer = f"/image {pattern} adds them" if number else "name an image"
     return f"{name} is a folder with {quantity(number, 'image')}: {offer}"
 
 
