@@ -211,9 +211,9 @@ class Models:
         if tree is None:
             is_block = bool(self.head and self.head.kind in BLOCK_KINDS)
             return AdaptiveDraftLength(costs if costs(0) else None, drafts_blocks=is_block)
-        if tree.branching or not costs(0):
-            return AdaptiveDraftLength()
         sizes = [nodes for nodes in TREE_NODES if nodes <= tree.nodes and costs(0, nodes=nodes)]
+        if tree.branching or not (sizes and costs(0)):
+            return AdaptiveDraftLength()
         return AdaptiveDraftLength(costs, {nodes: partial(costs, nodes=nodes) for nodes in sizes})
 
     def _calibrated_costs(

@@ -140,6 +140,18 @@ def test_lookup_drafts_by_the_costs_of_many_rows(directory, monkeypatch, draftin
     assert any(each.drafted for each in chat.answer.rounds)
 
 
+@pytest.mark.parametrize(("tree", "level"), [(Tree(), {}), (Tree(nodes=5), {64: {1: 0.05}})])
+def test_a_tree_that_is_asked_for_is_drafted_if_none_of_its_size_was_timed(
+    directory, monkeypatch, tree, level
+):
+    """As before `mmspec calibrate`, when only chains were timed, on loading."""
+    FLAT.run(monkeypatch)
+    engine = with_costs(directory, replace(FLAT.calibration(), level=level))
+    chat = engine.chat(replace(AUTO, drafting="T", tree=tree))
+    check(chat, QUESTION)
+    assert any(each.drafted > each.depth for each in chat.answer.rounds)
+
+
 def test_trees_are_left_out_where_nothing_is_known_of_them_or_they_cannot_be(directory):
     assert with_costs(directory, FLAT.calibration()).tree_of(AUTO, T) is None
     known = with_costs(directory, replace(Machine(1.01, 0.1).calibration(), level={64: {1: 0.1}}))
