@@ -13,8 +13,15 @@ from mmspec.decoding.segment import GridFeatures
 
 def top(p: Array, count: int) -> tuple[Array, Array]:
     """The `count` largest entries of p [..., V] and their indices; on ties the lowest."""
-    best = np.argsort(-p, axis=-1, kind="stable")[..., :count]
+    best = np.apply_along_axis(_largest, -1, p, count)
     return np.take_along_axis(p, best, axis=-1), best
+
+
+def _largest(row: Array, count: int) -> Array:
+    """Indices of the `count` largest entries of row [V]; sorts only what may be among them."""
+    least = np.partition(row, -count)[-count] if count < len(row) else -np.inf
+    places = np.flatnonzero(~(row < least))  # NaN is among them
+    return places[np.argsort(-row[places], kind="stable")[:count]]
 
 
 HOST: Framework[Array] = Framework(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mmspec.decoding.acceptance import FirstChoices, Verdict
 from mmspec.decoding.draft import Draft, HostDraft
+from mmspec.decoding.host_framework import top
 
 STAGES = ("load", "vision", "caption", "prefill", "draft", "verify", "decode", "total")
 T = TypeVar("T")
@@ -44,8 +45,10 @@ def likelihoods(
 
 
 def _likeliest(row: NDArray[np.float64], count: int) -> tuple[tuple[int, float], ...]:
-    ids = np.argsort(-row, kind="stable")[:count]
-    return tuple((int(id), float(row[id])) for id in ids)
+    if not count:
+        return ()
+    logprobs, ids = top(row, count)
+    return tuple(zip(ids.tolist(), logprobs.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

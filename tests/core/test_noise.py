@@ -8,6 +8,7 @@ from hypothesis import strategies as some
 from mmspec.decoding.host_framework import HOST
 from mmspec.decoding.noise import Noise, exponential, exponentials
 from mmspec.decoding.sampling import Sampling
+from mmspec.decoding.statistics import likelihoods
 from support.chi_square import check_fit, warped
 
 COUNT = 20_000
@@ -119,6 +120,18 @@ def test_children_are_the_least_of_noise_over_probability(name):
         share = p / E / (p / E).sum()
         np.testing.assert_allclose(sure, share[children], rtol=1e-4)
     assert ids[:, 0].tolist() == HOST.sampler(SAMPLINGS[name]).tokens(logits, noise).tolist()
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 300, 500])
+def test_the_likeliest_are_those_of_a_sort_of_all_which_is_not_made(count, monkeypatch):
+    """Of many ties, some of which are cut; of all tokens if there are fewer."""
+    logits = np.random.default_rng(count).integers(0, 99, (3, 400)).astype(np.float32)
+    sort, sizes = np.argsort, []
+    expected = sort(-logits, axis=-1, kind="stable")[:, :count]
+    monkeypatch.setattr(np, "argsort", lambda x, **how: sizes.append(len(x)) or sort(x, **how))
+    rows = likelihoods(logits, [0, 1, 2], count)
+    assert [[id for id, _ in row.likeliest] for row in rows] == expected.tolist()
+    assert max(sizes, default=0) <= count + 20
 
 
 @pytest.mark.parametrize("top_p", [1e-320, 1e-46, 1e-10])
