@@ -21,6 +21,9 @@ from mmspec.decoding.tree import Tree
 from mmspec.ground.arrays import A
 from mmspec.ground.tokens import PADDING
 
+MOST_STEPS = 8
+"""The most pending columns that recurrent layers compute one by one, as they do drafted tokens."""
+
 P = TypeVar("P")
 """What hides padding, as the backend needs it."""
 
@@ -154,7 +157,9 @@ class BranchSequence(ABC, Generic[A, P]):
     ) -> DeviceDraft[A]:
         framework, xp, record = self.framework, self.framework.xp, list[Any]()
         if self._states:
-            self._feed_columns(state, state.start, state.start)
+            start = max(state.start, state.columns - MOST_STEPS)
+            self._feed_columns(state, state.start, start)
+            state = state._replace(cache_length=start)
             self._states.steps = None
         last, tail = self._begin(state, tree.depth(gamma) if tree else gamma)
         project = partial(self._ensemble.logits, weights, record)

@@ -10,7 +10,9 @@ from test_conformance_exactness import opened
 from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.decoding import delta_states
+from mmspec.decoding.branch_sequence import MOST_STEPS
 from mmspec.decoding.contract import Segment
+from mmspec.decoding.delta_states import DeltaMemory
 from mmspec.decoding.draft import HostDraft
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.sampling import GREEDY
@@ -23,6 +25,7 @@ from support.factory_fit import fit_head
 from support.factory_heads import tiny_head
 from support.factory_layouts import change_tensors
 from support.factory_qwen import STOP_ID, tiny_qwen
+from support.sequence_helpers import branches, draft
 
 SIZES = {"key_value_heads": 4, "kinds": "ddad"}
 
@@ -147,6 +150,26 @@ def test_heads_and_lookup_draft_chains_with_the_same_bits(backend, path, checkpo
         check_same_bits(engine, some, 10)
         with pytest.raises(UsageError, match="recurrent layers, whose state follows one path"):
             engine.chat(Options(drafting=kind, tree=Tree()))
+
+
+def test_after_many_plain_rounds_a_draft_computes_few_of_their_tokens_one_by_one(
+    engine, monkeypatch
+):
+    """And drafts what one drafts that has read them in one piece."""
+    prompt, tokens = [*range(20, 60)], [30 + 7 * n % 60 for n in range(200)]
+    drafter, other = (
+        branches(engine.draft.model, [Segment([ids])]) for ids in (prompt, prompt + tokens)
+    )
+    for token in tokens:
+        drafter.commit([], [token])
+    follow, sizes = DeltaMemory.follow, []
+    monkeypatch.setattr(
+        DeltaMemory,
+        "follow",
+        lambda self, rows, last: sizes.append(len(rows.changes.keys)) or follow(self, rows, last),
+    )
+    assert draft(drafter, 4).ids.tolist() == draft(other, 4).ids.tolist()
+    assert 1 < max(sizes) <= MOST_STEPS
 
 
 def test_trees_and_several_views_are_refused_with_the_reason(engine):
