@@ -3,7 +3,6 @@
 Without these a session's first answer would be spent on finding out what rounds cost.
 """
 
-from collections.abc import Callable, Sequence
 from operator import sub
 from time import perf_counter
 
@@ -18,7 +17,7 @@ from mmspec.decoding.sampling import GREEDY
 from mmspec.decoding.segment import Segment
 from mmspec.draft_length.acceptance import MAX_AUTO_GAMMA
 from mmspec.draft_length.calibration_file import Calibration
-from mmspec.drafters.views import PLAIN
+from mmspec.drafters.views import LOOKUP, PLAIN
 
 CONTEXT = 64
 """Tokens before the rounds."""
@@ -46,24 +45,24 @@ def measure_first_costs(models: Models, options: Options) -> None:
     target.extend(segment)
     with draft_errors(drafting.spec):
         drafter.drafter.extend([segment] * len(drafting.branches))
-        times = _least_times(target, drafter.drafter, (perf_counter, models.work_seconds))
+        times = _least_times(models, target, drafter.drafter)
     if len(times) > 1:
-        models.calibrations[exact] = _calibration(times, len(drafting.branches))
+        costs = _calibration(times, len(drafting.branches))
+        models.calibrations[exact] = Calibration(costs.target) if drafting == LOOKUP else costs
 
 
 def _least_times(
-    target: Target, drafter: Drafter, clocks: Sequence[Callable[[], float]]
+    models: Models, target: Target, drafter: Drafter
 ) -> dict[int, tuple[float, float]]:
-    """Seconds of drafting and of verifying by number of drafted tokens; none is committed.
-
-    clocks: the one by which the least time passes counts.
-    """
+    """Seconds of drafting and of verifying by number of drafted tokens; none is committed."""
+    clocks = perf_counter, models.work_seconds  # the one by which the least time passes counts
     least: dict[int, tuple[float, float]] = {}
     start = perf_counter()
     for gamma in GAMMAS * PASSES:
         for _ in range(REPEATS):
             before = [clock() for clock in clocks]
             draft = drafter.draft(Plan(gamma, gamma), NO_NOISE) if gamma else None
+            models.backend.synchronize()  # the draft may only be enqueued
             between = [clock() for clock in clocks]
             target.verify(draft, NO_NOISE)
             after = [clock() for clock in clocks]

@@ -12,14 +12,17 @@ from mmspec.chat.first_costs import measure_first_costs
 from mmspec.chat.options import Options
 from mmspec.chat.session import MeasuredRounds
 from mmspec.decoding.acceptance import Verdict
+from mmspec.decoding.draft import Plan
 from mmspec.decoding.noise import NO_NOISE
 from mmspec.decoding.statistics import Round
 from mmspec.diagnostics.prompts import user_prompt
 from mmspec.draft_length.calibration_file import Calibration
 from mmspec.draft_length.policy import FixedDraftLength
+from mmspec.drafters.views import parse_drafting
 from mmspec_bench.measure.speed import measure
 from mmspec_bench.measure.timing import Spread, Timing
 from support.scripted_clock import FLAT
+from support.scripted_engine import BLIND, scripted_engine
 from support.stand_ins import quiet
 
 QUESTION = "What is a square?"
@@ -59,6 +62,40 @@ def test_nothing_is_measured_where_nothing_is_chosen_or_all_is_known(engine):
     known = Calibration({64: {1: 1.0, 2: 1.1}}, {64: {1: 0.1}})
     engine.calibrations[engine.exact_rows("auto")] = known
     assert measured(engine, Options()) is known
+
+
+def test_a_draft_that_is_only_enqueued_takes_no_time_of_the_target(directory, monkeypatch):
+    """A device computes it in five seconds, and a forward in one, when the host waits for it."""
+    now, queue = [0.0], [0.0]
+
+    def wait():
+        now[0] += queue[0]
+        queue[0] = 0.0
+
+    def call(name):
+        queue[0] += {"drafter.draft": 5.0, "target.verify": 1.0}.get(name, 0.0)
+        if name == "target.verify":
+            wait()
+
+    engine = scripted_engine(directory)
+    engine.backend.synchronize = wait
+    for loaded in (engine.target, engine.draft):
+        loaded.model.fault = call
+    for module in ("first_costs", "models"):
+        monkeypatch.setattr(f"mmspec.chat.{module}.perf_counter", lambda: now[0])
+    monkeypatch.setattr("mmspec.chat.first_costs.SECONDS", 1e9)
+    costs = measured(engine, Options())
+    assert {*costs.target[64].values()} == {1.0}
+    assert costs.first == {64: {1: 5.0}}
+
+
+def test_what_lookup_costs_is_no_draft_model_s(directory):
+    engine = scripted_engine(directory)
+    costs = measured(engine, Options(drafting="lookup"))
+    assert costs.target
+    assert costs.round_costs(1, 64) == {}
+    # The model's rounds are measured as they come, a plain one first.
+    assert engine.draft_length(Options(), parse_drafting("T", BLIND)).choose(8, 64) == Plan(0)
 
 
 class Target:
