@@ -137,8 +137,8 @@ class AdaptiveDraftLength:
         """
         if not self._costs.knows_drafts:
             pace = 1.0  # to learn what they cost
-        count, most, self._estimate = 0, 0.0, 0.0
-        estimates = accumulate(map(self._reliability.correct, chances[: self._longest]))
+        estimates = [*accumulate(map(self._reliability.correct, chances[: self._longest]))]
+        count, most, self._estimate = 0, 0.0, sum(estimates[:1])  # of a block one is verified
         for nodes, estimate in enumerate(estimates, 1):
             gain = 1 + estimate - pace * self._costs.of(draft := Candidate(0, nodes))
             if gain > most and self._covers(draft, times=2):

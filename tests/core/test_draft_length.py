@@ -148,6 +148,16 @@ def test_a_block_is_drafted_at_once_although_its_first_round_is_slow():
     assert tokens / cost > 2.5
 
 
+def test_a_block_of_which_one_token_is_drafted_in_vain_is_trusted_less():
+    each = Machine(0.3, 0.0, 0.0)
+    length = AdaptiveDraftLength(each.calibration(), drafts_blocks=True)
+    before = length._reliability.correct(0.5)
+    for _ in range(100):
+        assert not length.pays([0.05])
+        length.observe(each.round(1))
+    assert length._reliability.correct(0.5) < before
+
+
 @settings(max_examples=12)
 @given(some.integers(0, 99), some.sampled_from([0.0, 0.2, 1.5]))
 def test_a_draft_that_is_sure_and_wrong_loses_little(seed, row):
