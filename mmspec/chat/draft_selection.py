@@ -55,7 +55,7 @@ def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ())
     """The drafting for a prompt; raises UsageError if the models cannot do what the options say."""
     require_options(options)
     spec = spec_for(models, options, chunks)
-    base, _, lookup = spec.partition("+")
+    base, with_lookup = spec.removesuffix(AND_LOOKUP), spec.endswith(AND_LOOKUP)
     if isinstance(options.tree, Tree) and models.recurrent:
         raise UsageError(
             f"`tree={options.tree.spec}`: {models.recurrent} has recurrent layers, whose state "
@@ -63,10 +63,10 @@ def drafting_for(models: Models, options: Options, chunks: Sequence[Chunk] = ())
         )
     if models.draft and spec not in WITHOUT_MODEL:
         views = _parse_views(options, base, models.draft.model.config)
-        return replace(views, with_lookup=bool(lookup))
+        return replace(views, with_lookup=with_lookup)
     if models.head and spec not in WITHOUT_MODEL:
         _require_kind(options, models.head.name, models.head.kind, base)
-        return Drafting((models.target.view,), (1.0,), base, bool(lookup))
+        return Drafting((models.target.view,), (1.0,), base, with_lookup)
     if models.drafts is None:
         options.require_draft(models.draftless)
     return WITHOUT_MODEL[spec]

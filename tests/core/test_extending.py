@@ -231,8 +231,9 @@ def test_an_object_drafts_without_a_package_or_a_directory(pair_paths, page):
             drafting: engine.chat(replace(options, drafting=drafting)).reply("What?", picture(1))
             for drafting in ("auto", "mine", "none")
         }
-        with pytest.raises(UsageError, match="is a head of the kind mine: use"):
-            engine.chat(Options(drafting="other"))
+        for other in ("other", "mine+other"):
+            with pytest.raises(UsageError, match="is a head of the kind mine: use"):
+                engine.chat(Options(drafting=other))
     assert answers["auto"].token_ids == answers["mine"].token_ids == answers["none"].token_ids
     assert [it.drafting.spec for it in answers.values()] == ["mine+lookup", "mine", "none"]
     with pytest.raises(UsageError, match="the draft mine is a head of the kind mine: use"):
