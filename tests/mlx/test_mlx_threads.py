@@ -6,6 +6,8 @@ import pytest
 from PIL import Image
 
 import mmspec
+from support.conformance_cases import HEADS
+from support.factory_heads import tiny_head
 from support.factory_qwen import QWENS, tiny_qwen
 
 QUESTIONS = "what is it?", "what is it, and what is that?"
@@ -28,9 +30,16 @@ def test_what_a_model_loads_is_computed_by_the_thread_that_loads_it(kind, tmp_pa
     assert answers(engine, drafting="lookup") == answers(engine, drafting="none")
 
 
-@pytest.mark.parametrize("draft", ["mini-draft", "mini-eagle3", "mini-dspark", "mini-medusa"])
-def test_what_an_answer_leaves_is_computed_by_its_thread(draft):
-    engine = mmspec.load("mini", draft, backend="mlx", device="cpu", ready=False)
+MINIS = ["mini-draft", "mini-eagle3", "mini-dspark", "mini-medusa"]
+
+
+@pytest.mark.parametrize("draft", [*MINIS, "eagle3 mapped", "dspark mapped"])
+def test_what_an_answer_leaves_is_computed_by_its_thread(draft, pair_paths, tmp_path):
+    target = "mini"
+    if draft in HEADS:
+        kind, config = HEADS[draft]
+        target, draft = pair_paths[0], tiny_head(tmp_path / "head", kind, **config)
+    engine = mmspec.load(target, draft, backend="mlx", device="cpu", ready=False)
     tree = mmspec.Tree()
     plain = answers(engine, drafting="none")
     assert answers(engine) == answers(engine, tree=tree) == plain

@@ -199,6 +199,7 @@ def spread_over(framework: Framework[A], ids: Sequence[int] | None, vocabulary: 
     place_of = framework.integers([places.get(token, 0) for token in range(vocabulary)])
     flags: Any = framework.integers([token in places for token in range(vocabulary)])
     has_place = flags > 0
+    framework.settle(has_place)  # another thread may decode
 
     def spread(logits: A) -> A:
         everywhere: A = xp.where(has_place, xp.take(logits, place_of, axis=-1), -xp.inf)
