@@ -106,8 +106,6 @@ class HostDraft:
     """[n] token ids of the target, n >= 1, parents before children."""
     parents: list[int] | None = None
     """[n] index of each node's parent, -1 for the root; None for a chain."""
-    chances: list[float] = field(default_factory=list, compare=False)
-    """[n] the drafter's estimates that nodes are accepted, the largest first; empty without any."""
     by_lookup: bool = field(default=False, compare=False)
     depth: int = field(init=False, compare=False)
     """The most nodes on one path from the root."""

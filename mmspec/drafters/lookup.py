@@ -95,7 +95,7 @@ class LookupDrafter:
             return None
         is_chain = parents[:size] == [*range(-1, size - 1)]
         shape = None if is_chain else parents[:size]
-        return HostDraft(tokens[:size], shape, chances[:size], by_lookup=True)
+        return HostDraft(tokens[:size], shape, by_lookup=True)
 
     def _levels(self, depth: int) -> Levels:
         """What followed the places of the last tokens, `depth` tokens of each."""
