@@ -36,8 +36,8 @@ class Options:
     drafting: str | None = None
     """View letters from M, T, C, P, or a head's kind, perhaps with '+lookup'; 'lookup' or 'none'.
 
-    None, or 'auto', is the default: the head's kind; for a draft model M with one or two images
-    (MT if `adaptive`), else T; lookup if no draft was found.
+    None, or 'auto', is the default: with '+lookup' the head's kind or, for a draft model, M with
+    one or two images (MT with images if `adaptive`), else T; lookup alone if no draft was found.
     """
     weights: tuple[float, ...] = ()
     """One weight per view, equal by default; adaptive weights start from these."""

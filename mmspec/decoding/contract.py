@@ -4,7 +4,7 @@ A backend loads a checkpoint directory as a `Model`; a model opens `Target`s, an
 which a draft model drafts. While decoding, only token ids cross this boundary; pixels go in once
 per image and come back as opaque `Features`, which stay on the device as logits do.
 
-One round is four calls, and only `verify` waits for the device:
+One round is four calls. `verify` waits for the device, `draft` only for the chances of a block:
 
     draft = drafter.draft(plan, noise)          # enqueue up to plan.gamma drafted tokens
     verdict = target.verify(draft, noise)       # the one device-to-host copy of the round
@@ -121,12 +121,12 @@ class Drafter(Protocol):
         """Forget all columns from `length` on; `self.length` must have had this value before."""
 
     def draft(self, plan: Plan, noise: Noise) -> Draft | None:
-        """Enqueue a draft of at most plan.gamma >= 1 tokens on a path.  Never blocks.
+        """Enqueue a draft of at most plan.gamma >= 1 tokens on a path.
 
-        Returns None if there is nothing to propose, or no room for it; the round is then plain.
-        A drafter that was opened with a tree drafts `tree.within(plan.nodes, plan.gamma)`, or a
-        chain if that is None. noise: the noise that `verify` gets with this draft. A draft that is
-        not committed is void.
+        Blocks only to read what `plan.pays` asks for. Returns None if there is nothing to propose,
+        or no room for it; the round is then plain. A drafter that was opened with a tree drafts
+        `tree.within(plan.nodes, plan.gamma)`, or a chain if that is None. noise: the noise that
+        `verify` gets with this draft. A draft that is not committed is void.
         """
 
     def commit(self, path: Sequence[int], tokens: Sequence[int], verdict: Verdict) -> None:
