@@ -195,12 +195,13 @@ class Chat:
             self.conversation.answer(self._answer_ids(answer), answer.text, complete=is_complete)
             if answer.drafting.spec.endswith(LOOKUP.spec) and answer.token_ids:
                 models.remember(chunks, answer.token_ids)
-            answer.plain_seconds = self._plain_seconds()
             answer.statistics.peak_memory_bytes = models.backend.peak_memory()
             answer.statistics.seconds["load"] = models.load_seconds
             answer.statistics.seconds["total"] = perf_counter() - start
-            size = models.cache_bytes(self._session.target.length, self._drafter)
-            self._most_bytes = max(self._most_bytes, size)
+            if self._sequences:  # else the probe of exact rows was interrupted
+                answer.plain_seconds = self._plain_seconds()
+                size = models.cache_bytes(self._session.target.length, self._drafter)
+                self._most_bytes = max(self._most_bytes, size)
 
     def _answer_ids(self, answer: Answer) -> tuple[int, ...]:
         """The tokens of an answer's text, without the stop token."""

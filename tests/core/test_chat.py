@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -82,6 +83,16 @@ def test_of_the_images_of_captions_only_the_one_that_was_sent_is_opened(tmp_path
     sent = decode_picture((tmp_path / "7.bmp").read_bytes(), "")
     assert read_captions(file).caption(sent) == "7"
     assert paths == [tmp_path / "7.bmp"]
+
+
+def test_an_interrupt_ends_the_probe_for_good(pair_engine, tmp_path, monkeypatch):
+    monkeypatch.setenv("MMSPEC_CACHE", str(tmp_path))
+    probe = Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr("mmspec.exactness.finding.find_exact_rows", probe)
+    chat = replace(pair_engine, exactness={}).chat(replace(OPTIONS, exact="on"))
+    with pytest.raises(KeyboardInterrupt):
+        chat.reply("What is this?")
+    assert probe.call_count == 1
 
 
 def test_a_stream_has_its_answer_and_its_texts(engine):
