@@ -238,10 +238,8 @@ class Chat:
         # Another sampling closes the drafter: see `change`.
         key = answer.drafting, options.adaptive, options.tree, options.overflow, is_auto
         if self._drafter is None or self._drafter_key != key:
-            is_first = self._drafter is None or self._drafter.drafting == LOOKUP
-            if models.head and is_first and answer.drafting != LOOKUP:
-                self._session.restart()  # the head needs the hidden states of all columns
-            self._drafter = open_drafter(models, options, answer.drafting, self._session.target)
+            with answer.statistics.timing("prefill"):  # for its first head a target reads all again
+                self._drafter = open_drafter(models, options, answer.drafting, self._session.target)
             self._drafter_key = key
         return self._drafter
 

@@ -97,13 +97,18 @@ class TargetSequence(CachedSequence[A]):
     def hidden_states(self, layers: Sequence[int] = ()) -> "TargetSequence[A]":
         """Store hidden states and embeddings from now on; feeds the columns in the cache again."""
         if self._store is None or self._captured_layers != tuple(layers):
-            self._captured_layers, language = tuple(layers), self._language
+            before, language = (self._store, self._captured_layers), self._language
             width, dtype = language.config.hidden_size, language.dtype
             states, embeddings = (Rows(self._framework, width, dtype) for _ in range(2))
             outputs = Rows(self._framework, width * len(layers), dtype) if layers else None
-            self._store = StoredStates(states, embeddings, outputs)
-            with self._framework.inference():
-                self._feed_again(0, self._cache_length)
+            try:
+                self._captured_layers = tuple(layers)
+                self._store = StoredStates(states, embeddings, outputs)
+                with self._framework.inference():
+                    self._feed_again(0, self._cache_length)
+            except BaseException:  # else a head would read columns that were not stored
+                self._store, self._captured_layers = before
+                raise
         return self
 
     def states(self, start: int, stop: int) -> A:

@@ -1,5 +1,7 @@
 """Heads through conversations: never a wrong token, never a stale state, equal on all backends."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from test_conformance_sequences import count_reads
@@ -121,14 +123,14 @@ def test_beside_lookup_the_head_follows_the_text(engine, gamma):
 
 
 @on_one_backend
-def test_a_head_drafts_by_default_and_costs_the_whole_prompt_if_it_is_opened_late(engine):
+def test_a_head_drafts_by_default_and_if_it_is_opened_late_like_one_that_was_there(engine):
     chat = engine.chat(short(max_new_tokens=4))
     chat.speculate = False
     chat.reply(*FIRST)
     chat.speculate = True
-    for expected in (0, chat.answer.statistics.prompt_tokens - 1):
-        list(chat.retry())
-        assert chat.answer.statistics.cached_tokens == expected
+    list(chat.retry())
+    assert chat.answer.statistics.cached_tokens == chat.answer.statistics.prompt_tokens - 1
+    assert proposals(chat) == proposals(again(chat))
     assert engine.draft is None
     assert engine.head.kind == engine.head.head.config.kind
     assert chat.answer.drafting.spec == f"{engine.head.kind}+lookup"
@@ -139,7 +141,8 @@ def test_a_head_drafts_by_default_and_costs_the_whole_prompt_if_it_is_opened_lat
 def test_another_draft_length_or_lookup_alone_reads_no_prompt_again(engine):
     chat = engine.chat(short(max_new_tokens=4))
     chat.reply(*FIRST)
-    for options in ({"gamma": "auto"}, {"gamma": 2, "tree": Tree((2, 1))}, {"drafting": "lookup"}):
+    tree = {"gamma": 2, "tree": Tree((2, 1))}
+    for options in ({"gamma": "auto"}, tree, {"drafting": "lookup"}, {}):
         chat.change(short(max_new_tokens=4, **options))
         list(chat.retry())
         statistics = chat.answer.statistics
@@ -236,6 +239,21 @@ def opened(engine, tokens, tree=None):
     images = [engine.target.features(PICTURES[0])] if IMAGE[0] in tokens else []
     segment = segment_of(tokens, images)
     return beside(engine.target.model, engine.head.head, segment, tree=tree)
+
+
+def test_states_whose_first_forward_was_interrupted_are_stored_again(engine, monkeypatch):
+    states = []
+    for interrupted in (False, True):
+        target = engine.target.model.open_target(GREEDY)
+        target.extend(segment_of(PROMPT, [engine.target.features(PICTURES[0])]))
+        if interrupted:
+            with monkeypatch.context() as patch:
+                patch.setattr(target, "_forward", Mock(side_effect=KeyboardInterrupt))
+                with pytest.raises(KeyboardInterrupt):
+                    engine.head.head.open_drafter(target, GREEDY)
+        engine.head.head.open_drafter(target, GREEDY)
+        states.append(target.states(0, target.length - 1).tolist())
+    assert states[0] == states[1]
 
 
 def test_a_path_that_moves_takes_its_hidden_states_along(engine):
