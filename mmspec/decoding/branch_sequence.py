@@ -21,8 +21,8 @@ from mmspec.decoding.tree import Tree
 from mmspec.ground.arrays import A
 from mmspec.ground.tokens import PADDING
 
-MOST_STEPS = 8
-"""The most pending columns that recurrent layers compute one by one, as they do drafted tokens."""
+MOST_STEPS = 32
+"""The most pending columns that recurrent layers compute one by one; more are fed like a prompt."""
 
 P = TypeVar("P")
 """What hides padding, as the backend needs it."""
@@ -157,7 +157,8 @@ class BranchSequence(ABC, Generic[A, P]):
     ) -> DeviceDraft[A]:
         framework, xp, record = self.framework, self.framework.xp, list[Any]()
         if self._states:
-            start = max(state.start, state.columns - MOST_STEPS)
+            is_long = state.columns - state.start > MOST_STEPS
+            start = state.columns - 1 if is_long else state.start
             self._feed_columns(state, state.start, start)
             state = state._replace(cache_length=start)
             self._states.steps = None
