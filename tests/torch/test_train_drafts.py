@@ -111,6 +111,15 @@ def test_every_guess_of_a_draft_that_is_the_target_is_accepted(data):
     assert score.rounds == sum(-(-len(answer) // (CE.gamma + 1)) for answer in answers)
 
 
+def test_a_step_reads_the_features_of_decoding(data):
+    """In 16 bits the tower of a step would return others, which a GPU cannot multiply."""
+    pixels = data.held_out.pixels([record_with_images(data)])
+    own = data.teacher.features(pixels)
+    with torch.autocast("cpu", torch.bfloat16):
+        learned = data.teacher.features(pixels)
+    assert all(torch.equal(a.rows, b.rows) for a, b in zip(own, learned, strict=True))
+
+
 def train_baselines(data, out):
     baselines = Baselines(data, TINY, CE, STEPS, out)
     with quiet_log(out) as log:

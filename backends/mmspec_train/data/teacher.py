@@ -90,8 +90,9 @@ class Teacher:
         return self.model.language.embed(ids.to(self.model.language.device))
 
     def features(self, images: Sequence[Float32]) -> list[TorchFeatures]:
-        """Return the tower's features of images [3, height, width]."""
-        return [self.model.encode(image) for image in images]
+        """Return the tower's features of images [3, height, width], as in decoding."""
+        with torch.autocast(self.output_matrix.device.type, enabled=False):
+            return [self.model.encode(image) for image in images]
 
     @torch.no_grad()
     def image_rows(self, features: Sequence[TorchFeatures]) -> Tensor:
