@@ -22,7 +22,9 @@ SCHEDULES: dict[str, tuple[Content, ...]] = {
     "images": ("images",),
 }
 """For each schedule, which conversations its sources of batches contain."""
-CHAINS = ("eagle", "eagle3", "msd", "medusa", "hydra", "flash")
+RECURSIVE = ("eagle", "eagle3", "msd")
+"""Heads that are fed their own features."""
+CHAINS = (*RECURSIVE, "medusa", "hydra", "flash")
 HEADS = (*CHAINS, *BLOCK_KINDS)
 FEATURE_HEADS = tuple(kind for kind in CHAINS if kind != "eagle3")
 BASELINES = ("pretrained", "finetuned", "llava", "language")
@@ -205,7 +207,7 @@ class HeadMethodSettings(MethodSettings):
         0.8, "Loss weight of a drafted token by the one before it.", least=0, most=1, kinds=HEADS
     )
     rollout: int = option(
-        5, "Drafted tokens to train from each position of an answer.", least=1, kinds=CHAINS
+        5, "Drafted tokens to train from each position of an answer.", least=1, kinds=RECURSIVE
     )
     anchors: int = option(
         512, "Most starting points of a conversation in a step, drawn.", least=1, kinds=HEADS
@@ -262,7 +264,7 @@ class HeadShape(Settings):
         None,
         "MLP width of the head's layer. Default: the target's.",
         least=1,
-        kinds=("eagle", "eagle3", "msd", "flash", *BLOCK_KINDS),
+        kinds=(*RECURSIVE, "flash", *BLOCK_KINDS),
     )
     draft_vocabulary: int | None = option(
         None, "Commonest tokens that are drafted. Default: all.", least=1, kinds=("eagle3",)

@@ -71,6 +71,7 @@ def test_a_draft_trained_by_one_command_decodes_and_is_taught(
         ("distill --kind draft", "give --student with --kind draft"),
         ("distill --kind medusa --queries 4", "--queries has no effect on --kind medusa: flash"),
         ("distill --kind eagle --slots 5", "--slots has no effect on --kind eagle"),
+        ("distill --kind flash --rollout 2", "--rollout has no effect on --kind flash"),
         ("distill --kind msd --steps 2 --minutes 1", "give --steps or --minutes, not both"),
         ("draft --images {images}", "give --data too"),
         ("draft --temperature 0.5", "--temperature has no effect on --answers dataset"),

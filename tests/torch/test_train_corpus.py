@@ -236,6 +236,26 @@ def test_a_plan_is_what_the_shapes_say(settings, monkeypatch):
     assert lines[4] == f"hours: {300 * seconds / 3600:.1f}"
 
 
+EAGLE3 = 10 * 4096**2 + 3 * 4096 * 11008 + 7 * 4096 + 32064 * 4096
+"""Parameters of an EAGLE-3 head of LLaVA-1.5-7B, whose output matrix is trained too."""
+
+
+def test_a_plan_counts_output_matrices_and_the_rows_of_images(settings, monkeypatch):
+    monkeypatch.setitem(GPUS, "mine", (1.0, 0.001, 80.0))
+    head, [file] = (HeadShape(), HeadMethodSettings(rollout=3), Budget(steps=600)), settings.data
+    memory = 14.13 + (16 * EAGLE3 + 8 * 3 * 20 * 32064) / 1e9
+    assert plan("mine", "eagle3", head, settings)[2] == f"memory: {memory:.1f} GB of 80 GB: fits"
+    picture = file.with_name("a.png")
+    Image.new("RGB", (8, 8)).save(picture)
+    file.write_text(json.dumps([conversation(TURNS[:2])] * 400))
+    states = plan("mine", "eagle", head, settings)[3]
+    columns = len("What is it?A cat.") / 4 + 576
+    assert states.startswith(f"disk: {2 * 300 * 4096 * (columns + 576) / 1e9:.1f} GB of")
+    picture.write_bytes(b"no image")
+    with pytest.raises(UsageError, match="none of the first 200 conversations can be read"):
+        plan("mine", "eagle", head, settings)
+
+
 def test_own_answers_read_the_weights_for_every_token_and_a_gpu_may_have_no_room(
     settings, monkeypatch
 ):

@@ -216,6 +216,26 @@ def test_the_vocabulary_of_an_eagle3_head_is_that_of_the_answers(data, tmp_path)
     assert TorchBackend().load_head(tmp_path, data.teacher.model).config.eagle3.fc_norm
 
 
+def test_every_slot_of_a_head_is_trained(data, tmp_path):
+    """And an evaluation computes the logits of one depth at a time."""
+    method = HeadMethodSettings(rollout=2, gamma=4, every=100)
+    trainee = new_trainee("medusa", HeadShape(4), method, data)
+    with quiet_log(tmp_path) as log:
+        train(trainee, Budget(steps=2), tmp_path, log)
+    weights = load_file(tmp_path / "model.safetensors")
+    assert all(weights[f"heads.{slot}.linear.weight"].any() for slot in range(4))
+    sizes, real = [], trainee.module.log_probabilities
+
+    def recorded(features):
+        sizes.append(features.shape[:-1])
+        return real(features)
+
+    trainee.module.log_probabilities = recorded
+    _, starts, guesses = trainee.guesses(next(data.held_out.once()))
+    assert sizes == [starts.columns.shape] * 4
+    assert guesses.shape == starts.alive.shape
+
+
 SHAPE = HeadShape(3, layers=1, markov_rank=8)
 
 

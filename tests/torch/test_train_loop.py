@@ -231,6 +231,14 @@ def test_training_keeps_the_best(tmp_path, monkeypatch):
     assert torch.equal(mine.module.weight, states[1])
 
 
+def test_a_full_gpu_is_an_error_that_says_what_to_do(tmp_path):
+    def loss(_):
+        raise torch.OutOfMemoryError
+
+    with pytest.raises(errors.BackendError, match="toy: memory is full: use a smaller --batch"):
+        train(tmp_path, of=replace(phase(), loss=loss))
+
+
 def test_a_loss_that_is_no_number_leaves_the_last_good_state(tmp_path, monkeypatch):
     interrupted(tmp_path, monkeypatch, (Log, "show"), 4)
     good = (tmp_path / "toy.state").read_bytes()

@@ -8,9 +8,9 @@ from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.head_manifest import head_manifest
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.manifest import manifest
-from mmspec.ground.errors import ImageError, choice
+from mmspec.ground.errors import ImageError, UsageError, choice
 from mmspec_train.data.corpus import Corpus, open_corpora
-from mmspec_train.heads.train_heads import head_config, training_depth
+from mmspec_train.heads.train_heads import head_config
 from mmspec_train.settings import Budget, DataSettings, HeadMethodSettings, HeadShape
 
 GPUS = {"rtx-4090": (66.0, 0.4, 24.0), "a100": (125.0, 0.8, 80.0), "h100": (396.0, 1.3, 80.0)}
@@ -40,10 +40,11 @@ def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]
     count = min(settings.samples, corpus.size or settings.samples)
     answer_tokens = settings.answer_tokens if settings.answers == "target" else 0
     sizes = min(count, SAMPLE_SIZE), answer_tokens, target.image_tokens
-    columns, answer = _lengths(corpus, *sizes)
+    columns, answer, visual = _lengths(corpus, *sizes)
+    visual *= 1 + len(getattr(target.vision, "deepstack", ()))
     epochs = (budget.steps or 0) * max(1.0, settings.batch / columns) / count
-    guesses = min(answer, method.anchors) * training_depth(config, method)
-    states = 2 * count * columns * config.hidden_size * (1 + len(layers))
+    guesses = min(answer, method.anchors) * (config.slots or method.rollout)
+    states = 2 * count * config.hidden_size * (columns * (1 + len(layers)) + visual)
     disk, weights = min(states, settings.cache_bytes), sum(map(prod, manifest(target).values()))
     # Once each, once more for captured layers, and in every epoch where states are not stored.
     reads = 1 + bool(layers) + epochs * (1 - disk / states)
@@ -54,7 +55,7 @@ def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]
     products += epochs * (6 * parameters * (columns + guesses) + logits)
     seconds = count * (products / tflops + traffic / bandwidth) / 1e12
     seconds += 0 if epochs else budget.seconds
-    least = (2 * weights + 16 * parameters) / 1e9
+    least = (2 * weights + 16 * sum(map(prod, tensors))) / 1e9
     memory = least + 8 * guesses * settings.batch / columns * vocabulary / 1e9
     length = f"{epochs:.1f} epochs" if epochs else f"{budget.seconds / 60:g} minutes of steps"
     why = "use a smaller --batch" if least <= size else f"without a batch {least:.1f} GB are taken"
@@ -69,14 +70,17 @@ def plan(gpu: str, kind: str, head: Method, settings: DataSettings) -> list[str]
     ]
 
 
-def _lengths(corpus: Corpus, sample: int, answer: int, image: int) -> tuple[float, float]:
-    """Mean columns of conversations, and of answers; answer: a turn's, 0 for the dataset's."""
+def _lengths(corpus: Corpus, sample: int, answer: int, image: int) -> tuple[float, ...]:
+    """Mean columns of conversations, answers and images; answer: a turn's, 0: the dataset's."""
     turns, count = [], 0
     for number in range(sample):
         with suppress(ImageError):
             turns += corpus.turns(number)
             count += 1
     answers = sum(answer or len(turn.answer_text) / CHARACTERS_PER_TOKEN for turn in turns)
-    parts = (part for turn in turns for part in turn.question.parts)
-    sizes = (len(p) / CHARACTERS_PER_TOKEN if isinstance(p, str) else image for p in parts)
-    return (sum(sizes) + answers) / max(1, count), answers / max(1, count)
+    parts = [part for turn in turns for part in turn.question.parts]
+    visual = image * sum(not isinstance(part, str) for part in parts)
+    words = sum(len(part) for part in parts if isinstance(part, str)) / CHARACTERS_PER_TOKEN
+    if not (columns := words + answers + visual):
+        raise UsageError(f"none of the first {sample} conversations can be read: see their images")
+    return columns / count, answers / count, visual / count

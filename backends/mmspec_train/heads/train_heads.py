@@ -152,7 +152,7 @@ class HeadTrainee(Trainee):
         """Return the loss of a batch; noise needs gradients enabled."""
         head, method = self.module, self.method
         batch = self.data.teacher.read(conversations)
-        depth = training_depth(head.config, method)
+        depth = head.config.slots or method.rollout
         starts = draw_starts(all_starts(batch, depth), method.anchors)
         batch = inputs = starts.restrict(batch)
         if torch.is_grad_enabled() and method.noise:  # which no block drafter takes
@@ -168,12 +168,8 @@ class HeadTrainee(Trainee):
         head, gamma = self.module, self.method.gamma
         batch = self.data.teacher.read(conversations)
         starts = all_starts(batch, min(gamma, head.config.slots or gamma))
-        return batch, starts, head.likeliest(head(batch, starts))
-
-
-def training_depth(config: HeadConfig, method: HeadMethodSettings) -> int:
-    """Return the number of tokens that a head drafts from a starting point in training."""
-    return config.slots if config.block else min(method.rollout, config.slots or method.rollout)
+        # Depth by depth: the logits of all would take as many times the memory.
+        return batch, starts, torch.stack(list(map(head.likeliest, head(batch, starts))))
 
 
 def new_trainee(

@@ -93,9 +93,12 @@ def run_phase(
     parts = [(part.requires_grad_(True), rate) for part, rate in phase.parts if rate]
     run = _Run(phase, budget, machine, checkpoint, log, Optimizer(parts, phase.muon))
     run.resume()
-    with log.say_when_stopped(run.stop):
-        run.train()
-        run.save()
+    try:
+        with log.say_when_stopped(run.stop):
+            run.train()
+            run.save()
+    except torch.OutOfMemoryError as error:
+        raise errors.BackendError(f"{phase.name}: memory is full: use a smaller --batch") from error
     if phase.evaluate:
         phase.module.load_state_dict(read_state(run.best_file))
     phase.module.requires_grad_(False)
