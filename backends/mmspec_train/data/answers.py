@@ -79,14 +79,14 @@ class _Rows:
         for _ in range(max_tokens):
             noises = map(Noise, self._seeds, self._lengths)
             keys = torch.cat([self._language.framework.keys(noise, 1) for noise in noises])
-            tokens = self._sampler.tokens(self._language.project(last), keys)
-            for row, token in enumerate(tokens.tolist()):
+            tokens = self._sampler.tokens(self._language.project(last), keys).tolist()
+            for row, token in enumerate(tokens):
                 if live[row]:
                     answers[row].append(token)
                     live[row] = token not in self._stop
             if not any(live):
                 break
-            pairs = zip(tokens.tolist(), live, strict=True)
+            pairs = zip(tokens, live, strict=True)
             last = self._feed([Segment([[token]] if alive else []) for token, alive in pairs])
         return answers
 

@@ -15,7 +15,7 @@ from mmspec.checkpoints.head_config import HeadConfig
 from mmspec.families.decoder import TextConfig
 from mmspec_train.data.batch import Batch
 from mmspec_train.data.teacher import Teacher
-from mmspec_train.distillation.objective import DraftStarts, target_log_probabilities
+from mmspec_train.distillation.objective import DraftStarts
 from mmspec_train.heads.layered import CachedHead, DecoderLayerModule
 
 
@@ -64,7 +64,8 @@ class Eagle3Module(CachedHead):
         counts = Counter(answers)
         ranking = sorted(range(vocabulary), key=lambda token: (-counts[token], token))
         self.ids.copy_(torch.tensor(sorted(ranking[:count])))
-        self.lm_head.weight.copy_(output_matrix[self.ids])
+        self.matrix = output_matrix if count == vocabulary else output_matrix[self.ids]
+        self.lm_head.weight.copy_(self.matrix)
         self.image.copy_(teacher.embed(torch.tensor(teacher.image_id)))
 
     def forward(self, batch: Batch, starts: DraftStarts) -> Tensor:
@@ -85,10 +86,6 @@ class Eagle3Module(CachedHead):
         """Return the log-probabilities [n, d] of features [n, H], by the head's own matrix."""
         logits: Tensor = self.lm_head(self.norm(features)).float()
         return logits.log_softmax(dim=-1)
-
-    def of_target(self, batch: Batch) -> Tensor:
-        """Return the target's log-probabilities [n, d], of the head's tokens alone."""
-        return target_log_probabilities(batch, self.matrix[self.ids])
 
     def likeliest(self, features: Tensor) -> Tensor:
         """Return the likeliest token of each feature, one of the head's."""

@@ -27,7 +27,7 @@ class Head(nn.Module, ABC):
 
     config: HeadConfig
     matrix: Tensor
-    """[V, H] the target's output matrix."""
+    """[V, H] the target's output matrix, or [d, H] the rows of an EAGLE-3 head's tokens."""
 
     def begin(self, teacher: Teacher, answers: Iterable[int]) -> None:
         """Copy from the target what no training changes; answers: the tokens to be learned."""
