@@ -1,6 +1,7 @@
 """A target's answers on disk and in batches; a Qwen as teacher computes what transformers does."""
 
 import io
+import os
 from dataclasses import replace
 from shutil import copytree
 
@@ -97,6 +98,39 @@ def test_of_answers_that_runs_share_each_takes_its_own_samples(data, tmp_path):
     assert few.manifest["the number of conversations (--samples)"] == 3
 
 
+def test_runs_that_share_answers_write_in_turn(teacher, tmp_path, monkeypatch):
+    """And who reads meanwhile leaves the line that another writes."""
+    fcntl = pytest.importorskip("fcntl")
+    made, real = teacher_data(teacher, tmp_path, samples=1, held_out=1), TeacherCache.append
+
+    def append(cache, conversations, most):
+        place = os.open(cache.directory, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(place)
+        real(cache, conversations, most)
+        with cache.records_file.open("ab") as file:
+            file.write(b"[8, [[1")
+        before = cache.records_file.read_bytes()
+        assert len(TeacherCache(cache.directory, cache.split, cache.width).records()) == 1
+        assert cache.records_file.read_bytes() == before
+
+    monkeypatch.setattr(TeacherCache, "append", append)
+    prepare(made)
+
+
+def test_a_text_only_target_leaves_out_what_has_images(answered, tmp_path):
+    shares, output = {"told": 1.0, "caption": 1.0}, io.StringIO()
+    made = teacher_data(answered("qwen3").teacher, tmp_path, samples=6)
+    made = replace(made, corpora=(WorldCorpus(shares, 48),) * 2)
+    with open_log(tmp_path, Console(file=output, width=400)) as log:
+        made.preparation("train").run(log)
+    records = made.batches("all").cache.records()
+    assert 0 < len(records) < 6
+    assert not any(record.images for record in records)
+    assert "left out, first an image: this model is text-only" in output.getvalue()
+
+
 def test_answers_go_on_after_a_kill(answered, tmp_path):
     """Of twelve conversations eight are answered together, of the ninth a kill left a part."""
     teacher = answered("qwen3_vl").teacher
@@ -153,9 +187,18 @@ def test_sampled_answers_are_of_one_seed_and_greedy_ones_of_any(teacher, tmp_pat
         prepare(with_settings(drawn, samples=3, seed=1))
 
 
-def test_the_cache_stays_within_its_bound(teacher, tmp_path):
-    made = teacher_data(teacher, tmp_path, cache_gb=6e-5)
+def test_the_cache_stays_within_its_bound(teacher, tmp_path, monkeypatch):
+    """And what waits for it lies on the host, as it is stored."""
+    made, waiting = teacher_data(teacher, tmp_path, cache_gb=6e-5), []
+    real = TeacherCache.append
+
+    def recorded(cache, conversations, most):
+        waiting.extend(rows for _, rows in conversations)
+        real(cache, conversations, most)
+
+    monkeypatch.setattr(TeacherCache, "append", recorded)
     prepare(made)
+    assert {rows.dtype for rows in waiting if rows is not None} == {torch.float16}
     cache = made.batches("all").cache
     assert cache.states.bytes <= 60_000
     stored = [record.place is not None for record in cache.records()]

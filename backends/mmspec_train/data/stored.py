@@ -12,8 +12,10 @@ Shape letters: H width, n columns, m image rows and c captured layers of one con
 """
 
 import math
+import os
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -89,16 +91,26 @@ class TeacherCache:
         self.states = RowFile(self.directory / f"{self.split}.states", self.width)
         self.manifest_file = self.directory / f"about.{self.split}.json"
 
-    def records(self) -> list[ConversationRecord]:
-        """Return all records in order; removes a last line left incomplete by a kill."""
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Context of the only run that writes here; others wait for its end."""
+        with ExitStack() as stack:
+            with suppress(ImportError, OSError):  # Windows, or a file system without locks
+                import fcntl
+
+                stack.callback(os.close, place := os.open(self.directory, os.O_RDONLY))
+                fcntl.flock(place, fcntl.LOCK_EX)
+            yield
+
+    def records(self, *, repair: bool = False) -> list[ConversationRecord]:
+        """Return all records, but an incomplete last line; repair, within `lock`: delete that."""
         if not self.records_file.exists():
             return []
         with read_errors(self.records_file, UsageError), open_file(self.records_file) as file:
             content = file.read()
         complete = content.rfind(b"\n") + 1
-        if complete < len(content):
-            with self.records_file.open("r+b") as file:
-                file.truncate(complete)
+        if repair and complete < len(content):
+            os.truncate(self.records_file, complete)
         try:
             return list(map(ConversationRecord.from_line, content[:complete].splitlines()))
         except (ValueError, RecursionError) as error:

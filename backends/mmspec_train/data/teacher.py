@@ -68,7 +68,7 @@ class Teacher:
         return self._images.pixels(picture.image)
 
     def sides(self, picture: Picture) -> Sides:
-        """Height and width of a picture's pixel values.  Raises ImageError for a long strip."""
+        """Height and width of a picture's pixel values.  Raises ImageError if it has none."""
         try:
             return self._images.size(*picture.image.size)
         except ImageError as error:
@@ -77,7 +77,7 @@ class Teacher:
     @property
     def _images(self) -> Preprocessing:
         if self.preprocessing is None:
-            raise UsageError("this model is text-only: it cannot look at an image")
+            raise ImageError("this model is text-only: it cannot look at an image")
         return self.preprocessing
 
     def digest(self) -> str:

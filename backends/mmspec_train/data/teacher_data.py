@@ -13,10 +13,11 @@ from torch import Tensor
 from mmspec.checkpoints.hub import resolve
 from mmspec.decoding.sampling import Sampling
 from mmspec.ground.errors import ImageError
+from mmspec.ground.output_files import make_directory
 from mmspec.prompt.images import Picture
 from mmspec_torch.device.devices import find_device
 from mmspec_train.data.answers import answer_all
-from mmspec_train.data.batch import Batch, ConversationRecord, collate, tokenize
+from mmspec_train.data.batch import EMPTY, Batch, ConversationRecord, collate, tokenize
 from mmspec_train.data.corpus import Corpus, open_corpora
 from mmspec_train.data.stored import ConversationBatches, TeacherCache
 from mmspec_train.data.teacher import Teacher
@@ -144,10 +145,12 @@ class Preparation(ConversationBatches):
 
     def run(self, log: Log) -> None:
         """Add conversations to the cache until all of `--samples` are finished."""
-        claim(self.cache.manifest_file, self._manifest(), REMEDY)
-        records = self.cache.records()
-        self.count = records[-1].number + 1 if records else 0
-        with log.say_when_stopped(lambda: f"{self.stage}: stopped after {self.count}"):
+        make_directory(self.cache.directory)
+        stopped = log.say_when_stopped(lambda: f"{self.stage}: stopped after {self.count}")
+        with self.cache.lock(), stopped:
+            claim(self.cache.manifest_file, self._manifest(), REMEDY)
+            records = self.cache.records(repair=True)
+            self.count = records[-1].number + 1 if records else 0
             self._answer_pools(log)
             if self.teacher.captured_layers:
                 self._store_layers(log)
@@ -176,7 +179,7 @@ class Preparation(ConversationBatches):
 
     def _store_layers(self, log: Log) -> None:
         """Store the outputs of captured layers, so that steps need no forward of the target."""
-        teacher, records = self.teacher, self.cache.records()
+        teacher, records = self.teacher, self.sample()
         layers = self.cache.layers(teacher.captured_layers)
         count, room = layers.count, self.settings.cache_bytes - self.cache.states.bytes
         for number, record in enumerate(records, start=1):
@@ -197,7 +200,7 @@ class Preparation(ConversationBatches):
             try:
                 turns = self.corpus.turns(number)
                 pictures = [picture for turn in turns for picture in turn.question.pictures]
-                sides = tuple(map(teacher.sides, pictures)) if teacher.preprocessing else ()
+                sides = tuple(map(teacher.sides, pictures))
             except ImageError as error:
                 self.problems.append(str(error))
                 continue
@@ -219,14 +222,15 @@ class Preparation(ConversationBatches):
         }
 
     def _answer(self, questions: Sequence[Question]) -> list[Answer]:
-        settings = self.settings
+        settings, room = self.settings, self.settings.cache_bytes - self.cache.states.bytes
         if settings.answers == "target":
-            sampling = Sampling(settings.temperature)
-            options = settings.answer_tokens, sampling, settings.seed
-            answers = answer_all(self.teacher, questions, *options)
-            return [(record, rows if settings.cache_bytes else None) for record, rows in answers]
-        states = self.states(questions) if settings.cache_bytes else [None] * len(questions)
-        return [(record, rows) for (record, _), rows in zip(questions, states, strict=True)]
+            options = settings.answer_tokens, Sampling(settings.temperature), settings.seed
+            pairs = answer_all(self.teacher, questions, *options)
+        else:
+            states = self.states(questions) if room > 0 else [EMPTY] * len(questions)
+            pairs = [(record, rows) for (record, _), rows in zip(questions, states, strict=True)]
+        # On the host: the states of a pool would fill a GPU.
+        return [(r, x.half().cpu() if 0 < 2 * x.numel() <= room else None) for r, x in pairs]
 
     def states(self, questions: Sequence[Question]) -> list[Tensor]:
         """Return the states and image rows [n + m, H] of conversations with their answers."""
