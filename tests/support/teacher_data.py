@@ -54,7 +54,7 @@ def teacher_data(teacher, directory, **settings):
     vision = teacher.config.vision
     shares = TASKS if vision else {"told": 1.0}
     size = vision.image_size if vision else TEXT_ONLY_PIXELS
-    machine = Machine(torch.device("cpu"))
+    machine = Machine(torch.device("cpu"), 180.0)
     corpora = OddCorpus(shares, size), OddCorpus(shares, size, "held-out")
     return TeacherData(teacher, directory, corpora, replace(SETTINGS, **settings), machine)
 

@@ -18,7 +18,7 @@ from mmspec_train.settings import RunSettings
 
 Item = TypeVar("Item")
 """A batch: a dataclass of tensors and of values that stay on the host."""
-ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ENDS = [kind for kind in signal.Signals if kind.name in ("SIGINT", "SIGTERM", "SIGHUP")]
 AHEAD = 16
 """Number of batches of a source that are made ahead."""
 Source = Callable[[int], Iterator[Item]]
@@ -32,7 +32,7 @@ class Machine:
     """The device and the checkpoint interval of a run."""
 
     device: torch.device
-    checkpoint_seconds: float = 180.0
+    checkpoint_seconds: float
 
     def autocast(self) -> torch.autocast:
         """Return the autocast context: bfloat16 on CUDA and on a CPU with units for it."""
