@@ -33,6 +33,12 @@ DEFAULT_MINUTES = 20.0
 """Default minutes of training a head or a draft."""
 
 
+def by_option(settings: Settings, *names: str) -> dict[str, Any]:
+    """Return the named fields, or all, by the names of their options, as `--rate`."""
+    values = asdict(settings)
+    return {f"--{name.replace('_', '-')}": values[name] for name in names or values}
+
+
 @dataclass(frozen=True)
 class RunSettings(Settings):
     """The output directory, the device and the CPU threads."""
@@ -188,11 +194,6 @@ class MethodSettings(Settings):
     pool: int | None = option(
         None, "Positions of a pooled image. Default: the target's.", least=1, kinds=("draft",)
     )
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The settings by the names of their options, as `--rate`."""
-        return {f"--{name.replace('_', '-')}": value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)

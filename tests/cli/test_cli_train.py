@@ -1,6 +1,7 @@
 """From a file of questions to a draft that decodes, by commands alone."""
 
 import json
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -92,6 +93,14 @@ def test_what_is_refused_leaves_nothing_behind(refused, lessons, pair_paths, tmp
     out = tmp_path / "out"
     refused("train", *command, *target, "--out", out, words=[said])
     assert not out.exists()
+
+
+def test_a_model_in_out_is_not_replaced(refused, lessons, pair_paths, tmp_path):
+    out = copytree(pair_paths[0], tmp_path / "out")
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+    command = "train", "distill", "--kind", "msd", "--target", out, *lessons
+    refused(*command, "--out", out, words=[f"{out} holds a model: give another --out"])
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from mmspec.chat.engine import load
 from mmspec.chat.options import Options
 from mmspec.prompt.chat_template import LLAVA, load_template
 from mmspec_train.data.batch import ConversationRecord
+from mmspec_train.data.teacher import Teacher
 from mmspec_train.run import loop
 from mmspec_train.targets.join import write_llava
 from support import factory
@@ -37,6 +38,7 @@ def parts(tmp_path_factory):
     (answers := folder / "answers").mkdir()
     record = ConversationRecord(0, ((5, 6, 7),), ((8, 9, 2),), (True,))
     (answers / "train.jsonl").write_bytes(record.line)
+    (answers / "about.train.json").write_text(json.dumps({"target": Teacher(llama).digest()}))
     tower = factory.tiny_llava(folder / "tower")
     return ["--language", llama, "--tower", tower, "--answers-dir", answers, "--batch", 128]
 
@@ -46,6 +48,28 @@ def test_a_template_that_shows_images_itself_stays_as_it_is(parts, tmp_path):
     (copytree(language, tmp_path / "llama") / "chat_template.jinja").write_text(LLAVA)
     write_llava(tmp_path / "llama", tower, 0, tmp_path / "own")
     assert load_template(tmp_path / "own").source == LLAVA
+
+
+def test_an_untied_output_matrix_learns_too(run, parts, tmp_path):
+    _, own, *others = parts
+    llama, out = factory.tiny_llama(tmp_path / "llama", vocab_size=300), tmp_path / "out"
+    for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        (llama / file).write_bytes((own / file).read_bytes())
+    command = ["train", "target", "--language", llama, *others[:2], "--steps", "3", "--out", out]
+    assert run(*command).status == 0
+    before, after = (load_file(path / "model.safetensors") for path in (llama, out))
+    learned = after["language_model.lm_head.weight"][:300]
+    assert not torch.equal(before["lm_head.weight"].half(), learned)
+
+
+def test_neither_a_model_nor_answers_of_another_are_taken(refused, parts, tmp_path):
+    out = copytree(parts[3], tmp_path / "out")
+    weights = (out / "model.safetensors").read_bytes()
+    refused("train", "target", *parts, "--steps", "1", "--out", out, words=[f"{out} holds a model"])
+    assert (out / "model.safetensors").read_bytes() == weights
+    other = factory.tiny_llama(tmp_path / "other", tied=True, vocab_size=300, seed=1)
+    said = f"has the answers of another model than {other}"
+    refused("train", "target", *parts, "--language", other, "--out", tmp_path, words=[said])
 
 
 def stopped(*_):

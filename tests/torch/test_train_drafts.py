@@ -24,11 +24,11 @@ from mmspec_train.drafts.draft_model import (
     read_tower,
     save_draft,
 )
-from mmspec_train.drafts.train_drafts import Baselines, DraftTrainee
+from mmspec_train.drafts.train_drafts import Baselines, DraftTrainee, draft_trainee
 from mmspec_train.llama import llama_of_shape
 from mmspec_train.settings import BASELINES, Budget, LlamaShape, MethodSettings
 from support import factory
-from support.teacher_data import quiet_log
+from support.teacher_data import quiet_log, with_settings
 
 TINY = LlamaShape(layers=1, width=32, heads=2, ffn=48, positions=1024)
 CE = MethodSettings(loss="ce", gamma=3, every=2)
@@ -120,6 +120,16 @@ def test_a_step_reads_the_features_of_decoding(data):
     assert all(torch.equal(a.rows, b.rows) for a, b in zip(own, learned, strict=True))
 
 
+def test_another_student_or_other_data_are_another_run(data, tmp_path):
+    paths = [tmp_path / name for name in "ab"]
+    for seed, path in enumerate(paths):
+        save_draft(draft_of(data, 0, seed), data.teacher.directory, path)
+    one, other = (draft_trainee(str(path), CE, data).manifest for path in paths)
+    assert [name for name in one if one[name] != other[name]] == ["start"]
+    for options in ({"batch": 401}, {"held_out": 7}, {"answer_tokens": 9}):
+        assert with_settings(data, **options).origin != data.origin
+
+
 def train_baselines(data, out):
     baselines = Baselines(data, TINY, CE, STEPS, out)
     with quiet_log(out) as log:
@@ -153,6 +163,13 @@ def test_the_four_baselines_come_from_one_another(data, tmp_path):
     other = replace(data, settings=replace(data.settings, answers="dataset"))
     with pytest.raises(errors.UsageError, match=r"data.--answers is .* this draft is finished"):
         replace(same, data=other).check(BASELINES)
+    with pytest.raises(errors.UsageError, match=r"start is None, but is now .* is finished"):
+        replace(same, source=tmp_path / "pretrained").check(["finetuned"])
+    longer, more = Budget(steps=7), with_settings(data, samples=9)
+    for changed in replace(same, budget=longer), replace(same, data=more):
+        changed.check([])
+        with pytest.raises(errors.UsageError, match=r"(steps is 6|samples is 8), .* is finished"):
+            changed.check(BASELINES)
 
 
 def test_a_draft_learns_its_target(data, tmp_path):

@@ -24,7 +24,7 @@ from mmspec_train.data.teacher import Teacher
 from mmspec_train.run.log import Log
 from mmspec_train.run.machine import Machine, Source
 from mmspec_train.run.run_manifest import check_manifest, claim
-from mmspec_train.settings import Content, DataSettings, RunSettings
+from mmspec_train.settings import Content, DataSettings, RunSettings, by_option
 
 CHECKPOINT_SECONDS = 60.0
 ANSWER_BATCHES_PER_POOL = 8
@@ -100,14 +100,13 @@ class TeacherData:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """The options that determine the answers; known before the caches are filled."""
+        """The options that determine answers and batches; known before the caches are filled."""
+        names = ("answers", "answer_tokens", "temperature", "held_out", "batch", "seed")
         return {
             "target": str(self.teacher.directory),
             "target_digest": self.teacher.digest(),
             "corpus": self.corpora[0].about,
-            "--answers": self.settings.answers,
-            "--temperature": self.settings.temperature,
-            "--seed": self.settings.seed,
+            **by_option(self.settings, *names),
         }
 
     @property
@@ -215,9 +214,7 @@ class Preparation(ConversationBatches):
             "target": self.teacher.digest(),
             "data": self.corpus.about,
             "the preprocessing of images": repr(self.teacher.preprocessing),
-            "--answers": self.settings.answers,
-            "--temperature": self.settings.temperature,
-            "--answer-tokens": self.settings.answer_tokens,
+            **by_option(self.settings, "answers", "temperature", "answer_tokens"),
             "--seed": self.settings.seed if self.settings.temperature else None,
         }
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from mmspec.diagnostics.provenance import provenance
-from mmspec.ground import errors
 from mmspec.ground.output_files import replace_text
 from mmspec_torch.backend import TorchBackend
 from mmspec_train.data.batch import Batch
@@ -24,7 +23,7 @@ from mmspec_train.distillation.objective import DraftScore, DraftStarts, target_
 from mmspec_train.run.log import Log, open_log
 from mmspec_train.run.loop import Phase, run_phases
 from mmspec_train.run.machine import prepare_process
-from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim
+from mmspec_train.run.run_manifest import NEW_OUT, check_manifest, claim, manifest_of
 from mmspec_train.settings import (
     SCHEDULES,
     Budget,
@@ -36,9 +35,6 @@ from mmspec_train.settings import (
 
 REPORT_FILE = "training.json"
 """Name of the report beside a finished checkpoint: method, data and score. Written last."""
-STATE_FOLDER = "training"
-"""Name of the folder with the state of an unfinished run."""
-MANIFEST_FILE = "about.json"
 
 
 @dataclass
@@ -109,7 +105,7 @@ def distill(
 ) -> DraftScore:
     """Make a trainee, prepare the answers and train into `run.out`; raises as `train` does."""
     trainee = make(open_teacher_data(settings, run))
-    _check_output(run.out, trainee.manifest | trainee.data.origin)
+    check_manifest(manifest_of(run.out), trainee.manifest | trainee.data.origin, NEW_OUT)
     with open_run(run, trainee.data) as log:
         return train(trainee, budget, run.out, log)
 
@@ -127,29 +123,23 @@ def open_run(run: RunSettings, data: TeacherData) -> Iterator[Log]:
 def train(trainee: Trainee, budget: Budget, out: Path, log: Log) -> DraftScore:
     """Train all phases, write the checkpoint to `out` and return the held-out score.
 
-    Resumes an interrupted run. Raises UsageError if `out` contains a finished run or one with other
+    Resumes an interrupted run. Raises UsageError if `out` contains a model or a run with other
     options, and MmspecError as `run_phase` does.
     """
-    data, folder = trainee.data, out / STATE_FOLDER
-    manifest = trainee.manifest | data.manifest
-    _check_output(out, manifest)
-    claim(folder / MANIFEST_FILE, manifest, NEW_OUT)
-    run_phases(trainee.phases(), budget, data.machine, folder, log, out.name)
+    data, file, manifest = trainee.data, manifest_of(out), trainee.manifest
+    claim(file, manifest | data.manifest, NEW_OUT)
+    run_phases(trainee.phases(), budget, data.machine, file.parent, log, out.name)
     score = trainee.score()
     trainee.save(out)
     report = {
         "method": asdict(trainee.method),
+        "start": manifest.get("start"),
+        "samples": data.settings.samples,
         "budget": asdict(budget),
         "data": data.manifest,
         "held_out": {"tokens_per_round": score.tokens_per_round, "agreement": score.agreement},
         "provenance": provenance([TorchBackend()]),
     }
     replace_text(out / REPORT_FILE, json.dumps(report, indent=2) + "\n")
-    shutil.rmtree(folder)
+    shutil.rmtree(file.parent)
     return score
-
-
-def _check_output(out: Path, manifest: dict[str, Any]) -> None:
-    if (out / REPORT_FILE).exists():
-        raise errors.UsageError(f"{out} holds what was trained before: give another --out")
-    check_manifest(out / STATE_FOLDER / MANIFEST_FILE, manifest, NEW_OUT)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mmspec.chat.calibration import content_digest
 from mmspec.checkpoints.config import ModelConfig
 from mmspec.checkpoints.hub import resolve
 from mmspec.checkpoints.stored_config import stored_config
@@ -42,10 +43,11 @@ from mmspec_train.settings import (
     LlamaShape,
     MethodSettings,
     RunSettings,
+    by_option,
 )
 
 PROJECTOR_SHARE = 0.1
-"""Share of the training budget that the projector's phase gets."""
+"""Share of the training budget that the projector's phase gets beside the whole of tuning."""
 FINISHED = f"this draft is finished: {NEW_OUT}"
 PLANS: dict[str, tuple[str | None, bool, Sequence[str]]] = {
     "pretrained": (None, False, ["pretraining"]),
@@ -66,6 +68,8 @@ class DraftTrainee(Trainee):
     module: DraftModel
     phase_names: Sequence[str] = ("tuning",)
     """Phases to run: "pretraining" (text only, every token), "projector", "tuning"."""
+    start: Path | None = None
+    """The checkpoint of `--student` or `--from`."""
 
     def __post_init__(self) -> None:
         limit = self.module.text.max_position_embeddings, self.module.positions or 1
@@ -73,12 +77,13 @@ class DraftTrainee(Trainee):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The draft's sizes, its stages and the method."""
+        """The draft's start and sizes, its stages and the method."""
         return {
+            "start": self.start and content_digest(self.start),
             "text": asdict(self.module.text),
             "positions": self.module.positions,
             "stages": list(self.phase_names),
-            **self.method.options,
+            **by_option(self.method),
         }
 
     def phases(self) -> Sequence[Phase[Batch]]:
@@ -171,9 +176,12 @@ class Baselines:
             require_llava(target)
             image_positions(target, self.method.pool)
         text = llama_of_shape(self.shape, target.text.vocab_size)
-        options = {"method": asdict(self.method), "data": self.data.origin}
-        for folder in (self.out / name for name in PLANS):
-            check_manifest(folder / REPORT_FILE, options, FINISHED)
+        start = self.source and content_digest(self.source)
+        options = {"method": asdict(self.method), "start": start, "data": self.data.origin}
+        own = options | {"budget": asdict(self.budget), "samples": self.data.settings.samples}
+        for name in PLANS:
+            folder = self.out / name
+            check_manifest(folder / REPORT_FILE, own if name in names else options, FINISHED)
             is_finished = (folder / REPORT_FILE).exists() and not self.source
             if is_finished and stored_config(folder).text != text:
                 raise errors.UsageError(
@@ -197,7 +205,7 @@ class Baselines:
             model = read_draft(self.out / start, target, self.method.pool, sees, seed)
         else:
             model = DraftModel(llama_of_shape(self.shape, target.text.vocab_size), seed)
-        trainee = DraftTrainee(model, self.data, self.method, stages)
+        trainee = DraftTrainee(model, self.data, self.method, stages, self.source)
         return train(trainee, self.budget, self.out / name, log)
 
 
@@ -241,4 +249,5 @@ def draft_trainee(student: str, method: MethodSettings, data: TeacherData) -> Dr
     directory = resolve(student, "torch")
     model = read_draft(directory, data.teacher.config, method.pool)
     data.teacher.check_vocabulary(directory)
-    return DraftTrainee(model, data, method)
+    data = replace(data, needs_states=method.loss != "ce")
+    return DraftTrainee(model, data, method, start=directory)

@@ -15,7 +15,7 @@ from mmspec.checkpoints.config import CONFIG_FILE, ModelConfig
 from mmspec.checkpoints.eagle3_config import Eagle3, default_layers
 from mmspec.checkpoints.head_config import KINDS_WITH_LAYER, KINDS_WITH_SLOTS, HeadConfig
 from mmspec.checkpoints.loading_plan import WEIGHTS_FILE
-from mmspec.ground.errors import UsageError, choice
+from mmspec.ground.errors import UsageError
 from mmspec.ground.output_files import make_directory, replace_text
 from mmspec_torch.device.devices import DTYPES
 from mmspec_torch.device.tensor_files import save_tensors
@@ -29,16 +29,14 @@ from mmspec_train.heads.head import Head
 from mmspec_train.heads.layered import LayeredModule
 from mmspec_train.heads.slotted import SlottedModule
 from mmspec_train.run.loop import Phase
-from mmspec_train.settings import HEADS, HeadMethodSettings, HeadShape
+from mmspec_train.settings import HeadMethodSettings, HeadShape, by_option
 
 COMPRESSION = 9
 """Default number of visual positions per query of FLASH, as in its paper."""
 
 
 def head_config(kind: str, target: ModelConfig, shape: HeadShape) -> HeadConfig:
-    """Return the config of a new head for a target; UsageError for a kind that is none of HEADS."""
-    if kind not in HEADS:
-        raise choice("kind of head", kind, HEADS)
+    """Return the config of a new head for a target; kind: one of HEADS."""
     text = target.text
     is_block = kind in BLOCK_KINDS
     has_axes = kind == "eagle3" or (is_block and shape.rotary == "mrope")
@@ -128,7 +126,7 @@ class HeadTrainee(Trainee):
     @property
     def manifest(self) -> dict[str, Any]:
         """The head's config and the method."""
-        return {"head": self.module.config.to_config(), **self.method.options}
+        return {"head": self.module.config.to_config(), **by_option(self.method)}
 
     def phases(self) -> Sequence[Phase[Batch]]:
         """The only phase: all of the head's modules."""

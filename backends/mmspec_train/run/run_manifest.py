@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mmspec.checkpoints.config import CONFIG_FILE
 from mmspec.ground import errors
 from mmspec.ground.input_files import is_there
 from mmspec.ground.json_file import read_json
@@ -12,6 +13,14 @@ from mmspec.ground.output_files import make_directory, replace_text
 
 NEW_OUT = "give another --out, or the options of before"
 """The remedy that an error names if `--out` belongs to a run with other options."""
+
+
+def manifest_of(out: Path) -> Path:
+    """The file of the options of the run in `out`; UsageError if a model is there without one."""
+    file = out / "training" / "about.json"
+    if is_there(out / CONFIG_FILE) and not is_there(file):
+        raise errors.UsageError(f"{out} holds a model: give another --out")
+    return file
 
 
 def check_manifest(file: Path, options: dict[str, Any], remedy: str) -> None:

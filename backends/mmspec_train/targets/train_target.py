@@ -10,7 +10,7 @@ Shape letters: C classes of a label, N patches, H width of the Llama.
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice, pairwise
 from pathlib import Path
@@ -24,11 +24,13 @@ from torch.nn.functional import cross_entropy
 from transformers import LlavaForConditionalGeneration
 
 import mmspec_world
+from mmspec.chat.calibration import content_digest, shape_digest
 from mmspec.checkpoints.config import read_config
 from mmspec.checkpoints.hub import resolve
 from mmspec.decoding.contract import Float32
 from mmspec.families.llava import LlavaVision
 from mmspec.ground.errors import UsageError
+from mmspec.ground.json_file import read_json
 from mmspec.prompt.chat_template import load_template
 from mmspec.prompt.tokenizer import Tokenizer
 from mmspec_torch.device.devices import find_device
@@ -38,8 +40,8 @@ from mmspec_train.data.stored import BATCHES_PER_POOL, TeacherCache
 from mmspec_train.run.log import open_log
 from mmspec_train.run.loop import Phase, run_phases
 from mmspec_train.run.machine import Item, Machine, Source, prepare_process
-from mmspec_train.run.run_manifest import NEW_OUT, claim
-from mmspec_train.settings import Budget, TargetSettings
+from mmspec_train.run.run_manifest import NEW_OUT, claim, manifest_of
+from mmspec_train.settings import Budget, TargetSettings, by_option
 from mmspec_train.targets.join import save_weights, write_llava
 from mmspec_world.drawing import LABEL_WORDS, PLACES
 from mmspec_world.split import Split
@@ -63,36 +65,39 @@ Example = tuple[ConversationRecord, list[Float32]]
 def train_target(settings: TargetSettings, budget: Budget) -> None:
     """Train a target into `settings.out`, going on where a run before ended.
 
-    Raises UsageError, before writing, for parts that do not fit, and for a directory that belongs
-    to a run with other options.
+    Raises UsageError, before writing, for parts that do not fit, and for a directory that holds
+    another model or belongs to a run with other options.
     """
     language, tower = resolve(settings.language, "torch"), resolve(settings.tower, "torch")
     texts = _check(language, tower, settings.answers_dir)
-    out, state = settings.out, settings.out / "training"
-    machine = Machine(find_device(settings.device), CHECKPOINT_SECONDS)
-    options = asdict(settings) | {"language": language, "tower": tower}
-    names = ("language", "tower", "answers_dir", "task", "batch", "seed")
-    manifest = {f"--{name.replace('_', '-')}": str(options[name]) for name in names}
-    claim(state / "about.json", manifest, NEW_OUT)
+    out, machine = settings.out, Machine(find_device(settings.device), CHECKPOINT_SECONDS)
+    own = replace(settings, language=str(language), tower=str(tower))
+    options = by_option(own, "language", "tower", "answers_dir", "task", "batch", "seed")
+    claim(file := manifest_of(out), {n: str(value) for n, value in options.items()}, NEW_OUT)
     prepare_process(settings)
     if not (out / "processor_config.json").exists():  # the last file that is written
         write_llava(language, tower, settings.seed, out)
     target = Target(settings, texts)
     with open_log(out) as log:
         save = partial(save_weights, target.model, out)
-        run_phases(list(map(target.phase, STAGES)), budget, machine, state, log, finish=save)
+        run_phases(list(map(target.phase, STAGES)), budget, machine, file.parent, log, finish=save)
 
 
 def _check(language: Path, tower: Path, answers: Path | None) -> list[ConversationRecord]:
-    """Return the Llama's answers.  Raises UsageError for parts of other kinds, and for none."""
+    """Return the Llama's answers.  Raises UsageError for other parts or answers, and for none."""
     config, vision = read_config(language), read_config(tower).vision
     if (kind := config.family.model_type) != "llama":
         raise UsageError(f"{language} is a {kind}: --language is a Llama of text alone")
     if not isinstance(vision, LlavaVision) or not vision.drops_class_token:
         raise UsageError(f"{tower} has no tower of patches alone: --tower is a LLaVA, such as mini")
-    records = TeacherCache(answers, "train", config.text.hidden_size).records() if answers else []
-    if answers and not records:
+    if answers is None:
+        return []
+    cache = TeacherCache(answers, "train", config.text.hidden_size)
+    if not (records := cache.records()):
         raise UsageError(f"{answers} has no answers: make them by `mmspec train distill`")
+    target, digest = read_json(cache.manifest_file).get("target"), content_digest(language)
+    if not str(target).startswith(f"{shape_digest(language)} {digest} "):
+        raise UsageError(f"{answers} has the answers of another model than {language}")
     return records
 
 
@@ -138,15 +143,16 @@ class Target:
         self.vision, self.images = vision, vision.preprocessing(out)
         self.tokenizer, self.template = Tokenizer.read(out), load_template(out)
         self.end = self.tokenizer.end(config.eos_token_ids)
+        self.is_tied = config.text.tie_word_embeddings
 
     def phase(self, stage: str) -> Phase[Any]:
         """Return a stage of training."""
         share, projector, text = STAGES[stage]
-        inner = self.model.model
+        inner, output = self.model.model, (self.model.lm_head, 0.0 if self.is_tied else text)
         return Phase(
             stage,
             self.model,
-            [(inner.multi_modal_projector, projector), (inner.language_model, text)],
+            [(inner.multi_modal_projector, projector), (inner.language_model, text), output],
             self.word_loss if stage == "words" else self.answer_loss,
             [self.batches(stage, "train")],
             self.batches(stage, "held-out"),
