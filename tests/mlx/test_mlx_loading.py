@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from mmspec.ground.errors import CheckpointError, UsageError
+from mmspec.ground.errors import BackendError, CheckpointError, UsageError
 from mmspec_mlx import save_quantized
 from mmspec_mlx.backend import MlxBackend
 from support import factory
@@ -38,6 +39,18 @@ def test_a_module_quantized_in_part_is_unpacked_whole(tmp_path, llava_path):
     models = [MlxBackend().load(each) for each in (path, llava_path)]
     logits = [helpers.target(model, helpers.TEXT).logits() for model in models]
     np.testing.assert_allclose(*logits, atol=0.2)
+
+
+def test_a_full_device_in_an_answer_is_an_error_and_no_fault(llava_path, monkeypatch):
+    target = helpers.target(MlxBackend().load(llava_path), helpers.TEXT)
+    for text, kind in (
+        ("[METAL] Command buffer execution failed: Insufficient Memory.", BackendError),
+        ("[malloc] Unable to allocate 12 bytes.", BackendError),
+        ("the memory is full: use fewer or smaller images", RuntimeError),
+    ):
+        monkeypatch.setattr(target, "_forward", Mock(side_effect=RuntimeError(text)))
+        with pytest.raises(kind, match="memory is full: use fewer or smaller images"):
+            target.logits()
 
 
 def test_only_a_copy_is_quantized(llava_path):

@@ -1,20 +1,36 @@
 """MLX's functions that decoding needs, as a `Framework`.  V vocabulary."""
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
 import mlx.core as mx
 
 from mmspec.decoding.draft import DeviceDraft
 from mmspec.decoding.framework import Framework
+from mmspec.ground.errors import BackendError
 from mmspec_mlx.device import device_io
 from mmspec_mlx.device.kernels import Kernels
+
+FULL = "Insufficient Memory", "maximum allowed buffer size", "Unable to allocate"
+"""What MLX says in a RuntimeError of a device without room for an array."""
 
 
 class MlxDraft(DeviceDraft[mx.array]):
     """A drafted chain or tree; only this backend's targets can verify it."""
 
     __slots__ = ()
+
+
+class Inference(AbstractContextManager[object]):
+    """A full device is a BackendError, not a fault."""
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, RuntimeError) and any(text in str(error) for text in FULL):
+            raise BackendError(
+                "the device's memory is full: use fewer or smaller images, a shorter "
+                "conversation, or a copy by `mmspec models quantize`"
+            ) from error
 
 
 def framework(kernels: Kernels) -> Framework[mx.array]:
@@ -38,7 +54,7 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
         settle=mx.eval,
         compile=kernels.compile,
         to_host=device_io.to_host,
-        inference=nullcontext,
+        inference=Inference,
     )
 
 
