@@ -15,6 +15,9 @@ from mmspec_mlx.device.kernels import Kernels
 FULL = "Insufficient Memory", "maximum allowed buffer size", "Unable to allocate"
 """What MLX says in a RuntimeError of a device without room for an array."""
 
+BLOCK = 64
+"""Number of entries whose largest one `top` compares first: a GPU sorts what it compares."""
+
 
 class MlxDraft(DeviceDraft[mx.array]):
     """A drafted chain or tree; only this backend's targets can verify it."""
@@ -60,10 +63,19 @@ def framework(kernels: Kernels) -> Framework[mx.array]:
 
 def top(p: mx.array, count: int) -> tuple[mx.array, mx.array]:
     """Return the `count` largest entries of p [..., V] and their indices; on ties the lowest."""
-    # Non-negative floats sort like their bits; the index in the lower bits breaks ties.
-    index = mx.arange(p.shape[-1], dtype=mx.int64)
-    key = index - mx.left_shift(p.view(mx.int32).astype(mx.int64), 32)
-    largest = mx.argpartition(key, count - 1, axis=-1)[..., :count]
-    order = mx.argsort(mx.take_along_axis(key, largest, axis=-1), axis=-1)
-    indices = mx.take_along_axis(largest, order, axis=-1)
-    return mx.take_along_axis(p, indices, axis=-1), indices.astype(mx.int32)
+    size = p.shape[-1]
+    bits, index = p.view(mx.int32), mx.arange(size)  # non-negative floats sort like their bits
+    if 2 * count * BLOCK < size and size % BLOCK == 0:
+        blocks = mx.unflatten(bits, -1, (-1, BLOCK))
+        best = mx.expand_dims(_largest(blocks.max(axis=-1), mx.arange(size // BLOCK), count), -1)
+        bits = mx.flatten(mx.take_along_axis(blocks, best, axis=-2), -2)
+        index = mx.flatten(best * BLOCK + mx.arange(BLOCK), -2)
+    indices = _largest(bits, index, count)
+    return mx.take_along_axis(p, indices, axis=-1), indices
+
+
+def _largest(bits: mx.array, index: mx.array, count: int) -> mx.array:
+    """Those of `index` [..., n] with the `count` largest bits [..., n]; on ties the lowest."""
+    key = index - mx.left_shift(bits.astype(mx.int64), 32)
+    least = mx.sort(mx.partition(key, count - 1, axis=-1)[..., :count], axis=-1)
+    return (least & 0xFFFFFFFF).astype(mx.int32)
