@@ -41,6 +41,18 @@ def test_a_module_quantized_in_part_is_unpacked_whole(tmp_path, llava_path):
     np.testing.assert_allclose(*logits, atol=0.2)
 
 
+def test_towers_that_differ_in_one_matrix_packed_in_its_own_way_share_no_features(
+    tmp_path, llava_path
+):
+    path = factory.quantized(llava_path, tmp_path / "q", own={"v_proj": 8})
+    tower = MlxBackend().load(path).tower
+    weights = mx.load(str(path / "model.safetensors"))
+    name = next(name for name in weights if "layers.0.self_attn.v_proj.weight" in name)
+    weights[name] = weights[name] ^ 1
+    mx.save_safetensors(str(path / "model.safetensors"), weights, metadata={"format": "mlx"})
+    assert MlxBackend().load(path).tower != tower
+
+
 def test_a_full_device_in_an_answer_is_an_error_and_no_fault(llava_path, monkeypatch):
     target = helpers.target(MlxBackend().load(llava_path), helpers.TEXT)
     for text, kind in (

@@ -1,10 +1,11 @@
 """Products with a fixed matrix, in the layout that is fastest on its device."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mmspec_mlx.device.quantized import MatrixGroup, QuantizedMatrix
+from mmspec_mlx.device.quantized import QuantizedMatrix
 
 FEW = 8
 """The most rows for which a matrix is multiplied in blocks."""
@@ -56,6 +57,22 @@ class ColumnBlocks(Plain):
     def arrays(self) -> list[mx.array]:
         """All tensors of the matrix."""
         return [self.transpose, self.blocks]
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixGroup:
+    """Matrices [out, in] of the same inputs that are stored in different ways."""
+
+    parts: Sequence[Plain | QuantizedMatrix]
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """The products [..., out] of x [..., in] and the matrices, side by side."""
+        return mx.concatenate([part(x) for part in self.parts], axis=-1)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        """All tensors of the matrices."""
+        return [array for part in self.parts for array in part.arrays]
 
 
 Matrix = Plain | QuantizedMatrix | MatrixGroup

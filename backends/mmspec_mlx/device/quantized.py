@@ -1,6 +1,6 @@
 """Matrices in MLX's affine quantization."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import mlx.core as mx
@@ -23,22 +23,6 @@ class QuantizedMatrix:
     def rows(self, index: mx.array) -> mx.array:
         """Return the dequantized rows [..., in] with the numbers `index` [...]."""
         return dequantize(replace(self, arrays=[array[index] for array in self.arrays]))
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixGroup:
-    """Matrices [out, in] of the same inputs that are stored in different ways."""
-
-    parts: Sequence[Callable[[mx.array], mx.array]]
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """The products [..., out] of x [..., in] and the matrices, side by side."""
-        return mx.concatenate([part(x) for part in self.parts], axis=-1)
-
-    @property
-    def arrays(self) -> list[mx.array]:
-        """None: each part has its own."""
-        return []
 
 
 def dequantize(part: mx.array | QuantizedMatrix) -> mx.array:

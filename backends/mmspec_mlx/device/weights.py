@@ -13,8 +13,8 @@ from mmspec.checkpoints.safetensors_file import StoredTensor
 from mmspec.ground.errors import CheckpointError
 from mmspec_mlx.device.framework import framework
 from mmspec_mlx.device.kernels import kernels
-from mmspec_mlx.device.products import LinearLayer, Matrix, Plain, for_few_rows, plain
-from mmspec_mlx.device.quantized import MatrixGroup, QuantizedMatrix, dequantize
+from mmspec_mlx.device.products import LinearLayer, Matrix, MatrixGroup, Plain, for_few_rows, plain
+from mmspec_mlx.device.quantized import QuantizedMatrix, dequantize
 
 Linear = Callable[[mx.array], mx.array]
 """Function from x [..., in] to [..., out]: a matrix, with or without a bias."""
