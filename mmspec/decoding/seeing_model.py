@@ -30,6 +30,7 @@ class CheckpointParts(ABC):
 
     def __init__(self, weights: LayerTensors[Any]) -> None:
         self._weights, self._tower = weights, list[Array]()
+        self.silu = weights.framework.silu
 
     def digest(self, settings: str) -> str:
         """The SHA-256 of the tower's tensors, their type and its settings."""

@@ -74,10 +74,6 @@ class MlxTowerParts(CheckpointParts):
         output = mx.fast.scaled_dot_product_attention(*heads, scale=scale, mask=mask)
         return mx.flatten(output.swapaxes(1, 2), 2)
 
-    def silu(self, x: mx.array) -> mx.array:
-        """Return x * sigmoid(x)."""
-        return x * mx.sigmoid(x)
-
     def gelu(self, x: mx.array) -> mx.array:
         """Return the exact GELU."""
         return x * (1 + mx.erf(x / math.sqrt(2))) / 2

@@ -36,7 +36,6 @@ class TorchTowerParts(CheckpointParts):
     """Implements `mmspec.families.tower.TowerParts`."""
 
     xp = xp
-    silu = staticmethod(F.silu)
     gelu = staticmethod(F.gelu)
     gelu_tanh = staticmethod(partial(F.gelu, approximate="tanh"))
     _weights: Weights
