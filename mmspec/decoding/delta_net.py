@@ -80,7 +80,7 @@ class DeltaNet(Generic[A]):
         x = numbers[:, heads:] + self._weights.bias
         decays = -xp.exp(self._weights.decay) * xp.logaddexp(x, xp.zeros_like(x))
         changes = Changes(keys, v, xp.reshape(decays, shape), rates)
-        outputs = self._recurrence(memory, queries, ForwardRows(inputs, changes, self._advance))
+        outputs = self._recurrence(memory, queries, inputs, changes)
         outputs = self._norm(xp.reshape(outputs, (count, heads, -1)))
         gates = self._framework.silu(xp.astype(gates, xp.float32))
         return xp.astype(xp.reshape(outputs, (count, -1)) * gates, projections.dtype)
@@ -105,26 +105,27 @@ class DeltaNet(Generic[A]):
         values = xp.reshape(values, (count, sizes.key_heads, -1, 1, sizes.value_dim))
         return queries * sizes.key_dim**-0.5, keys, values
 
-    def _recurrence(self, memory: DeltaMemory[A], queries: Any, rows: ForwardRows[A]) -> Any:
+    def _recurrence(
+        self, memory: DeltaMemory[A], queries: Any, inputs: Any, changes: Changes
+    ) -> Any:
         """The outputs [n, G, g, 1, V] of rows; `memory` is after them."""
         xp, (column, state, window) = self._framework.xp, memory.last
         count = len(queries)
         if memory.steps == 0:
-            outputs, after = in_chunks(xp, self._order, state, queries, rows.changes)
-            latest: Any = rows.inputs[count:]
-            window = latest + 0  # a copy, which does not hold the prompt's rows in memory
+            outputs, after = in_chunks(xp, self._order, state, queries, changes)
+            window = inputs[count:] + 0  # a copy, which does not hold the prompt's rows in memory
             memory.restart(Snapshot(column + count, after, window))
             return outputs
         steps = count if memory.steps is None else memory.steps
         by_row = []
         for row in range(steps):
-            state = self._advance(state, *rows.changes.at(row))
+            state = self._advance(state, *changes.at(row))
             by_row.append(xp.matmul(queries[row], state))
         by_row += [xp.zeros_like(by_row[0])] * (count - steps)
-        inputs = rows.inputs[: steps + len(window)]
-        changes = rows.changes.at(slice(steps)) if steps < count else rows.changes
-        rows = rows._replace(inputs=inputs, changes=changes)
-        memory.follow(rows, Snapshot(column + steps, state, inputs[steps:]))
+        # Whole arrays: of their parts, the padding would leave some that nothing evaluates (MLX).
+        rows = ForwardRows[A](inputs, changes, steps, self._advance)
+        window = inputs[steps : steps + len(window)]
+        memory.follow(rows, Snapshot(column + steps, state, window))
         return xp.stack(by_row)
 
     def _norm(self, x: Any) -> Any:

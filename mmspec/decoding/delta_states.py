@@ -39,6 +39,8 @@ class ForwardRows(NamedTuple, Generic[A]):
     inputs: A
     """[W - 1 + m, C] the convolution's inputs, those of the columns before the rows first."""
     changes: Changes
+    steps: int
+    """The number of rows before padding."""
     advance: Advance[A]
     """What took the state over each row; compiled operations may round in another way."""
 
@@ -85,10 +87,10 @@ class DeltaMemory(Generic[A]):
     def _replay(self, column: int) -> Snapshot[A]:
         """The layer at `column`, computed again from the base."""
         (start, state, window), forwards, _ = self._trace
-        for inputs, changes, advance in forwards:
+        for inputs, changes, steps, advance in forwards:
             if start == column:
                 break
-            count = min(len(changes.keys), column - start)
+            count = min(steps, column - start)
             for row in range(count):
                 state = advance(state, *changes.at(row))
             start, window = start + count, inputs[count : count + len(window)]

@@ -6,6 +6,11 @@ import pytest
 from PIL import Image
 
 import mmspec
+from mmspec.decoding.draft import HostDraft
+from mmspec.decoding.exact_rows import ExactRows
+from mmspec.decoding.noise import NO_NOISE
+from mmspec_mlx.backend import MlxBackend
+from support import sequence_helpers as helpers
 from support.conformance_cases import HEADS
 from support.factory_heads import tiny_head
 from support.factory_qwen import QWENS, tiny_qwen
@@ -43,3 +48,13 @@ def test_what_an_answer_leaves_is_computed_by_its_thread(draft, pair_paths, tmp_
     tree = mmspec.Tree()
     plain = answers(engine, drafting="none")
     assert answers(engine) == answers(engine, tree=tree) == plain
+
+
+def test_a_recurrent_layer_goes_back_to_a_row_before_padding_in_another_thread(tmp_path):
+    model = MlxBackend().load(tiny_qwen("qwen3_5", tmp_path / "recurrent"), device="cpu")
+    target = model.open_target(helpers.GREEDY, ExactRows(4, 8))
+    target.extend(helpers.TEXT)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(target.verify, HostDraft([30, 31]), NO_NOISE).result()
+    target.commit((), 50)
+    target.logits()
