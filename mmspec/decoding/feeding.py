@@ -78,6 +78,8 @@ class ExactFeeding(Feeding[A]):
         """As `Feeding.feed`."""
         parts: list[tuple[A, A]] = []
         for tile in self._rows.tiles(len(x)):
+            if parts:  # MLX would copy each layer that an earlier tile still has to read
+                self._framework.settle(parts[-1][0])
             states, count = self._feed_tile(target, x, columns, tile), tile.stop - tile.start
             parts.append((states[:count], target.project(states)[:count]))
         if len(parts) == 1:

@@ -3,7 +3,9 @@
 import mlx.core as mx
 import pytest
 
+from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
+from mmspec_mlx.backend import MlxBackend
 from mmspec_mlx.device import devices
 from support import sequence_helpers as helpers
 
@@ -27,17 +29,28 @@ def test_a_round_waits_only_where_it_reads_tokens(pair, views, sampling, monkeyp
     assert len(helpers.tokens(helpers.rounds(target, drafter, 24))) == 24
 
 
-@pytest.mark.parametrize("tree", [None, Tree((3, 2, 2))], ids=["chain", "tree"])
-def test_rounds_write_into_the_cache_and_never_copy_it(pair, views, tree):
+@pytest.mark.parametrize(
+    ("tree", "exact", "dtype"),
+    [
+        (None, None, "float32"),
+        (Tree((3, 2, 2)), None, "float32"),
+        (Tree((3, 2, 2)), ExactRows(1, 2), "float16"),
+    ],
+    ids=["chain", "tree", "tiles"],
+)
+def test_rounds_write_into_the_cache_and_never_copy_it(pair_paths, tree, exact, dtype):
     """With room for 30,000 columns, one layer's copy would double what a round needs."""
-    target = helpers.target(pair[0], views[0])
+    pair = [MlxBackend().load(path, dtype=dtype) for path in pair_paths]
+    views = helpers.views_of(pair[0])
+    target = pair[0].open_target(helpers.GREEDY, exact)
+    target.extend(views[0])
     drafter = helpers.branches(pair[1], views, tree=tree)
     helpers.rounds(target, drafter, 10)
     columns, heads, width = 30_000, 4, 16
     for each in (target, drafter):
         each._cache.reserve(columns)
         each._cache.settle()
-    layer = 2 * heads * columns * width * 4
+    layer = 2 * heads * columns * width * 2
     mx.reset_peak_memory()
     before = mx.get_active_memory()
     helpers.rounds(target, drafter, 30)
