@@ -7,6 +7,7 @@ from mmspec.decoding.exact_rows import ExactRows
 from mmspec.decoding.tree import Tree
 from mmspec_mlx.backend import MlxBackend
 from mmspec_mlx.device import devices
+from mmspec_mlx.network.cache import Cache
 from support import sequence_helpers as helpers
 
 
@@ -55,6 +56,15 @@ def test_rounds_write_into_the_cache_and_never_copy_it(pair_paths, tree, exact, 
     before = mx.get_active_memory()
     helpers.rounds(target, drafter, 30)
     assert mx.get_peak_memory() - before < layer
+
+
+def test_rows_of_a_cache_lie_as_attention_on_a_gpu_reads_them_without_a_copy():
+    """A row begins where the heads of the one before it end."""
+    cache, new = Cache(1, 3, 2, 4, mx.float32), mx.ones((3, 2, 5, 4))
+    (layer,) = cache.layers(0, 5)
+    for seen in layer.update(new, new):
+        row, head, *_ = memoryview(seen).strides
+        assert row == 2 * head
 
 
 def test_a_gpu_holds_what_the_system_recommends_and_a_cpu_is_left_alone(monkeypatch):

@@ -14,7 +14,7 @@ class LayerCache(NamedTuple):
     """The part of a cache that one layer uses during a forward."""
 
     keys_values: mx.array
-    heads: int
+    """[2 R, heads, columns, width] the keys of all rows, then the values."""
     start: int
     """The first column that the forward writes."""
     visible: int
@@ -27,11 +27,11 @@ class LayerCache(NamedTuple):
 
         Returns the keys and values of all visible columns, [R, heads, C, width].
         """
-        keys_values, heads, start, visible, first = self
-        end = start + keys.shape[2]
-        keys_values[:, :heads, start:end] = keys
-        keys_values[:, heads:, start:end] = values
-        return keys_values[:, :heads, first:visible], keys_values[:, heads:, first:visible]
+        keys_values, start, visible, first = self
+        rows, end = len(keys), start + keys.shape[2]
+        keys_values[:rows, :, start:end] = keys
+        keys_values[rows:, :, start:end] = values
+        return keys_values[:rows, :, first:visible], keys_values[rows:, :, first:visible]
 
 
 LayerMemory = Any
@@ -39,11 +39,12 @@ LayerMemory = Any
 
 
 class Cache:
-    """One array [R, keys then values, columns, width] per layer, written in place.
+    """One array per layer, as in `LayerCache`: attention on a GPU would copy rows that lie apart.
 
     The owner knows how many columns are valid, so rewinding changes nothing here.
-    MLX writes in place only while nothing else refers to the array: callers must not keep views,
-    nor pass the arrays to `mx.async_eval`.
+    MLX writes in place while nothing else refers to the array, and copies it otherwise: callers
+    must not keep views, nor pass the arrays to `mx.async_eval`. A forward that still runs refers to
+    it too; whether a GPU copies between drafted steps, which nobody waits for, is not measured.
     """
 
     def __init__(
@@ -57,8 +58,7 @@ class Cache:
     ) -> None:
         """layers: number of those with keys and values; the others are in `states`."""
         self.states = states
-        self._heads = heads
-        self._layers = [mx.zeros((rows, 2 * heads, 0, width), dtype) for _ in range(layers)]
+        self._layers = [mx.zeros((2 * rows, heads, 0, width), dtype) for _ in range(layers)]
         self._copies: tuple[int, list[mx.array]] = 0, []
 
     @property
@@ -94,14 +94,14 @@ class Cache:
         Of a recurrent layer its memory, at `start`.
         """
         self.reserve(visible)
-        caches = (LayerCache(layer, self._heads, start, visible) for layer in self._layers)
+        caches = (LayerCache(layer, start, visible) for layer in self._layers)
         return self.states.layers_with(caches, start) if self.states else caches
 
     def read(self, start: int, stop: int) -> mx.array:
         """Return the keys and values [n, W] of columns in all layers."""
         self._write_copies()
-        parts = [layer[0, :, start:stop].swapaxes(0, 1) for layer in self._layers]
-        return mx.concatenate(parts, axis=1).flatten(1)
+        parts = [layer[:, :, start:stop].flatten(0, 1) for layer in self._layers]
+        return mx.concatenate(parts, axis=0).swapaxes(0, 1).flatten(1)
 
     def gather(self, start: int, columns: Sequence[int]) -> None:
         """Move the columns numbered `columns`, ascending and none below `start`, to `start` on."""
