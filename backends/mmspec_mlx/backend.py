@@ -118,4 +118,4 @@ class MlxBackend:
         report: dict[str, Any] = {"backend": self.name, "mlx": version("mlx"), "devices": devices()}
         place = "gpu" if mx.default_device() == mx.Device(mx.gpu) else "cpu"
         report |= {"device": place, "cores": os.cpu_count()}
-        return report | blas.describe() | describe_memory()
+        return report | blas.describe() | (describe_memory() if place == "gpu" else {})

@@ -77,3 +77,6 @@ def test_a_gpu_holds_what_the_system_recommends_and_a_cpu_is_left_alone(monkeypa
         devices.limit_memory()
         assert devices.describe_memory() == calls
     assert calls == {"wired_limit_bytes": 12_000, "cache_limit_bytes": devices.CACHE_BYTES}
+    for device, described in ((mx.cpu, set()), (mx.gpu, calls.keys())):
+        monkeypatch.setattr(mx, "default_device", lambda device=device: mx.Device(device))
+        assert calls.keys() & MlxBackend().describe().keys() == described

@@ -21,7 +21,7 @@ def limit_memory() -> None:
 
 
 def describe_memory() -> dict[str, int]:
-    """Return the memory limits in bytes; empty on a CPU."""
+    """Return the memory limits of a GPU in bytes; empty without Metal."""
     if not mx.metal.is_available():
         return {}
     return {"wired_limit_bytes": _memory_bytes(), "cache_limit_bytes": CACHE_BYTES}
