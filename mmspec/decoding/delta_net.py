@@ -40,6 +40,7 @@ def new_states(framework: Framework[A], config: DeltaNetConfig, dtype: Any) -> D
     shape = heads, config.value_heads // heads, config.key_dim, config.value_dim
     state = framework.zeros(shape, dtype=xp.float32)
     window = framework.zeros((config.window - 1, config.channels), dtype=dtype)
+    framework.settle(state, window)  # another thread may feed the sequence
     return DeltaStates(config.layers, Snapshot(0, state, window))
 
 

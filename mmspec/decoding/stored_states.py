@@ -42,6 +42,7 @@ class Rows(Generic[A]):
         self._framework = framework
         self.array: Any = framework.zeros((0, width), dtype=dtype)
         """All rows, also those beyond the last column."""
+        framework.settle(self.array)  # another thread may feed the sequence
 
     def write(self, start: int, rows: A) -> None:
         """Store rows [n, H] of the columns from `start` on."""

@@ -58,3 +58,12 @@ def test_a_recurrent_layer_goes_back_to_a_row_before_padding_in_another_thread(t
         thread.submit(target.verify, HostDraft([30, 31]), NO_NOISE).result()
     target.commit((), 50)
     target.logits()
+
+
+def test_sequences_that_one_thread_opens_are_fed_by_another(tmp_path):
+    model = MlxBackend().load(tiny_qwen("qwen3_5", tmp_path / "recurrent"), device="cpu")
+    target = model.open_target(helpers.GREEDY).hidden_states()
+    branches = model.open_branches(1, helpers.VOCABULARY, helpers.GREEDY)
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(target.extend, helpers.TEXT).result()
+        thread.submit(branches.extend, [helpers.TEXT]).result()

@@ -59,6 +59,7 @@ class Cache:
         """layers: number of those with keys and values; the others are in `states`."""
         self.states = states
         self._layers = [mx.zeros((2 * rows, heads, 0, width), dtype) for _ in range(layers)]
+        mx.eval(*self._layers)  # another thread may feed the sequence
         self._copies: tuple[int, list[mx.array]] = 0, []
 
     @property
