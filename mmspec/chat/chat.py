@@ -17,7 +17,7 @@ from mmspec.decoding.constraint import ConstrainedTarget
 from mmspec.draft_length.calibration_file import at_context
 from mmspec.drafters.views import LOOKUP, PLAIN
 from mmspec.ground.entry_points import any_plugin_errors
-from mmspec.ground.errors import UsageError
+from mmspec.ground.errors import BackendError, UsageError
 from mmspec.prompt.any_image import AnyImage, pictures_of
 from mmspec.prompt.chunks import Chunk, answer_ids, pictures
 from mmspec.prompt.conversation import Conversation, Message
@@ -43,6 +43,7 @@ class Chat:
         self._drafter: OpenDrafter | None = None
         self._drafter_key: tuple[object, ...] = ()
         self._plain_rounds: deque[float] = deque(maxlen=PLAIN_ROUNDS)
+        self._has_states = False  # the target stores the states of all columns for a head
         self._most_bytes = 0  # of the caches, after any answer
 
     @property
@@ -59,7 +60,7 @@ class Chat:
     def close(self) -> None:
         """Free the caches; a later question computes the whole prompt anew."""
         self._sequences = self._drafter = None
-        self._most_bytes = 0
+        self._has_states, self._most_bytes = False, 0
 
     def __enter__(self) -> "Chat":
         return self
@@ -188,6 +189,9 @@ class Chat:
                 with answer.statistics.timing("prefill"):
                     models.backend.synchronize()
                 yield from self._decode(drafter, most)
+        except BackendError:
+            self.close()  # they may fill the memory, or on MLX hold a forward that failed
+            raise
         finally:
             if answer.plain_reason and not previous.plain_reason:
                 answer.notes.append(answer.plain_reason)
@@ -238,9 +242,11 @@ class Chat:
         # Another sampling closes the drafter: see `change`.
         key = answer.drafting, options.adaptive, options.tree, options.overflow, is_auto
         if self._drafter is None or self._drafter_key != key:
-            with answer.statistics.timing("prefill"):  # for its first head a target reads all again
-                self._drafter = open_drafter(models, options, answer.drafting, self._session.target)
-            self._drafter_key = key
+            is_head = models.head is not None and answer.drafting != LOOKUP
+            if is_head and not self._has_states:
+                self._session.restart()  # a head needs the hidden states of all columns
+            self._drafter = open_drafter(models, options, answer.drafting, self._session.target)
+            self._drafter_key, self._has_states = key, self._has_states or is_head
         return self._drafter
 
     def _prepare_images(

@@ -206,6 +206,10 @@ class Session:
         """The chunks whose keys are not all in the target's cache."""
         return chunks[self._track.prefix_length(chunks) :]
 
+    def restart(self) -> None:
+        """Empty the target's sequence, so that the next prompt is fed from its start."""
+        self._track.rewind(())
+
     def prefill(
         self, chunks: Sequence[Chunk], drafter: OpenDrafter | None = None
     ) -> Iterator[Prefilled]:

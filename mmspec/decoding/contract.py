@@ -4,7 +4,8 @@ A backend loads a checkpoint directory as a `Model`; a model opens `Target`s, an
 which a draft model drafts. While decoding, only token ids cross this boundary; pixels go in once
 per image and come back as opaque `Features`, which stay on the device as logits do.
 
-One round is four calls. `verify` waits for the device, `draft` only for the chances of a block:
+One round is four calls. `verify` waits for the device, on MLX for each forward of exact rows, and
+`draft` for the chances of a block:
 
     draft = drafter.draft(plan, noise)          # enqueue up to plan.gamma drafted tokens
     verdict = target.verify(draft, noise)       # the one device-to-host copy of the round

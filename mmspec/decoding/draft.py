@@ -106,7 +106,7 @@ class HostDraft:
     """[n] token ids of the target, n >= 1, parents before children."""
     parents: list[int] | None = None
     """[n] index of each node's parent, -1 for the root; None for a chain."""
-    by_lookup: bool = field(default=False, compare=False)
+    by_lookup: bool = field(default=False, compare=False, kw_only=True)
     depth: int = field(init=False, compare=False)
     """The most nodes on one path from the root."""
 

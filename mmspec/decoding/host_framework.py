@@ -20,7 +20,9 @@ def top(p: Array, count: int) -> tuple[Array, Array]:
 def _largest(row: Array, count: int) -> Array:
     """Indices of the `count` largest entries of row [V]; sorts only what may be among them."""
     least = np.partition(row, -count)[-count] if count < len(row) else -np.inf
-    places = np.flatnonzero(~(row < least))  # NaN is among them
+    above = np.flatnonzero(~(row <= least))  # NaN is among them
+    equal = np.flatnonzero(row == least)[: max(count - len(above), 0)]  # or all zeros would be
+    places = np.concatenate([above, equal])
     return places[np.argsort(-row[places], kind="stable")[:count]]
 
 

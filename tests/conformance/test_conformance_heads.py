@@ -123,14 +123,14 @@ def test_beside_lookup_the_head_follows_the_text(engine, gamma):
 
 
 @on_one_backend
-def test_a_head_drafts_by_default_and_if_it_is_opened_late_like_one_that_was_there(engine):
+def test_a_head_drafts_by_default_and_costs_the_whole_prompt_if_it_is_opened_late(engine):
     chat = engine.chat(short(max_new_tokens=4))
     chat.speculate = False
     chat.reply(*FIRST)
     chat.speculate = True
-    list(chat.retry())
-    assert chat.answer.statistics.cached_tokens == chat.answer.statistics.prompt_tokens - 1
-    assert proposals(chat) == proposals(again(chat))
+    for expected in (0, chat.answer.statistics.prompt_tokens - 1):
+        list(chat.retry())
+        assert chat.answer.statistics.cached_tokens == expected
     assert engine.draft is None
     assert engine.head.kind == engine.head.head.config.kind
     assert chat.answer.drafting.spec == f"{engine.head.kind}+lookup"

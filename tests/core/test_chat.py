@@ -13,7 +13,13 @@ from mmspec.chat.captions import read_captions
 from mmspec.chat.options import Options
 from mmspec.decoding.sampling import Sampling
 from mmspec.decoding.tree import Tree
-from mmspec.ground.errors import CheckpointError, ContextError, ImageError, UsageError
+from mmspec.ground.errors import (
+    BackendError,
+    CheckpointError,
+    ContextError,
+    ImageError,
+    UsageError,
+)
 from mmspec.prompt.conversation import Conversation, Message
 from mmspec.prompt.images import decode_picture, open_picture
 from support.scripted_engine import BLIND, OPTIONS, A, B, asked, check, picture, scripted_engine
@@ -93,6 +99,19 @@ def test_an_interrupt_ends_the_probe_for_good(pair_engine, tmp_path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         chat.reply("What is this?")
     assert probe.call_count == 1
+
+
+def test_a_full_device_empties_the_caches_and_the_chat_goes_on(engine, monkeypatch):
+    chat = engine.chat(OPTIONS)
+    chat.reply("What is this?", A)
+    full = Mock(side_effect=BackendError("the memory is full"))
+    with monkeypatch.context() as patch:
+        patch.setattr(chat.models.backend, "synchronize", full)
+        with pytest.raises(BackendError):
+            chat.reply("Why?")
+    assert (chat.cache_bytes, len(chat.conversation.turns)) == (0, 1)
+    chat.reply("Why?")
+    assert chat.answer.statistics.cached_tokens == 0
 
 
 def test_a_stream_has_its_answer_and_its_texts(engine):

@@ -125,13 +125,13 @@ def test_children_are_the_least_of_noise_over_probability(name):
 @pytest.mark.parametrize("count", [0, 1, 7, 300, 500])
 def test_the_likeliest_are_those_of_a_sort_of_all_which_is_not_made(count, monkeypatch):
     """Of many ties, some of which are cut; of all tokens if there are fewer."""
-    logits = np.random.default_rng(count).integers(0, 99, (3, 400)).astype(np.float32)
+    logits = np.random.default_rng(count).integers(0, 9, (3, 400)).astype(np.float32)
     sort, sizes = np.argsort, []
     expected = sort(-logits, axis=-1, kind="stable")[:, :count]
     monkeypatch.setattr(np, "argsort", lambda x, **how: sizes.append(len(x)) or sort(x, **how))
     rows = likelihoods(logits, [0, 1, 2], count)
     assert [[id for id, _ in row.likeliest] for row in rows] == expected.tolist()
-    assert max(sizes, default=0) <= count + 20
+    assert max(sizes, default=0) <= count
 
 
 @pytest.mark.parametrize("top_p", [1e-320, 1e-46, 1e-10])

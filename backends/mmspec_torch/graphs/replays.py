@@ -80,7 +80,7 @@ class StaticCache(Cache):
             try:
                 self._replays[key] = self._capture(compute)
             except torch.OutOfMemoryError:
-                raise  # memory may be free again when the next round captures
+                return compute()  # which needs less; a later round may capture
             except RuntimeError as error:
                 reason = str(error).partition("\n")[0]
                 warn(f"no graph, rounds run kernel by kernel and slower: {reason}", stacklevel=2)

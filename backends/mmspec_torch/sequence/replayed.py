@@ -124,11 +124,11 @@ class ReplayedSequences(Sequences[Tensor]):
 
 
 def _take_back(free: dict[Any, Hashable], loan: Any, key: Hashable) -> None:
-    """Add a loan whose owner has ended, and drop the oldest that have no ROOM."""
+    """Add a loan whose owner has ended; earlier ones stay as far as all of them have ROOM."""
     free[loan], room = key, ROOM * StaticCache.step
     for each in reversed(list(free)):
         columns = max(each.cache.columns, StaticCache.step)
-        if columns > room:
-            free.pop(each, None)
-        else:
+        if each is loan or columns <= room:
             room -= columns
+        else:
+            free.pop(each, None)
