@@ -48,7 +48,8 @@ DEFAULT_PROMPTS, ACROSS_PROMPTS = 6, 4
     "--across",
     "backends",
     metavar="BACKEND,BACKEND...",
-    help="Compare these backends, the first with every other, in float32 by default.",
+    help="Compare these backends, the first with every other, in float32 by default; --model auto "
+    "is mini.",
 )
 @click.option(
     "--stages",

@@ -34,9 +34,9 @@ def stopped(*_):
     raise KeyboardInterrupt
 
 
-def test_auto_is_the_best_model_for_images_that_is_here(monkeypatch):
+def test_auto_is_mini_whatever_is_here(monkeypatch):
     monkeypatch.setattr(recommendation, "BEST_FIRST", ("mini-draft",))
-    assert resolve_pair("auto", "none", "torch")[0] == "mini-draft"
+    assert resolve_pair("auto", "none", "torch")[0] == "mini"
 
 
 CAPTION = "--tasks", "caption"

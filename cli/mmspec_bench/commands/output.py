@@ -6,7 +6,6 @@ from pathlib import Path
 
 from mmspec.checkpoints.cards import pair_of
 from mmspec.checkpoints.hub import resolve
-from mmspec.checkpoints.recommendation import best_here
 from mmspec.drafters.views import PLAIN
 from mmspec.ground.errors import WriteError
 from mmspec_bench.table import Table
@@ -18,7 +17,7 @@ SMALLER = "a smaller --count or --repeats takes less time"
 
 def resolve_pair(model: str, draft: str, backend: str) -> tuple[str, Path, Path | None]:
     """The target's name and directory, and the draft's (None for none), in a backend's format."""
-    name = best_here(backend) if model == "auto" else model
+    name = "mini" if model == "auto" else model
     pair = pair_of(name) if draft == "auto" else draft
     drafts = resolve(pair, backend) if pair not in (None, PLAIN.spec) else None
     return name, resolve(name, backend), drafts

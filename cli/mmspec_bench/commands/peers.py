@@ -134,6 +134,9 @@ def peers(
     return int(not any(result.figures for result in results))
 
 
+next(option for option in peers.params if option.name == "model").help = "Target; auto: mini."
+
+
 def _table(label: str, count: int, repeats: int, results: Sequence[PeerResult]) -> Table:
     """The table of a set of `count` questions."""
     rows = [row(result, label, is_comparable=label in results[0].figures) for result in results]
