@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mmspec.ground.errors import missing_package
+from mmspec.ground.errors import UsageError, missing_package
 from mmspec_terminal.help_pages import WholeGroup
 from mmspec_terminal.options import is_typed
 from mmspec_terminal.render import Screen
@@ -158,7 +158,8 @@ def _budget(options: dict[str, Any]) -> Budget:
     names = [name for name in ("steps", "minutes") if options[name] is not None]
     names = list(filter(is_typed, names)) or names
     if len(names) > 1:
-        raise click.UsageError("give --steps or --minutes, not both: either ends the training")
+        values = " and ".join(f"`{name}={options[name]}`" for name in names)
+        raise UsageError(f"{values}: give one of them, for either ends the training")
     return choose(Budget, {name: options[name] for name in names})
 
 

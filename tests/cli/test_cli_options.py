@@ -125,12 +125,15 @@ def test_a_wrong_file_is_one_line(refused, config, tmp_path, text, words):
     refused(*(["bench", "speed"] if "bench" in text else ["chat"]), words=[words])
 
 
-def test_typed_minutes_win_over_the_steps_of_the_file(run, config, monkeypatch, tmp_path):
+def test_typed_minutes_win_over_the_steps_of_the_file(run, refused, config, monkeypatch, tmp_path):
     train = Mock()
     monkeypatch.setattr("mmspec_train.targets.train_target.train_target", train)
+    command = "train", "target", "--language", "mini", "--out", tmp_path
     config("steps = 3")
-    run("train", "target", "--language", "mini", "--out", tmp_path, "--minutes", "9")
+    run(*command, "--minutes", "9")
     assert train.call_args.args[1] == Budget(minutes=9)
+    config("minutes = 2\n[train.target]\nsteps = 3")
+    refused(*command, words=["--steps 3 and --minutes 2.0: give one of them", "config.toml"])
 
 
 def test_doctor_shows_the_defaults_but_no_secret(run, config):

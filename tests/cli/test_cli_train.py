@@ -73,7 +73,7 @@ def test_a_draft_trained_by_one_command_decodes_and_is_taught(
         ("distill --kind medusa --queries 4", "--queries has no effect on --kind medusa: flash"),
         ("distill --kind eagle --slots 5", "--slots has no effect on --kind eagle"),
         ("distill --kind flash --rollout 2", "--rollout has no effect on --kind flash"),
-        ("distill --kind msd --steps 2 --minutes 1", "give --steps or --minutes, not both"),
+        ("distill --kind msd --steps 2 --minutes 1", "--steps 2 and --minutes 1.0: give one"),
         ("draft --images {images}", "give --data too"),
         ("draft --temperature 0.5", "--temperature has no effect on --answers dataset"),
         ("distill --kind msd --cache-gb nan", "'--cache-gb': nan is not a number"),
