@@ -74,13 +74,20 @@ def test_another_model_goes_on_with_the_conversation(chat, pair_paths, llama_pat
     assert answers[1]["prompt_tokens"] > answers[0]["prompt_tokens"]
 
 
-def test_a_model_without_a_setting_for_thinking_goes_on_without_it(chat, pair_paths, monkeypatch):
-    draft = str(pair_paths[1])
-    reads = property(lambda template: not template.file.startswith(draft))
+def test_a_model_without_a_setting_for_thinking_goes_on_without_it(
+    chat, pair_paths, llama_path, monkeypatch
+):
+    """The note comes with a model that goes on alone."""
+    draft, own = str(pair_paths[1]), str(pair_paths[0])
+    reads = property(lambda template: template.file.startswith(own))
     monkeypatch.setattr(ChatTemplate, "reads_thinking", reads)
     result = chat("one", f"/model {draft}", "two", more=["--thinking", "off"])
     assert f"{draft} has no setting for --thinking: it is left out" in result.err
     assert len(result.ids) == 2, result.err
+    for line in ("/image red.png", "which? red.png"):
+        result = chat(line, f"/model {llama_path}", more=["--thinking", "off"])
+        assert "text-only and cannot see images" in result.err
+        assert "left out" not in result.err
 
 
 def test_a_model_that_cannot_go_on_changes_nothing(chat, llama_path):

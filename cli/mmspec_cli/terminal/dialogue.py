@@ -192,12 +192,13 @@ class Dialogue:
         engine = load_or_pull(loading, self.screen, ask=self.is_interactive)
         chat = engine.chat(self.chat.options)
         chat.speculate = self.chat.speculate
-        conversation = engine.target.translate(self.chat.conversation)
-        if conversation.thinking is not None and not engine.target.template.reads_thinking:
-            self.screen.note(f"{name} has no setting for --thinking: it is left out")
-            conversation = replace(conversation, thinking=None)
         engine.target.require_sight(self.next_images)
+        conversation = engine.target.translate(self.chat.conversation)
+        if not engine.target.template.reads_thinking:
+            conversation = replace(conversation, thinking=None)
         chat.resume(conversation)
+        if conversation.thinking != self.chat.conversation.thinking:
+            self.screen.note(f"{name} has no setting for --thinking: it is left out")
         self.chat = chat
         if self.store:
             remember(engine, self.screen)
