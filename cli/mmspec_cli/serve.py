@@ -1,6 +1,7 @@
 """`mmspec serve`: an HTTP server that speaks OpenAI's API."""
 
 import signal
+from dataclasses import replace
 from functools import partial
 from socket import socket
 from types import FrameType
@@ -11,7 +12,7 @@ from click.core import ParameterSource
 
 from mmspec.ground.errors import UsageError, missing_package
 from mmspec_cli.terminal.answer import introduction
-from mmspec_cli.terminal.interrupt import handle_ending, handle_signal
+from mmspec_cli.terminal.interrupt import ENDING, handle_ending
 from mmspec_server.settings import ServerSettings
 from mmspec_terminal.help_pages import EverydayCommand
 from mmspec_terminal.options import MODELS, THINKING, is_typed, together
@@ -53,9 +54,13 @@ def serve(name: str | None, **values: Any) -> None:
         with listen(settings.host, settings.port) as listener:
             # On the decoding thread: a framework may tie arrays to a thread. A signal ends the
             # process at once, for nothing could stop that thread.
-            with handle_ending(signal.SIG_DFL), handle_signal(signal.SIGINT, signal.SIG_DFL):
+            with handle_ending(signal.SIG_DFL, (signal.SIGINT, *ENDING)):
                 engine = queue.call(partial(setup.load, ready=True))
             screen.note(*introduction(engine))
+            reads_thinking = engine.target.template.reads_thinking
+            if settings.thinking is not None and not (reads_thinking or is_typed("thinking")):
+                screen.note(f"{engine.target.name} has no setting for --thinking: it is left out")
+                settings = replace(settings, thinking=None)
             has_seed = context.get_parameter_source("seed") != ParameterSource.DEFAULT
             service = Service(engine, setup.options, settings, queue, has_seed)
             address, *remote = addresses(settings.host, listener.getsockname()[1])

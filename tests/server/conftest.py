@@ -43,9 +43,9 @@ def serve(open_terminal):
     It waits until the server answers.
     """
 
-    def started(*options: str):
+    def started(*options: str, **variables: str):
         command = ["serve", *options, "--backend", "torch", "--port", str(port := free_port())]
-        terminal = open_terminal(main, command, columns=4000)
+        terminal = open_terminal(main, command, columns=4000, **variables)
         terminal.wait("Ctrl-C ends the server")
         return terminal, f"http://127.0.0.1:{port}"
 

@@ -13,7 +13,9 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from mmspec.ground.errors import UsageError
 from mmspec_cli.main import main
+from mmspec_cli.terminal.interrupt import handle_signal
 from mmspec_server.app import Service
 from mmspec_server.server import addresses, listen
 from mmspec_terminal import setup as options_setup
@@ -58,9 +60,31 @@ def test_a_signal_ends_the_server_while_it_loads(open_terminal, number):
     assert terminal.process.exitcode == -number
 
 
-def test_it_says_where_others_reach_it_and_what_the_bundled_model_knows(serve):
-    terminal, url = serve("mini", "--host", "0.0.0.0", "--api-key", "k")
+def test_a_signal_that_is_ignored_stays_so_while_it_loads(monkeypatch):
+    """Another thread than the main one, which alone may handle signals, can serve."""
+    handlers = []
+
+    def load(**_):
+        handlers.append(signal.getsignal(signal.SIGINT))
+        raise UsageError("enough")
+
+    monkeypatch.setattr(options_setup, "load", wraps(options_setup.load)(load))
+    command = ["serve", "mini", "--port", "0"]
+    with handle_signal(signal.SIGINT, signal.SIG_IGN):
+        assert main(command) == 2
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(main, command).result() == 2
+    assert handlers == [signal.SIG_IGN, signal.getsignal(signal.SIGINT)]
+
+
+def test_it_says_where_others_reach_it_and_what_the_bundled_model_knows(serve, tmp_path):
+    """A setting of the file that the model has none for is left out."""
+    (tmp_path / "mmspec").mkdir()
+    (tmp_path / "mmspec/config.toml").write_text("thinking = 'off'")
+    remote = "--host", "0.0.0.0", "--api-key", "k"
+    terminal, url = serve("mini", *remote, XDG_CONFIG_HOME=str(tmp_path))
     assert "mini: Knows only the pictures" in terminal.screen
+    assert "mini has no setting for --thinking: it is left out" in terminal.screen
     assert f"{url}; Ctrl-C ends the server" in terminal.screen
 
 

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -36,14 +36,14 @@ def leave(number: int, _frame: FrameType | None) -> None:
 
 
 @contextmanager
-def handle_ending(handler: Any = leave) -> Iterator[None]:
-    """Context in which `handler` handles SIGTERM and SIGHUP; nohup's SIGHUP stays ignored.
+def handle_ending(handler: Any = leave, numbers: Iterable[int] = ENDING) -> Iterator[None]:
+    """Context in which `handler` handles signals; one that is ignored stays so, as nohup's SIGHUP.
 
     Only in the main thread, which alone receives signals.
     """
     is_main = threading.current_thread() is threading.main_thread()
     with ExitStack() as stack:
-        for number in ENDING if is_main else ():
+        for number in numbers if is_main else ():
             if signal.getsignal(number) is not signal.SIG_IGN:
                 stack.enter_context(handle_signal(number, handler))
         yield
