@@ -150,5 +150,4 @@ class Fields(JsonObject):
     def blocks(self, key: str) -> "Sequence[Fields]":
         """The objects of the list at `key`, which must not be empty."""
         entries = self.read(key, Annotated[list[dict[str, Any]], Length(1, 100_000)], [])
-        path = f"{self.path}{key}"
-        return [Fields(entry, f"{path}[{index}].") for index, entry in enumerate(entries)]
+        return [Fields(each, f"{self.path}{key}[{index}].") for index, each in enumerate(entries)]

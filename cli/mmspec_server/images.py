@@ -11,7 +11,7 @@ import ssl
 import stat
 import warnings
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -34,7 +34,6 @@ from mmspec_server.settings import ServerSettings
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF")
 FILE_BYTES = 20 * 2**20
-
 PORTS = {"http": 80, "https": 443}
 REDIRECTS = 3
 
@@ -69,8 +68,7 @@ def _get(url: str, domains: Sequence[str], limit: int, deadline: float) -> bytes
         raise ImageError("give an http or https address without a port or a user")
     if host not in domains:
         raise ImageError("its domain is not allowed: see --allow-url")
-    records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(record[4][0]) for record in records]
+    addresses = [str(it[4][0]) for it in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     if not all(map(is_public, addresses)):
         raise ImageError("its address is not public")
     with closing(HTTPConnection(host, port)) as connection, ExitStack() as stack:
@@ -79,7 +77,7 @@ def _get(url: str, domains: Sequence[str], limit: int, deadline: float) -> bytes
         if parts.scheme == "https":  # to a server whose certificate is the host's
             context = ssl.create_default_context()
             connection.sock = stream = context.wrap_socket(stream, server_hostname=host)
-        timer = Timer(_seconds_until(deadline), stream.shutdown, [socket.SHUT_RDWR])
+        timer = Timer(_seconds_until(deadline), cut, [stream])
         timer.start()  # for what trickles in, whose every part renews the timeout
         stack.callback(timer.cancel)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -94,6 +92,12 @@ def _get(url: str, domains: Sequence[str], limit: int, deadline: float) -> bytes
     if len(content) > limit:
         raise ImageError(f"it is larger than {limit} bytes")
     return content
+
+
+def cut(stream: socket.socket) -> None:
+    """End a connection, in which a thread may be reading, without TLS's own end."""
+    with suppress(OSError):  # it has ended
+        socket.socket.shutdown(stream, socket.SHUT_RDWR)
 
 
 def is_public(address: str) -> bool:

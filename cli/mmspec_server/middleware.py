@@ -59,7 +59,6 @@ class Metrics:
     def answer(self, statistics: Statistics) -> None:
         """Count an answer."""
         sums, seconds = self._sums, statistics.seconds
-        first_stages = ("vision", "caption", "prefill")
         sums["answers_total"] += 1
         sums["prompt_tokens_total"] += statistics.prompt_tokens
         sums["cached_tokens_total"] += statistics.cached_tokens
@@ -67,7 +66,7 @@ class Metrics:
         sums["drafted_tokens_total"] += statistics.drafted
         sums["accepted_tokens_total"] += statistics.accepted
         sums["rounds_total"] += statistics.rounds
-        sums["prefill_seconds_total"] += sum(seconds[stage] for stage in first_stages)
+        sums["prefill_seconds_total"] += sum(seconds[it] for it in ("vision", "caption", "prefill"))
         sums["decode_seconds_total"] += seconds["decode"]
 
     def text(self, **gauges: int) -> str:
@@ -91,8 +90,7 @@ class Guard:
         """Answer a request, or refuse it."""
         path = scope["path"]
         try:
-            # The page's files are the same for everyone.
-            public = path in ("/", "/health") or path.startswith(PAGE)
+            public = path in ("/", "/health") or path.startswith(PAGE)  # the same for everyone
             self._check(Headers(scope=scope), needs_key=not public)
             await self.app(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - a client gets a reply, whatever happens
@@ -104,8 +102,7 @@ class Guard:
         if not self._is_own_name(host):
             reason = "the Host header names another server: see --allow-host"
             raise ApiError(403, reason, code="host_not_allowed")
-        # Of a web page, which sends it; other programs need not.
-        if origin not in (None, f"http://{host}", *self.settings.allow_origin):
+        if origin not in (None, f"http://{host}", *self.settings.allow_origin):  # None: no page
             reason = "web pages of this origin may not ask: see --allow-origin"
             raise ApiError(403, reason, code="origin_not_allowed")
         if needs_key and not self._has_key(headers.get("authorization", "")):

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import ssl
 from contextlib import suppress
 from threading import Timer
 from time import monotonic, sleep
@@ -14,7 +15,7 @@ from PIL import Image
 from mmspec.ground.errors import ImageError
 from mmspec.prompt.images import decode_picture
 from mmspec_server.endpoint import ApiError
-from mmspec_server.images import ImageReader, fetch, is_public
+from mmspec_server.images import ImageReader, cut, fetch, is_public
 from mmspec_server.settings import ServerSettings
 from support.live_server import data_url, png
 
@@ -248,7 +249,7 @@ def test_what_is_not_allowed_is_not_fetched(connect):
     for answer, reason in CONNECTED:
         web = connect(Web(*[answer] * 9))
         with pytest.raises(ImageError, match=reason):
-            fetch("http://images.example/x", ADDRESSES, 1000, 0.2)
+            fetch("http://images.example/x", ADDRESSES, 1000, 0.2 if "long" in reason else 5)
         assert {address for address, _ in web.connected} == {PUBLIC}
 
 
@@ -266,6 +267,17 @@ def test_a_reply_that_trickles_ends_at_the_deadline(connect):
     with pytest.raises(ImageError, match="it took too long"):
         fetch("http://images.example/x", ADDRESSES, 1000, 0.5)
     assert monotonic() - start < 3  # http.client ends at 100 headers
+
+
+def test_a_connection_is_cut_under_its_reader():
+    """TLS's state stays, for a reader that comes to it; a socket that is closed is none to cut."""
+    context, (ours, theirs) = ssl.create_default_context(), socket.socketpair()
+    context.check_hostname = False
+    with theirs, context.wrap_socket(ours, do_handshake_on_connect=False) as stream:
+        cut(stream)
+        with pytest.raises(BrokenPipeError):
+            stream.do_handshake()
+    cut(stream)
 
 
 def test_a_name_is_resolved_anew_at_every_redirect(connect):
