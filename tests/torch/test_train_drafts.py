@@ -1,5 +1,6 @@
 """Training drafts: they read what decoding reads, become checkpoints, and learn what is said."""
 
+import shutil
 from collections import Counter
 from dataclasses import replace
 
@@ -156,7 +157,7 @@ def test_the_four_baselines_come_from_one_another(data, tmp_path):
         assert config.text.num_hidden_layers == 1
     same = Baselines(data, TINY, CE, STEPS, tmp_path)
     same.check(BASELINES)
-    with pytest.raises(errors.UsageError, match="pretrained is a finished draft of other sizes"):
+    with pytest.raises(errors.UsageError, match="language is a finished draft of other sizes"):
         replace(same, shape=replace(TINY, layers=2)).check(BASELINES[1:])
     with pytest.raises(errors.UsageError, match=r"method.rate is .* this draft is finished"):
         replace(same, method=replace(CE, rate=0.5)).check(BASELINES)
@@ -166,10 +167,30 @@ def test_the_four_baselines_come_from_one_another(data, tmp_path):
     with pytest.raises(errors.UsageError, match=r"start is None, but is now .* is finished"):
         replace(same, source=tmp_path / "pretrained").check(["finetuned"])
     longer, more = Budget(steps=7), with_settings(data, samples=9)
+    shutil.rmtree(tmp_path / "language")
     for changed in replace(same, budget=longer), replace(same, data=more):
-        changed.check([])
+        changed.check(["language"])
         with pytest.raises(errors.UsageError, match=r"(steps is 6|samples is 8), .* is finished"):
             changed.check(BASELINES)
+
+
+def test_only_drafts_that_the_command_reads_must_be_of_its_options(data, tmp_path):
+    """With --from the pretrained one is not read, and without it none that --from began."""
+    own = Baselines(data, TINY, CE, Budget(steps=1), tmp_path)
+    other = replace(own, source=tmp_path / "pretrained")
+    with quiet_log(tmp_path) as log:
+        for baselines, name in (own, "pretrained"), (other, "finetuned"):
+            baselines.check([name])
+            baselines.make(name, log)
+    own.check(["pretrained", "llava"])
+    with pytest.raises(errors.UsageError, match=r"finetuned.*: start is '.*', but is now None"):
+        own.check(["finetuned"])
+    replace(other, method=replace(CE, rate=0.5)).check(["llava"])
+    with pytest.raises(errors.UsageError, match=r"pretrained.*: method.rate is"):
+        replace(own, method=replace(CE, rate=0.5)).check(["language"])
+    (tmp_path / "finetuned" / "training.json").write_text("{}")
+    with pytest.raises(errors.UsageError, match=r"is missing \(another version of mmspec\), but"):
+        other.check(["finetuned"])
 
 
 def test_a_draft_learns_its_target(data, tmp_path):

@@ -171,8 +171,5 @@ def _config(model: DraftModel, target: Path) -> dict[str, Any]:
         return text | {"architectures": ["LlamaForCausalLM"], "dtype": DTYPE}
     config = read_json(target / CONFIG_FILE).items()
     is_tied = model.text.tie_word_embeddings
-    return {key: value for key, value in config if key not in QUANTIZATION_KEYS} | {
-        "text_config": text,
-        "dtype": DTYPE,
-        "tie_word_embeddings": is_tied,
-    }
+    own = {"text_config": text, "dtype": DTYPE, "tie_word_embeddings": is_tied}
+    return {key: value for key, value in config if key not in QUANTIZATION_KEYS} | own

@@ -166,7 +166,7 @@ class Baselines:
     """A Llama checkpoint to start from, in place of the pretrained baseline."""
 
     def check(self, names: Sequence[str]) -> None:
-        """Raise MmspecError if one of the named drafts cannot be trained."""
+        """Raise MmspecError if a named draft, or one that it starts from, cannot be trained."""
         target = self.data.teacher.config
         if "pretrained" in names and self.source:
             raise errors.UsageError(
@@ -179,13 +179,16 @@ class Baselines:
         start = self.source and content_digest(self.source)
         options = {"method": asdict(self.method), "start": start, "data": self.data.origin}
         own = options | {"budget": asdict(self.budget), "samples": self.data.settings.samples}
-        for name in PLANS:
-            folder = self.out / name
-            check_manifest(folder / REPORT_FILE, own if name in names else options, FINISHED)
-            is_finished = (folder / REPORT_FILE).exists() and not self.source
-            if is_finished and stored_config(folder).text != text:
+        used: set[str | None] = {*names}
+        for name in reversed(PLANS):  # each draft stands behind the one that it starts from
+            if name not in used or (name == "pretrained" and self.source):
+                continue
+            used.add(PLANS[name][0])
+            file = self.out / name / REPORT_FILE
+            check_manifest(file, own if name in names else options, FINISHED)
+            if not self.source and file.exists() and stored_config(file.parent).text != text:
                 raise errors.UsageError(
-                    f"{folder} is a finished draft of other sizes: give another --out, or the "
+                    f"{file.parent} is a finished draft of other sizes: give another --out, or the "
                     "sizes of before (--layers, --width, --heads, --ffn, --positions)"
                 )
         if self.source:
@@ -240,8 +243,7 @@ def train_baselines(
     baselines = Baselines(data, shape, method, budget, run.out, start)
     baselines.check(names)
     with open_run(run, data) as log:
-        scores = {name: baselines.make(name, log) for name in names}
-    return {name: score for name, score in scores.items() if score}
+        return {name: score for name in names if (score := baselines.make(name, log))}
 
 
 def draft_trainee(student: str, method: MethodSettings, data: TeacherData) -> DraftTrainee:

@@ -30,9 +30,8 @@ def check_manifest(file: Path, options: dict[str, Any], remedy: str) -> None:
     before = dict(_flat(read_json(file)))
     for name, value in _flat(json.loads(json.dumps(options))):
         if before.get(name) != value:
-            raise errors.UsageError(
-                f"{file}: {name} is {before.get(name)!r}, but is now {value!r}: {remedy}"
-            )
+            was = repr(before[name]) if name in before else "missing (another version of mmspec)"
+            raise errors.UsageError(f"{file}: {name} is {was}, but is now {value!r}: {remedy}")
 
 
 def claim(file: Path, options: dict[str, Any], remedy: str) -> None:
