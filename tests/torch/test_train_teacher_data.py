@@ -4,6 +4,7 @@ import io
 import os
 from dataclasses import replace
 from shutil import copytree
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -117,6 +118,20 @@ def test_runs_that_share_answers_write_in_turn(teacher, tmp_path, monkeypatch):
 
     monkeypatch.setattr(TeacherCache, "append", append)
     prepare(made)
+
+
+def test_a_run_says_that_it_waits_for_another(teacher, tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    cache, lines = teacher_data(teacher, tmp_path).batches("all").cache, []
+
+    def flock(_, options):
+        if options & fcntl.LOCK_NB:
+            raise BlockingIOError
+        lines.append("waits")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with cache.lock(SimpleNamespace(say=lines.append)):
+        assert lines == [f"waiting for another run in {tmp_path}", "waits"]
 
 
 def test_a_text_only_target_leaves_out_what_has_images(answered, tmp_path):

@@ -110,9 +110,8 @@ class _Rows:
             row.write_images(columns_of_row, start, end)
         columns, ends = torch.arange(width, device=x.device), upload(counts, torch.long, x.device)
         self._is_token = torch.cat((self._is_token, columns < ends[:, None]), dim=1)
-        angles = language.rotary.planes(
-            np.stack([row.positions(start, end) for row in self._contents])
-        )
+        positions = np.stack([row.positions(start, end) for row in self._contents])
+        angles = language.rotary.planes(positions)
         extras = [rows.flatten(0, 1) for rows in deepstack(language, self._contents, start, end)]
         padding = (~self._is_token).to(x.dtype) * hiding_number(x.dtype)
         mask = padding[:, None, None] if start else None

@@ -32,6 +32,7 @@ from mmspec.ground.output_files import write_errors
 from mmspec_train.data.batch import Batch, ConversationRecord, collate
 from mmspec_train.data.corpus import Corpus
 from mmspec_train.data.teacher import Teacher
+from mmspec_train.run.log import Log
 from mmspec_train.settings import Content, DataSettings
 
 
@@ -92,14 +93,18 @@ class TeacherCache:
         self.manifest_file = self.directory / f"about.{self.split}.json"
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Context of the only run that writes here; others wait for its end."""
+    def lock(self, log: Log) -> Iterator[None]:
+        """Context of the only run that writes here; others say so and wait for its end."""
         with ExitStack() as stack:
             with suppress(ImportError, OSError):  # Windows, or a file system without locks
                 import fcntl
 
                 stack.callback(os.close, place := os.open(self.directory, os.O_RDONLY))
-                fcntl.flock(place, fcntl.LOCK_EX)
+                try:
+                    fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    log.say(f"waiting for another run in {self.directory}")
+                    fcntl.flock(place, fcntl.LOCK_EX)
             yield
 
     def records(self, *, repair: bool = False) -> list[ConversationRecord]:
@@ -141,15 +146,13 @@ class TeacherCache:
 
     def layers(self, numbers: Sequence[int]) -> RowFile:
         """The file with the outputs of the layers with these numbers."""
-        name = "-".join(map(str, numbers))
-        path = self.directory / f"{self.split}.layers-{name}"
+        path = self.directory / f"{self.split}.layers-{'-'.join(map(str, numbers))}"
         return RowFile(path, len(numbers) * self.states.width)
 
     def read(self, record: ConversationRecord) -> Tensor:
         """Return a conversation's stored states and image rows [n + m, H]; raises UsageError."""
         first, count = record.place or (0, 0)
-        rows = self.states.read(first, count)
-        if rows is None:
+        if (rows := self.states.read(first, count)) is None:
             reason = f"rows {first} to {first + count - 1} are not there, or not finite"
             raise self.damage(self.states.path, reason)
         return rows
@@ -181,8 +184,7 @@ class ConversationBatches:
 
     def sample(self) -> list[ConversationRecord]:
         """The stored ones of the first `--samples`: runs that share answers may have more."""
-        records = self.cache.records()
-        return [record for record in records if record.number < self.settings.samples]
+        return [one for one in self.cache.records() if one.number < self.settings.samples]
 
     def length(self, record: ConversationRecord) -> int:
         """The number of a conversation's columns in the target."""

@@ -146,7 +146,7 @@ class Preparation(ConversationBatches):
         """Add conversations to the cache until all of `--samples` are finished."""
         make_directory(self.cache.directory)
         stopped = log.say_when_stopped(lambda: f"{self.stage}: stopped after {self.count}")
-        with self.cache.lock(), stopped:
+        with self.cache.lock(log), stopped:
             claim(self.cache.manifest_file, self._manifest(), REMEDY)
             records = self.cache.records(repair=True)
             self.count = records[-1].number + 1 if records else 0
