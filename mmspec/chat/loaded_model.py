@@ -127,9 +127,14 @@ class LoadedModel:
             return []
         return [f"{count} frames of {total} are shown; `max_frames` names another number"]
 
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a number; of a backend's own type as of float32."""
+        return ITEM_BYTES.get(self.model.dtype, ITEM_BYTES["float32"])
+
     def cache_bytes(self, positions: int) -> int:
         """Bytes of the keys and values of this many positions, and of recurrent layers' states."""
-        text, width = self.model.config.text, ITEM_BYTES[self.model.dtype]
+        text, width = self.model.config.text, self.item_bytes
         return cache_bytes(text, positions, width) + STATES * state_bytes(text, width)
 
     def chunks(self, conversation: Conversation, *, most: float = math.inf) -> list[Chunk]:

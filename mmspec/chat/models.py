@@ -9,7 +9,7 @@ from typing import Any
 
 from mmspec.chat.calibration import calibration_file, finding_file, read_calibration
 from mmspec.chat.captions import Captioner, FileCaptioner, ModelCaptioner
-from mmspec.chat.loaded_model import ITEM_BYTES, LoadedHead, LoadedModel
+from mmspec.chat.loaded_model import LoadedHead, LoadedModel
 from mmspec.chat.memory import Memory
 from mmspec.chat.options import Options
 from mmspec.chat.session import OpenDrafter
@@ -91,7 +91,7 @@ class Models:
             size += len(branches) * self.draft.cache_bytes(columns)
         elif self.head:  # what it reads of each column; its own cache is of few layers
             rows = columns * (2 + len(self.head.head.config.captured_layers(model.config)))
-            size += rows * model.config.text.hidden_size * ITEM_BYTES[model.dtype]
+            size += rows * model.config.text.hidden_size * self.target.item_bytes
         return size
 
     def work_seconds(self) -> float:
