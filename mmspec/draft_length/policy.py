@@ -104,8 +104,9 @@ class AdaptiveDraftLength:
         nodes, gamma = self._choice.nodes, min(self._choice.gamma, max_gamma)
         pays: Callable[[Sequence[float]], int] | None = self.pays if self._nodes else None
         if self._drafts_blocks and gamma and not nodes:
-            # The block is drafted when its chances are known: at least one token is verified.
-            gamma, pays = min(MAX_AUTO_GAMMA, max_gamma), lambda chances: self.pays(chances) or 1
+            # The block is drafted when its chances are known: what one rejection may lose is spent.
+            gamma = min(MAX_AUTO_GAMMA, max_gamma)
+            pays = lambda chances: self.pays(chances) or self.pays(chances, times=1) or 1  # noqa: E731
         return Plan(gamma, None if self._drafts_as_opened else nodes or gamma, pays)
 
     def _decide(self) -> Candidate:
@@ -130,10 +131,11 @@ class AdaptiveDraftLength:
         """True if the budget covers that so many drafts are rejected."""
         return times * (self._costs.of(draft) - 1) <= self._budget
 
-    def pays(self, chances: Sequence[float], pace: float = 1.0) -> int:
+    def pays(self, chances: Sequence[float], pace: float = 1.0, times: int = 2) -> int:
         """The number of first nodes that gain most; 0 if none that the budget covers gains.
 
-        chances: the drafter's estimates.  pace: tokens per plain round of the alternative.
+        chances: the drafter's estimates.  pace: tokens per plain round of the alternative.  times:
+        rejections that the budget must cover.
         """
         if not self._costs.knows_drafts:
             pace = 1.0  # to learn what they cost
@@ -141,7 +143,7 @@ class AdaptiveDraftLength:
         count, most, self._estimate = 0, 0.0, sum(estimates[:1])  # of a block one is verified
         for nodes, estimate in enumerate(estimates, 1):
             gain = 1 + estimate - pace * self._costs.of(draft := Candidate(0, nodes))
-            if gain > most and self._covers(draft, times=2):
+            if gain > most and self._covers(draft, times):
                 count, most, self._estimate = nodes, gain, estimate
         return count
 

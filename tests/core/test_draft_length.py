@@ -102,6 +102,16 @@ def estimated(each, sure, rounds, length):
     return sizes, cost / rounds
 
 
+def test_a_block_that_is_tried_is_verified_as_far_as_one_rejection_may_cost():
+    length = AdaptiveDraftLength(
+        lambda _: {n: 1.4 if n else 1.0 for n in range(9)}, drafts_blocks=True
+    )
+    for _ in range(2):
+        plan = length.choose(50, 100)
+        assert plan.pays([0.99] * 8) == 8
+        length.observe(Round([0], 8, 8, 0, cost_seconds=1.4))
+
+
 @pytest.mark.parametrize("calibrated", [True, False])
 def test_a_sure_draft_is_verified_and_an_unsure_one_cut_away(calibrated):
     """The estimates are too high: the sure one is right in 0.8 of all cases, the other in 0.1."""
