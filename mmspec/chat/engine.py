@@ -148,7 +148,7 @@ def load(
         notes.append(UNPACKING_NOTE)
     seeing_models = (model for model in (draft_model, target) if model and model.features)
     writer = None if from_file else next(seeing_models, None)
-    fallback = _captioner(loader, implementation, captioner, writer)
+    fallback = _captioner(loader, implementation, captioner, writer, device)
     engine = Engine(
         implementation,
         target,
@@ -238,7 +238,11 @@ def _load_draft(
 
 
 def _captioner(
-    loader: partial[LoadedModel], backend: Backend, name: str, default: LoadedModel | None
+    loader: partial[LoadedModel],
+    backend: Backend,
+    name: str,
+    default: LoadedModel | None,
+    device: str,
 ) -> Captioner | None:
     """The named captioner; for 'auto' the draft, or the target if the draft sees no images."""
     if name == "auto":
@@ -247,4 +251,4 @@ def _captioner(
     kind = model_type(directory)
     if find_family(kind) and read_config(directory).vision:
         return ModelCaptioner(loader(name, directory))
-    return load_captioner(kind, directory, loader.keywords["device"])
+    return load_captioner(kind, directory, device)

@@ -104,9 +104,7 @@ class AdaptiveDraftLength:
         nodes, gamma = self._choice.nodes, min(self._choice.gamma, max_gamma)
         pays: Callable[[Sequence[float]], int] | None = self.pays if self._nodes else None
         if self._drafts_blocks and gamma and not nodes:
-            # The block is drafted when its chances are known: what one rejection may lose is spent.
-            gamma = min(MAX_AUTO_GAMMA, max_gamma)
-            pays = lambda chances: self.pays(chances) or self.pays(chances, times=1) or 1  # noqa: E731
+            gamma, pays = min(MAX_AUTO_GAMMA, max_gamma), self._pays_of_block
         return Plan(gamma, None if self._drafts_as_opened else nodes or gamma, pays)
 
     def _decide(self) -> Candidate:
@@ -146,6 +144,10 @@ class AdaptiveDraftLength:
             if gain > most and self._covers(draft, times):
                 count, most, self._estimate = nodes, gain, estimate
         return count
+
+    def _pays_of_block(self, chances: Sequence[float]) -> int:
+        """As `pays`; the block is drafted, so a trial spends what one rejection may lose."""
+        return self.pays(chances) or self.pays(chances, times=1) or 1
 
     def observe(self, round_: Round) -> None:
         """Observe a round's cost and acceptance; it may have drafted fewer tokens than chosen."""

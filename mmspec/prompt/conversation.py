@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -14,7 +14,7 @@ from mmspec.ground.input_files import expand_home
 from mmspec.prompt.chat_template import Tool
 from mmspec.prompt.clips import Clip
 from mmspec.prompt.images import Picture
-from mmspec.prompt.saved_conversation import open_parts, read_conversation, saved_part
+from mmspec.prompt.saved_conversation import open_parts, png, read_conversation, saved_part
 
 IMAGE_MARKER = "<image>"
 """Marks an image's position in the questions of a data set; typed text is not searched for it."""
@@ -170,11 +170,11 @@ class Conversation:
             texts.append(turn.answer_text)
         return "\n\n".join(text.strip("\n") for text in texts if text) + "\n"
 
-    def as_record(self) -> dict[str, Any]:
-        """The conversation as values of JSON: images of files by path, others as PNG."""
+    def as_record(self, encode: Callable[[Picture], str] = png) -> dict[str, Any]:
+        """The conversation as values of JSON: images of files by path, others as `encode`d PNG."""
         turns = [
             {
-                "question": [saved_part(part) for part in turn.question.parts],
+                "question": [saved_part(part, encode) for part in turn.question.parts],
                 "answer": turn.answer,
                 "answer_text": turn.answer_text,
                 "complete": turn.complete,

@@ -1,19 +1,16 @@
 """The JSON of a saved conversation: files by path and digest, other images as PNG."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from typing import Any
 from urllib.parse import quote, unquote
 
-from PIL.Image import Image
-
 from mmspec.families.decoder import TokenId
 from mmspec.ground.errors import ImageError, UsageError
 from mmspec.ground.input_files import expand_home
 from mmspec.ground.json_file import parse_as
-from mmspec.ground.latest_values import LatestValues
 from mmspec.prompt.clips import FPS, Clip
 from mmspec.prompt.film import open_clip
 from mmspec.prompt.images import Picture, decode_picture, open_picture
@@ -21,10 +18,6 @@ from mmspec.prompt.images import Picture, decode_picture, open_picture
 FILE_URL = "file://"
 """Beginning of a path in which every byte is a character or %XX; a saved path begins otherwise."""
 NO_CONVERSATION = "this is not a saved conversation"
-
-PNG_BYTES = 256_000_000
-"""Bytes of the images that stay encoded: a chat saves its conversation after every answer."""
-_pngs = LatestValues[str](PNG_BYTES, len)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +52,21 @@ class SavedConversation:
     turns: list[SavedTurn]
 
 
-def saved_part(part: str | Picture) -> dict[str, Any]:
-    """The JSON object of a part of a question."""
+def saved_part(part: str | Picture, encode: Callable[[Picture], str]) -> dict[str, Any]:
+    """The JSON object of a part of a question; encode: `png`, or what keeps its results."""
     if isinstance(part, str):
         return {"text": part}
     if part.from_file:
         path = _address(str(expand_home(part.name).absolute()))
         sampling = asdict(part.sampling) if isinstance(part, Clip) else {}
         return {part.kind: path, **sampling, "digest": part.digest}
-    png = _pngs.get(part.digest, lambda: _png(part.image))
-    return {"png": png, "name": part.name, "digest": part.digest}
+    return {"png": encode(part), "name": part.name, "digest": part.digest}
 
 
-def _png(image: Image) -> str:
+def png(picture: Picture) -> str:
     """An image as PNG in base64."""
     content = BytesIO()
-    image.save(content, "PNG")
+    picture.image.save(content, "PNG")
     return b64encode(content.getvalue()).decode()
 
 

@@ -18,11 +18,15 @@ from mmspec.ground.errors import CheckpointError
 from mmspec.ground.input_files import expand_home, read_text
 from mmspec.ground.json_file import LINES_BYTES, Length
 from mmspec.ground.json_reader import parse_json, read_value
+from mmspec.ground.latest_values import LatestValues
 from mmspec.ground.output_files import make_directory, replace_text, write_errors
-from mmspec.prompt.saved_conversation import SavedTurn
+from mmspec.prompt.images import Picture
+from mmspec.prompt.saved_conversation import SavedTurn, png
 from mmspec.prompt.tokenizer_files import tokenizer_file
 from mmspec_terminal.render import Screen
 
+PNG_BYTES = 256_000_000
+"""Bytes of pictures that stay encoded."""
 MOST_MEMORIES = 63
 """Files of tokenizers at most, the latest: with the one in use they have 64 MiB."""
 
@@ -61,6 +65,7 @@ class ConversationStore:
     folder: Path = field(default_factory=lambda: state_directory() / "conversations")
     file: Path | None = None
     """None until the conversation is kept for the first time."""
+    _pngs: LatestValues[str] = field(default_factory=lambda: LatestValues(PNG_BYTES, len))
     _stamps: dict[Path, tuple[int, int] | None] = field(default_factory=dict)
     """Inode and time of each file as this chat read or wrote it."""
 
@@ -89,10 +94,14 @@ class ConversationStore:
             self.folder.chmod(0o700)
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}.json"
         self.file = self.file or self.folder / name
-        record = chat.conversation.as_record() | {"model": _name(chat.models.target)}
+        record = chat.conversation.as_record(self._png) | {"model": _name(chat.models.target)}
         replace_text(self.file, json.dumps(record, ensure_ascii=False), private=True)
         self._stamps[self.file] = _stamp(self.file)
         return is_shared
+
+    def _png(self, picture: Picture) -> str:
+        """A picture without a file, encoded once: the conversation is kept after every answer."""
+        return self._pngs.get(picture.digest, lambda: png(picture))
 
     def files(self) -> Iterator[ConversationFile]:
         """Read the kept conversations, the latest first, without files that hold none."""
